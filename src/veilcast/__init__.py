@@ -1,0 +1,1 @@
+"""Publish and subscribe without revealing who you are, and measure how anonymous you really are."""

@@ -1,0 +1,142 @@
+"""The contract that every role of every mode fulfils: a machine without I/O.
+
+A machine is moved by three things only: bytes that arrive, a timer that is due, and a call of its owner. It answers with
+frames to send, one next deadline, and events. It holds no socket, no clock and no source of randomness of its own: time
+comes in as `now`, chance as the `rng` and `entropy` it was built with. So the network and the simulator drive the very
+same object with the very same bytes, and a run is decided by its seed.
+
+`now` is Unix time in integer microseconds and never goes back; the driver sees to that. Calls with nothing to do are
+harmless: a spurious `handle_timer` or an empty `frames_to_send` changes nothing.
+
+How a driver runs a machine, after every call that may have changed it:
+
+    for frame in machine.frames_to_send(now, limit): send(frame)
+    while (event := machine.next_event()) is not None: act_on(event)
+    arm_one_timer(machine.next_timer())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NewType, Protocol, TypeAlias
+
+import msgspec
+
+Address = NewType("Address", str)
+"""An opaque name of a peer; compared, never parsed, by machines. One per inbound stream where the sender is hidden."""
+
+Entropy: TypeAlias = Callable[[int], bytes]
+"""Gives that many bytes fit for keys: the system's generator in production, a seeded one in the simulator."""
+
+Value: TypeAlias = int | float | str
+"""What an attribute of a publication can hold."""
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """Bytes for one peer: a datagram on UDP, a length-prefixed record on a stream, an entry in the simulator's queue."""
+
+    destination: Address
+    data: bytes
+
+
+class Machine(Protocol):
+    """The five methods. A driver knows nothing else, but for the notices of `Peers` and `Durable`."""
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        """Take bytes of a peer. Never raises for what a stranger sent."""
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due at `now`."""
+
+    def next_timer(self) -> int | None:
+        """When `handle_timer` wants to be called next; None for never."""
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        """Hand over at most `limit` frames; what is left stays queued."""
+
+    def next_event(self) -> Event | None:
+        """Hand over one event; None when there is none."""
+
+
+class Peers(Protocol):
+    """The notices of a driver whose peers come and go (streams; a link layer below)."""
+
+    def peer_up(self, peer: Address, now: int) -> None: ...
+
+    def peer_lost(self, peer: Address, now: int) -> None: ...
+
+
+class Durable(Protocol):
+    """The notice of a driver with a disk: what `Record` asked for is safe now, and may be acknowledged."""
+
+    def stored(self, record: int, now: int) -> None: ...
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What a publisher says: attribute-value pairs to match on, and a body. Attributes may repeat (P2, section 3)."""
+
+    pairs: tuple[tuple[str, Value], ...]
+    body: bytes = b""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A publication as a subscriber gets it. The id is the same on every delivery of it, until it is acknowledged."""
+
+    id: bytes
+    publication: Publication
+
+
+class Interest(Protocol):
+    """What a subscriber wants: a label, a range, a box, or several at once (see `veilcast.topics`)."""
+
+    def matches(self, publication: Publication) -> bool: ...
+
+
+class Member(Machine, Protocol):
+    """What a member's machine offers its owner, in every mode; all that clients and commands use."""
+
+    def publish(self, publication: Publication, now: int) -> None: ...
+
+    def subscribe(self, interest: Interest, now: int) -> int:
+        """Start a subscription and return its number."""
+
+    def unsubscribe(self, number: int, now: int) -> None: ...
+
+    def acknowledge(self, note: bytes, now: int) -> None:
+        """The client has the note of this id; deliver it no more."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """The base of everything a machine tells or asks its driver."""
+
+
+class Connect(Event, frozen=True):
+    """Asks for a way to this peer; answered by `peer_up` or `peer_lost`."""
+
+    peer: Address
+
+
+class Disconnect(Event, frozen=True):
+    """This peer is no longer needed."""
+
+    peer: Address
+
+
+class Listen(Event, frozen=True):
+    """Asks to be reachable; `filter` is the mode's own word for whom to let in."""
+
+    filter: str
+
+
+class Record(Event, frozen=True):
+    """Asks for bytes to be made durable; answered by `stored`, before any acknowledgement may leave."""
+
+    record: int
+    data: bytes
+
+
+class Delivered(Event, frozen=True):
+    """A note for subscription `number`; comes again until its id is acknowledged."""
+
+    number: int
+    note: Note

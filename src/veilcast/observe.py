@@ -1,0 +1,155 @@
+"""What can be observed of a run: one frozen row type per table, and a writer.
+
+These rows are the only thing the lab ever sees of a network. They are plain on purpose: the simulator, a node's tap and
+a packet capture fill the same columns, and `lab/tables.py` derives its Spark schemas from the fields below. Times are
+integer microseconds (`_us`), stamped with the injected `now`, never with a clock of our own.
+
+Who sees what: `Cell` a global observer; `Insider` a coalition of members; `Server` a relay's server or proxy, or a tree
+node; `Topology` and `Presence` anyone who maps the overlay. `Truth` holds the labels and is read by `lab/measure` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self, TypeVar
+
+import msgspec
+
+from veilcast.errors import StorageError, TamperedError
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """The base of every row; `run` says which run it was seen in."""
+
+    run: str
+
+
+class Cell(Row, frozen=True, gc=False):
+    """One frame on one wire: what an observer of every link sees."""
+
+    epoch: int
+    t_us: int
+    src: str
+    dst: str
+    size: int
+
+
+class Topology(Row, frozen=True, gc=False):
+    """One undirected link of the overlay in one epoch, u < v."""
+
+    epoch: int
+    u: str
+    v: str
+
+
+class Presence(Row, frozen=True, gc=False):
+    """This node was reachable in this epoch."""
+
+    epoch: int
+    node: str
+
+
+class Insider(Row, frozen=True, gc=False):
+    """One message as a hostile member saw it come in or go out."""
+
+    epoch: int
+    t_us: int
+    observer: str
+    peer: str
+    kind: str
+    message: bytes
+    token: bytes
+    chain: bytes
+    about: str
+
+
+class Server(Row, frozen=True, gc=False):
+    """One request as a relay's server or proxy, or a tree node, saw it."""
+
+    epoch: int
+    t_us: int
+    role: str
+    pseudonym: str
+    tag: bytes
+    size: int
+
+
+class Truth(Row, frozen=True, gc=False):
+    """Who really was what, and when: the labels an attack is measured against."""
+
+    topic: str
+    node: str
+    role: str
+    since_us: int
+    until_us: int
+
+
+class TableWriter:
+    """Appends rows to `DIRECTORY/TABLE.jsonl`, one JSON array a line, in column order; a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files: dict[str, IO[bytes]] = {}
+        self._encoder = msgspec.json.Encoder()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot make {directory}: {error.strerror}") from error
+
+    def append(self, row: Row) -> None:
+        name = TABLE_OF[type(row)]
+        try:
+            file = self._files.get(name)
+            if file is None:
+                file = self._files[name] = (self._directory / f"{name}.jsonl").open("ab")
+            file.write(self._encoder.encode(msgspec.structs.astuple(row)) + b"\n")
+        except OSError as error:
+            raise StorageError(f"cannot write {self._directory / name}.jsonl: {error.strerror}") from error
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.append(row)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+def read_table(directory: Path, row_type: type[AnyRow]) -> Iterator[AnyRow]:
+    """Yield the rows a `TableWriter` wrote, checked against their columns."""
+    path = directory / f"{TABLE_OF[row_type]}.jsonl"
+    fields = msgspec.structs.fields(row_type)
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                values = msgspec.json.decode(line, type=list[msgspec.Raw])
+                if len(values) != len(fields):
+                    raise TamperedError(f"{path}:{number} has {len(values)} columns, not {len(fields)}")
+                yield row_type(*(msgspec.json.decode(v, type=f.type) for v, f in zip(values, fields, strict=True)))
+            except msgspec.DecodeError as error:
+                raise TamperedError(f"{path}:{number} is not a row of {TABLE_OF[row_type]}: {error}") from error
+
+
+TABLES: Final[dict[str, type[Row]]] = {
+    "cells": Cell,
+    "topology": Topology,
+    "presence": Presence,
+    "insiders": Insider,
+    "server": Server,
+    "truth": Truth,
+}
+TABLE_OF: Final[dict[type[Row], str]] = {row: name for name, row in TABLES.items()}
