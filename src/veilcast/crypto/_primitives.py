@@ -1,0 +1,129 @@
+"""The only file that calls cryptographic libraries. Nothing outside `veilcast.crypto` imports it.
+
+Thin, typed wrappers with one job each: translate the libraries' exceptions into `ForgedError` / `MalformedError`, and
+take all randomness as an argument. `cryptography` gives ciphers and X25519, PyNaCl Ed25519 (it verifies twice as fast)
+and Argon2id, `hashlib` the hashes, rbcl (libsodium) ristretto255.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+import rbcl
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESGCMSIV, AESSIV, ChaCha20Poly1305
+from nacl import bindings as sodium
+from nacl import exceptions as sodium_errors
+
+from veilcast.errors import ForgedError, MalformedError
+
+# --- hashes -----------------------------------------------------------------------------------------------------------
+
+
+def blake2b(data: bytes, *, size: int = 32, key: bytes = b"", person: bytes = b"") -> bytes:
+    """BLAKE2b; with a key it is a MAC and a PRF. `person` (at most 16 bytes) separates one use from another."""
+    return hashlib.blake2b(data, digest_size=size, key=key, person=person).digest()
+
+
+def blake2s(data: bytes, *, size: int = 32, key: bytes = b"", person: bytes = b"") -> bytes:
+    """BLAKE2s: the faster one for chains; `person` at most 8 bytes."""
+    return hashlib.blake2s(data, digest_size=size, key=key, person=person).digest()
+
+
+def equal(a: bytes, b: bytes) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(a, b)
+
+
+def argon2id(passphrase: bytes, salt: bytes, *, size: int, passes: int, memory_bytes: int) -> bytes:
+    return bytes(
+        sodium.crypto_pwhash_alg(
+            size, passphrase, salt, passes, memory_bytes, sodium.crypto_pwhash_ALG_ARGON2ID13
+        )
+    )
+
+
+# --- ciphers ----------------------------------------------------------------------------------------------------------
+
+
+def gcm_siv_encrypt(key: bytes, nonce: bytes, plaintext: bytes, context: bytes) -> bytes:
+    return AESGCMSIV(key).encrypt(nonce, plaintext, context)
+
+
+def gcm_siv_decrypt(key: bytes, nonce: bytes, ciphertext: bytes, context: bytes) -> bytes:
+    try:
+        return AESGCMSIV(key).decrypt(nonce, ciphertext, context)
+    except (InvalidTag, ValueError) as error:
+        raise ForgedError("the ciphertext does not open") from error
+
+
+def siv_encrypt(key: bytes, plaintext: bytes, context: bytes) -> bytes:
+    """AES-SIV (RFC 5297): deterministic; 16 bytes longer than the plaintext."""
+    return AESSIV(key).encrypt(plaintext, [context])
+
+
+def siv_decrypt(key: bytes, ciphertext: bytes, context: bytes) -> bytes:
+    try:
+        return AESSIV(key).decrypt(ciphertext, [context])
+    except (InvalidTag, ValueError) as error:
+        raise ForgedError("the ciphertext does not open") from error
+
+
+def aes_gcm(key: bytes) -> AESGCM:
+    """A keyed cipher for many messages; the caller owns the nonces."""
+    return AESGCM(key)
+
+
+def chacha20_poly1305(key: bytes) -> ChaCha20Poly1305:
+    """A keyed cipher for many messages; the caller owns the nonces."""
+    return ChaCha20Poly1305(key)
+
+
+def decrypt(cipher: AESGCM | ChaCha20Poly1305, nonce: bytes, ciphertext: bytes, context: bytes) -> bytes:
+    try:
+        return cipher.decrypt(nonce, ciphertext, context)
+    except (InvalidTag, ValueError) as error:
+        raise ForgedError("the ciphertext does not open") from error
+
+
+# --- signatures -------------------------------------------------------------------------------------------------------
+
+
+def ed25519_public(seed: bytes) -> bytes:
+    return bytes(sodium.crypto_sign_seed_keypair(seed)[0])
+
+
+def ed25519_sign(seed: bytes, public: bytes, message: bytes) -> bytes:
+    return bytes(sodium.crypto_sign(message, seed + public)[:ED25519_SIGNATURE])
+
+
+def ed25519_verify(public: bytes, message: bytes, signature: bytes) -> None:
+    try:
+        sodium.crypto_sign_open(signature + message, public)
+    except (sodium_errors.BadSignatureError, sodium_errors.ValueError, sodium_errors.TypeError) as error:
+        raise ForgedError("the signature does not hold") from error
+
+
+# --- key agreement ----------------------------------------------------------------------------------------------------
+
+
+def x25519_public(private: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def x25519(private: bytes, public: bytes) -> bytes:
+    """The shared secret; a public key of small order is refused."""
+    try:
+        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError as error:
+        raise MalformedError("not a usable X25519 public key") from error
+
+
+# --- ristretto255 -----------------------------------------------------------------------------------------------------
+
+ristretto = rbcl
+
+ED25519_SIGNATURE: Final = 64
