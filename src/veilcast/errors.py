@@ -1,8 +1,8 @@
 """The errors of Veilcast, sorted by whose fault they are.
 
-Imports nothing. `LocalError` is our own misuse, configuration or files; `RemoteError` is what a stranger sent us. Toward
-the network every `RemoteError` is the same silence; the class and text are for the local trace only. No message ever
-holds a key, a passphrase, a token or a plaintext, so `str(error)` may be printed.
+Imports nothing. `LocalError` is our own misuse, configuration or files; `RemoteError` is what a stranger sent us.
+Toward the network every `RemoteError` is the same silence; the class and text are for the local trace only. No message
+ever holds a key, a passphrase, a token or a plaintext, so `str(error)` may be printed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class UnknownMemberError(AuthorityError):
 
 
 class ExpiredError(AuthorityError):
-    """A grant, certificate or delegation is no longer valid at the time asked for."""
+    """A grant or delegation of ours is no longer valid at the time asked for."""
 
 
 class RemoteError(VeilcastError):
@@ -62,3 +62,7 @@ class MalformedError(RemoteError):
 
 class ForgedError(RemoteError):
     """A signature, tag, commitment or proof that does not hold."""
+
+
+class StaleError(RemoteError):
+    """A certificate, anchor or bulletin that holds, but not at this time."""

@@ -1,9 +1,9 @@
 """The contract that every role of every mode fulfils: a machine without I/O.
 
-A machine is moved by three things only: bytes that arrive, a timer that is due, and a call of its owner. It answers with
-frames to send, one next deadline, and events. It holds no socket, no clock and no source of randomness of its own: time
-comes in as `now`, chance as the `rng` and `entropy` it was built with. So the network and the simulator drive the very
-same object with the very same bytes, and a run is decided by its seed.
+A machine is moved by three things only: bytes that arrive, a timer that is due, and a call of its owner. It answers
+with frames to send, one next deadline, and events. It holds no socket, no clock and no source of randomness of its own:
+time comes in as `now`, chance as the `rng` and `entropy` it was built with. So the network and the simulator drive the
+very same object with the very same bytes, and a run is decided by its seed.
 
 `now` is Unix time in integer microseconds and never goes back; the driver sees to that. Calls with nothing to do are
 harmless: a spurious `handle_timer` or an empty `frames_to_send` changes nothing.
@@ -33,7 +33,7 @@ Value: TypeAlias = int | float | str
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """Bytes for one peer: a datagram on UDP, a length-prefixed record on a stream, an entry in the simulator's queue."""
+    """Bytes for one peer: a datagram on UDP, a length-prefixed record on a stream, an entry in a simulated queue."""
 
     destination: Address
     data: bytes

@@ -5,7 +5,7 @@ a packet capture fill the same columns, and `lab/tables.py` derives its Spark sc
 integer microseconds (`_us`), stamped with the injected `now`, never with a clock of our own.
 
 Who sees what: `Cell` a global observer; `Insider` a coalition of members; `Server` a relay's server or proxy, or a tree
-node; `Topology` and `Presence` anyone who maps the overlay. `Truth` holds the labels and is read by `lab/measure` alone.
+node; `Topology` and `Presence` anyone who maps the overlay. `Truth` holds the labels; `lab/measure` alone reads it.
 """
 
 from __future__ import annotations

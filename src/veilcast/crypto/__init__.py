@@ -1,5 +1,5 @@
 """Cryptographic recipes: each is hard to hold wrongly, and every check raises.
 
-Modes use the recipes (`seal`, `sign`, `token`, `chain`, `certificate`, `noise`, `group`, `shares`, ...), never a primitive. All key
-bytes come from an `entropy` that is handed in, so a seeded simulator replays byte for byte.
+Modes use the recipes (`seal`, `sign`, `token`, `chain`, `noise`, `group`, `shares` and so on), never a primitive. All
+key bytes come from an `entropy` that is handed in, so a seeded simulator replays byte for byte.
 """

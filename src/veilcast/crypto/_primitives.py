@@ -40,9 +40,7 @@ def equal(a: bytes, b: bytes) -> bool:
 
 def argon2id(passphrase: bytes, salt: bytes, *, size: int, passes: int, memory_bytes: int) -> bytes:
     return bytes(
-        sodium.crypto_pwhash_alg(
-            size, passphrase, salt, passes, memory_bytes, sodium.crypto_pwhash_ALG_ARGON2ID13
-        )
+        sodium.crypto_pwhash_alg(size, passphrase, salt, passes, memory_bytes, sodium.crypto_pwhash_ALG_ARGON2ID13)
     )
 
 

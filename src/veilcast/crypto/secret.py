@@ -1,8 +1,8 @@
 """Bytes that must not be shown: keys and whatever opens like a key.
 
 A `Secret` has no telling repr, compares in constant time, and cannot be pickled or hashed, so it does not slip into a
-log, a traceback, a dictionary key or a Spark task by accident. Python cannot wipe memory for certain; `docs/limitations.md`
-says so.
+log, a traceback, a dictionary key or a Spark task by accident. Python cannot wipe memory for certain;
+`docs/limitations.md` says so.
 """
 
 from __future__ import annotations

@@ -1,0 +1,44 @@
+"""Messages to bytes and back: one type byte, then the fields as a MessagePack array.
+
+There is one encoding of each message and no other: what decodes but would be encoded differently is refused, so that
+bytes and message identify one another and nobody can mint variants of a message to slip past a duplicate check. Hostile
+bytes raise `MalformedError` and nothing else; length is checked before anything is parsed, and every field is bounded
+by its type, so time and memory are bounded too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from veilcast.errors import LocalError, MalformedError
+from veilcast.wire.geometry import MESSAGE_MAX
+from veilcast.wire.messages import TYPE_BYTES, Message
+
+
+def encode(message: Message) -> bytes:
+    data = _TYPE_BYTE[type(message)] + _ENCODER.encode(message)
+    if len(data) > MESSAGE_MAX:
+        raise LocalError(f"a message of {len(data)} bytes is over the limit of {MESSAGE_MAX}")
+    return data
+
+
+def decode(data: bytes) -> Message:
+    if not 2 <= len(data) <= MESSAGE_MAX:
+        raise MalformedError("a message of impossible length")
+    decoder = _DECODERS.get(data[0])
+    if decoder is None:
+        raise MalformedError("an unknown type of message")
+    try:
+        message = decoder.decode(memoryview(data)[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedError("not a message of its type") from error
+    if _ENCODER.encode(message) != data[1:]:
+        raise MalformedError("not the one encoding of its message")
+    return message
+
+
+_TYPE_BYTE: Final = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
+_DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in TYPE_BYTES.items()}
+_ENCODER: Final = msgspec.msgpack.Encoder()

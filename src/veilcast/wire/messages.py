@@ -1,0 +1,196 @@
+"""The messages of the mesh (P0 section 4, P1 section 2), frozen and bounded.
+
+A message is a value: it cannot be changed, and none can be decoded whose fields break a bound. Sizes come from
+`geometry`. The type bytes at the end only ever grow: a number once used is never used for anything else. Addresses
+appear in messages only where nodes must learn of one another (membership, the shell game); no message names a topic or
+a person.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from veilcast.crypto.certificate import Chain
+from veilcast.crypto.chain import Anchor
+from veilcast.wire import geometry as g
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The base of every message."""
+
+
+Token: TypeAlias = Annotated[bytes, Meta(min_length=g.TOKEN, max_length=g.TOKEN)]
+ChainValue: TypeAlias = Annotated[bytes, Meta(min_length=g.CHAIN, max_length=g.CHAIN)]
+Signature: TypeAlias = Annotated[bytes, Meta(min_length=g.SIGNATURE, max_length=g.SIGNATURE)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=g.ADDRESS_MAX)]
+Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=g.NEIGHBOURS_MAX)]
+Game: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Small: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF)]
+Counter: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
+
+
+class Heartbeat(Message, frozen=True):
+    """The neighbour lives; management messages ride inside, each encoded as it would be alone."""
+
+    number: Counter
+    riders: Annotated[tuple[Annotated[bytes, Meta(max_length=g.MANAGEMENT_MAX)], ...], Meta(max_length=g.HEARTBEAT_MAX)]
+
+
+class Advert(Message, frozen=True):
+    """A topic can be had this way: (t_a, sig, cert_a, h). `anchor` is the hardened chain's; None in `paper`."""
+
+    token: Token
+    value: ChainValue
+    anchor: Anchor | None
+    certificate: Chain
+    signature: Signature
+
+
+class Unadvert(Message, frozen=True):
+    """This way to the topic is gone."""
+
+    token: Token
+    value: ChainValue
+
+
+class Subscribe(Message, frozen=True):
+    """Send me what comes for this token."""
+
+    token: Token
+
+
+class Unsubscribe(Message, frozen=True):
+    """Send me nothing more for this token."""
+
+    token: Token
+
+
+class Notify(Message, frozen=True):
+    """A publication: (t_a, {m}_Ka, sig)."""
+
+    token: Token
+    sealed: Annotated[bytes, Meta(min_length=1, max_length=g.SEALED_BODY_MAX)]
+    signature: Signature
+
+
+class Join(Message, frozen=True):
+    """SCAMP: a newcomer asks its contact to be let in."""
+
+    newcomer: Name
+    lease: Counter
+
+
+class ForwardJoin(Message, frozen=True):
+    """SCAMP: keep the newcomer with some probability, or pass this on; `hops` bounds the walk."""
+
+    newcomer: Name
+    lease: Counter
+    hops: Small
+
+
+class Keep(Message, frozen=True):
+    """SCAMP: you are in my view now (so that you can tell me when you leave)."""
+
+    lease: Counter
+
+
+class Replace(Message, frozen=True):
+    """SCAMP: I leave; put this neighbour of mine in my place, or nobody."""
+
+    successor: Name | None
+
+
+class Invite(Message, frozen=True):
+    """Probabilistic forwarding: be my cover for this token."""
+
+    token: Token
+
+
+class Decline(Message, frozen=True):
+    """I will not: no cover for this token."""
+
+    token: Token
+
+
+class SwapAsk(Message, frozen=True):
+    """Shell game: change places with me; `inward` and `outward` are my neighbours in this mesh."""
+
+    game: Game
+    token: Token
+    inward: Names
+    outward: Names
+
+
+class SwapAnswer(Message, frozen=True):
+    """Shell game: agreed, and these are mine; or refused, with empty sets."""
+
+    game: Game
+    agreed: bool
+    inward: Names
+    outward: Names
+
+
+class SwapLock(Message, frozen=True):
+    """First phase: a neighbour is asked to hold still; `lease_ms` bounds how long it does."""
+
+    game: Game
+    token: Token
+    lease_ms: Counter
+
+
+class SwapVote(Message, frozen=True):
+    """First phase: locked, or busy in another game."""
+
+    game: Game
+    locked: bool
+
+
+class SwapCommit(Message, frozen=True):
+    """Second phase: in the tables for this token, `old` is `new` from now on."""
+
+    game: Game
+    token: Token
+    old: Name
+    new: Name
+
+
+class SwapAbort(Message, frozen=True):
+    """Second phase: as if nothing had been."""
+
+    game: Game
+
+
+class BulletinPart(Message, frozen=True):
+    """One part of an authority's bulletin, carried by members."""
+
+    number: Counter
+    index: Small
+    count: Annotated[int, Meta(ge=1, le=g.PARTS_MAX)]
+    data: Annotated[bytes, Meta(min_length=1, max_length=g.PART_MAX)]
+
+
+# Append only.
+TYPE_BYTES: Final[dict[int, type[Message]]] = {
+    1: Heartbeat,
+    2: Advert,
+    3: Unadvert,
+    4: Subscribe,
+    5: Unsubscribe,
+    6: Notify,
+    7: Join,
+    8: ForwardJoin,
+    9: Keep,
+    10: Replace,
+    11: Invite,
+    12: Decline,
+    13: SwapAsk,
+    14: SwapAnswer,
+    15: SwapLock,
+    16: SwapVote,
+    17: SwapCommit,
+    18: SwapAbort,
+    19: BulletinPart,
+}

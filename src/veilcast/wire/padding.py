@@ -1,0 +1,22 @@
+"""Padding to one size, in one place: length, content, zeros."""
+
+from __future__ import annotations
+
+from veilcast.errors import LocalError, MalformedError
+from veilcast.wire.geometry import LENGTH_PREFIX
+
+
+def pad(content: bytes, size: int) -> bytes:
+    """Make `content` exactly `size` long; `LocalError` if it has no room."""
+    if len(content) > size - LENGTH_PREFIX:
+        raise LocalError(f"{len(content)} bytes do not fit a block of {size}")
+    return (len(content).to_bytes(LENGTH_PREFIX, "big") + content).ljust(size, b"\0")
+
+
+def unpad(block: bytes) -> bytes:
+    """Take the padding off; a wrong length or anything but zeros behind the content is refused."""
+    length = int.from_bytes(block[:LENGTH_PREFIX], "big")
+    end = LENGTH_PREFIX + length
+    if len(block) < LENGTH_PREFIX or end > len(block) or any(block[end:]):
+        raise MalformedError("not a padded block")
+    return block[LENGTH_PREFIX:end]
