@@ -52,7 +52,9 @@ def main() -> None:
         for number, data in enumerate(seeds):
             (Path(corpus) / str(number)).write_bytes(data)
         atheris.instrument_all()
-        atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", "-max_len=4096", "-print_final_stats=1", corpus], check)
+        atheris.Setup(
+            [sys.argv[0], f"-max_total_time={seconds}", "-max_len=4096", "-print_final_stats=1", corpus], check
+        )
         atheris.Fuzz()
 
 

@@ -73,16 +73,20 @@ class Chain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     def verify(self, root: bytes, kind: Kind, epoch: int) -> None:
         """Raise unless the root, or a delegate of it, gave the leaf for this kind, and all stands in `epoch`."""
-        issuer = root
-        if self.delegation is not None:
-            self.delegation.verify(root, Kind.DELEGATE, epoch)
-            issuer = self.delegation.subject
-        self.leaf.verify(issuer, kind, epoch)
+        self.leaf.verify(signer_of(root, self.delegation, epoch), kind, epoch)
 
     @property
     def group(self) -> bytes:
         """The digest of the group of topics its issuer may speak for; the root's is `EVERY_TOPIC`."""
         return self.delegation.scope if self.delegation is not None else EVERY_TOPIC
+
+
+def signer_of(root: bytes, delegation: Certificate | None, epoch: int) -> bytes:
+    """Whose signature counts: the root's, or that of the delegate it named, if the delegation stands in `epoch`."""
+    if delegation is None:
+        return root
+    delegation.verify(root, Kind.DELEGATE, epoch)
+    return delegation.subject
 
 
 def certify(issuer: SigningKey, kind: Kind, subject: bytes, scope: bytes, first: int, last: int) -> Certificate:

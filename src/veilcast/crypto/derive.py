@@ -1,4 +1,4 @@
-"""Deriving one key from another: a keyed hash with a purpose, so that no key serves two ends."""
+"""Deriving one key from another, and naming public bytes: hashes with a purpose, so that none serves two ends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from veilcast.errors import LocalError
 
 def derive(key: Secret, purpose: bytes, *parts: bytes) -> Secret:
     """A 32-byte key for `purpose` (at most 16 bytes); parts are length-prefixed, so no two lists of them collide."""
-    if not 1 <= len(purpose) <= 16:
-        raise LocalError("a derivation's purpose has 1 to 16 bytes")
+    _check(purpose)
     message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return Secret(hazmat.blake2b(message, size=32, key=key.reveal(), person=purpose))
 
 
 def fingerprint(public: bytes) -> bytes:
-    """A 16-byte name for public bytes, for lists and for people."""
-    return hazmat.blake2b(public, size=16, person=b"vc/fingerprint")
+    """A 16-byte name for a public key, for lists and for people."""
+    return digest(public, purpose=b"vc/fingerprint", size=16)
+
+
+def digest(public: bytes, *, purpose: bytes, size: int = 32) -> bytes:
+    """A hash of public bytes, of no use for any other purpose."""
+    _check(purpose)
+    return hazmat.blake2b(public, size=size, person=purpose)
+
+
+def _check(purpose: bytes) -> None:
+    if not 1 <= len(purpose) <= 16:
+        raise LocalError("a hash's purpose has 1 to 16 bytes")

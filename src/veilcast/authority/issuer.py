@@ -1,0 +1,310 @@
+"""The authority itself: a value, and functions from one state of it to the next.
+
+Nothing is changed in place and nothing is written here, so a decision that fails leaves no trace: the caller writes the
+new state first, then hands out what came with it. The state holds the signing seed, the topics' master keys and what
+was given to whom; it never holds a member's private key, except in the moment of the short cut that makes a ready
+keyring.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.bulletin import Bulletin, BulletinWriter, Entry
+from veilcast.authority.epoch import BATCH_MAX
+from veilcast.authority.keyring import Grant, Keyring
+from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
+from veilcast.authority.request import Reply, Request, ask, complete, seal_reply
+from veilcast.authority.topickeys import (
+    Bridge,
+    Role,
+    certify_publisher,
+    epoch_key,
+    paper_key,
+    token_of,
+)
+from veilcast.crypto.certificate import NO_SCOPE, Certificate, Chain, Kind, certify
+from veilcast.crypto.derive import derive, fingerprint
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import PUBLIC, SigningKey
+from veilcast.errors import AuthorityError, ExpiredError, UnknownMemberError, UnknownTopicError
+from veilcast.machine import Entropy
+from veilcast.topics import Schema
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A declared topic with the key that all its epoch keys come from, and the bridges laid since."""
+
+    record: TopicRecord
+    master: Secret
+    bridges: tuple[Bridge, ...] = ()
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What a member holds of one topic. A publisher's public keys stand one after the other, one per epoch."""
+
+    topic: str
+    role: Role
+    first: int
+    last: int
+    wrap: Secret
+    publisher_keys: bytes = b""
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A key that was certified, by its fingerprint, and until when it would stand if nobody revoked it."""
+
+    name: bytes
+    last: int
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member, by the name only the authority knows it under."""
+
+    given: tuple[Given, ...] = ()
+    issued: tuple[Issued, ...] = ()
+    revoked: bool = False
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """The whole state. A sub-authority has the root's public key, a group of topics and a delegation for it."""
+
+    version: int
+    seed: Secret
+    root: bytes
+    epoch_us: int
+    group: str = ""
+    delegation: Certificate | None = None
+    delegated: dict[str, Issued] = {}
+    topics: dict[str, Topic] = {}
+    members: dict[str, Member] = {}
+    bulletins: int = 0
+
+    @property
+    def key(self) -> SigningKey:
+        return SigningKey(self.seed)
+
+    def topic(self, name: str) -> Topic:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise UnknownTopicError(f"no topic {name!r} is declared here; `authority show` lists those that are")
+        return topic
+
+    def member(self, name: str) -> Member:
+        member = self.members.get(name)
+        if member is None:
+            raise UnknownMemberError(f"nobody called {name!r} has been granted anything here")
+        return member
+
+
+def create(epoch_us: int, entropy: Entropy) -> Authority:
+    """A new root."""
+    seed = Secret(entropy(32))
+    return Authority(VERSION, seed, SigningKey(seed).public, epoch_us)
+
+
+def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Authority:
+    """Declare a topic, or its attributes anew; a topic's profile is for good."""
+    if authority.group and not in_group(record.topic, group_scope(authority.group)):
+        raise AuthorityError(f"this sub-authority speaks for {authority.group}/..., not for {record.topic!r}")
+    for group in authority.delegated:
+        if in_group(record.topic, group_scope(group)):
+            raise AuthorityError(f"topics under {group!r} belong to the sub-authority made for them")
+    known = authority.topics.get(record.topic)
+    if known is not None and known.record.profile != record.profile:
+        raise AuthorityError(f"{record.topic!r} is a topic of the {known.record.profile} profile, and stays one")
+    topic = Topic(record, known.master, known.bridges) if known is not None else Topic(record, Secret(entropy(32)))
+    return msgspec.structs.replace(authority, topics={**authority.topics, record.topic: topic})
+
+
+def declare_label(authority: Authority, name: str, profile: Profile, entropy: Entropy) -> Authority:
+    """Declare a topic that is matched by its name alone, unless it is declared already."""
+    check_topic(name)
+    if name in authority.topics:
+        return authority
+    return declare(authority, TopicRecord(name, Schema(), profile=profile), entropy)
+
+
+def grant(
+    authority: Authority, member: str, request: Request, epoch: int, epochs: int, entropy: Entropy
+) -> tuple[Authority, bytes]:
+    """Grant what is asked: the new state, and a reply that only the asking member can open."""
+    if not member or len(member) > NAME_MAX or not member.isprintable():
+        raise AuthorityError(f"a member's name has 1 to {NAME_MAX} printable characters")
+    if not 1 <= epochs <= BATCH_MAX:
+        raise AuthorityError(
+            f"a grant holds 1 to {BATCH_MAX} epochs, not {epochs}; ask for fewer days or longer epochs"
+        )
+    if authority.delegation is not None and epoch + epochs - 1 > authority.delegation.last:
+        raise ExpiredError(f"this sub-authority's delegation ends with epoch {authority.delegation.last}")
+    if request.first + epochs - 1 < epoch:
+        raise ExpiredError("the request asks for epochs that are over; make a new one")
+    known = authority.members.get(member, Member())
+    if known.revoked:
+        raise AuthorityError(f"{member!r} has been revoked; grant under another name if that is meant")
+    topic = authority.topic(request.topic)
+    wrap = Secret(entropy(32))
+    issued, given = _grant_of(authority, topic, request, epochs, wrap)
+    membership = certify(
+        authority.key, Kind.MEMBER, request.link, NO_SCOPE, min(epoch, request.first), request.first + epochs - 1
+    )
+    keys = (request.link, *_split(request.publisher_keys))
+    names = [Issued(fingerprint(key), given.last) for key in keys]
+    others = tuple(old for old in known.given if (old.topic, old.role) != (given.topic, given.role))
+    standing = [old for old in known.issued if old.last >= epoch]
+    updated = Member((*others, given), tuple({issued.name: issued for issued in standing + names}.values()))
+    state = msgspec.structs.replace(authority, members={**authority.members, member: updated})
+    reply = Reply(
+        authority.root, authority.epoch_us, Chain(membership, authority.delegation), issued, authority.bulletins
+    )
+    return state, seal_reply(reply, request.link, entropy)
+
+
+def grant_ready(
+    authority: Authority, member: str, wanted: list[tuple[str, Role]], epoch: int, epochs: int, entropy: Entropy
+) -> tuple[Authority, Keyring]:
+    """The short cut: make the member's keys too, and hand out a ready keyring for all that is wanted."""
+    keyring, link = None, Secret(entropy(32))
+    for topic, role in wanted:
+        asking, request = ask(topic, role, epoch, epochs, entropy, link)
+        authority, reply = grant(authority, member, request, epoch, epochs, entropy)
+        keyring = complete(asking, reply, keyring)
+    if keyring is None:
+        raise AuthorityError("a grant names at least one topic")
+    return authority, keyring
+
+
+def revoke(
+    authority: Authority, member: str, topic: str | None, epoch: int, entropy: Entropy
+) -> tuple[Authority, Bulletin]:
+    """Shut a member out, of one topic or of everything, from the next epoch on."""
+    gone = authority.member(member)
+    if gone.revoked:
+        raise AuthorityError(f"{member!r} has been revoked already")
+    if topic is not None:
+        authority.topic(topic)
+    ended = [given for given in gone.given if topic in (None, given.topic)]
+    if topic is not None and not ended:
+        raise UnknownTopicError(f"{member!r} holds no grant for {topic!r}")
+    left = tuple(given for given in gone.given if given not in ended)
+    void = [issued.name for issued in gone.issued if issued.last > epoch]
+    if topic is not None:
+        keys = [key for given in ended for key in _split(given.publisher_keys)]
+        void = [fingerprint(key) for key in keys]
+    remaining = Member(left, gone.issued, revoked=topic is None)
+    state = msgspec.structs.replace(authority, members={**authority.members, member: remaining})
+    return _rekey(state, sorted({given.topic for given in ended}), void, ended, epoch, entropy)
+
+
+def revoke_group(authority: Authority, group: str, epoch: int, entropy: Entropy) -> tuple[Authority, Bulletin]:
+    """End a sub-authority, and with it all that it certified, from the next epoch on. Its topics are free again."""
+    issued = authority.delegated.get(group)
+    if issued is None:
+        raise UnknownTopicError(f"no sub-authority for {group!r} was made here")
+    left = {name: other for name, other in authority.delegated.items() if name != group}
+    state = msgspec.structs.replace(authority, delegated=left)
+    return _rekey(state, [], [issued.name], [], epoch, entropy)
+
+
+def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy) -> tuple[Authority, Bulletin]:
+    """New keys from the next epoch on, for one topic or all, with nobody shut out."""
+    names = (
+        [topic]
+        if topic is not None
+        else [n for n, t in sorted(authority.topics.items()) if t.record.profile != "paper"]
+    )
+    for name in names:
+        if authority.topic(name).record.profile == "paper":
+            raise AuthorityError(f"{name!r} is a topic of the paper profile, which has one key for ever")
+    if not names:
+        raise AuthorityError("there is no topic to rotate")
+    return _rekey(authority, names, [], [], epoch, entropy)
+
+
+def delegate(
+    authority: Authority, group: str, epoch: int, epochs: int, entropy: Entropy
+) -> tuple[Authority, Authority]:
+    """A sub-authority for a group of topics (P0, section 3): the root's new state, and the new authority."""
+    check_topic(group)
+    if authority.delegation is not None:
+        raise AuthorityError("a sub-authority cannot delegate further")
+    if any(in_group(name, group_scope(group)) for name in authority.topics):
+        raise AuthorityError(f"topics under {group!r} are declared here already; delegate a group before its topics")
+    if group in authority.delegated:
+        raise AuthorityError(f"{group!r} has a sub-authority already")
+    seed, last = Secret(entropy(32)), epoch + epochs - 1
+    delegation = certify(authority.key, Kind.DELEGATE, SigningKey(seed).public, group_scope(group), epoch, last)
+    issued = Issued(fingerprint(delegation.subject), last)
+    root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: issued})
+    return root, Authority(VERSION, seed, authority.root, authority.epoch_us, group, delegation)
+
+
+def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int, wrap: Secret) -> tuple[Grant, Given]:
+    record, key = topic.record, authority.key
+    signed = sign_record(record, key, authority.delegation)
+    first, last = request.first, request.first + epochs - 1
+    if record.profile == "paper":
+        topic_key = paper_key(topic.master)
+        seed: Secret | None = None
+        signatures: tuple[bytes, ...] = ()
+        if request.role == "publisher":
+            # P1: one key pair per topic, shared by its publishers; what the member made is not used.
+            seed = derive(topic.master, b"vc/paper-sign")
+            token = token_of(topic_key, "paper", record.topic, 0)
+            signatures = (certify_publisher(key, SigningKey(seed).public, token, "paper", 0).signature,)
+        given = Given(record.topic, request.role, first, last, wrap)
+        return Grant(signed, request.role, first, (topic_key,), wrap, seed, signatures), given
+    keys = [epoch_key(topic.master, topic.bridges, first + offset) for offset in range(epochs)]
+    publics = _split(request.publisher_keys)[:epochs]
+    if request.role == "publisher" and len(publics) < epochs:
+        raise AuthorityError(f"the request has keys for {len(publics)} epochs, and {epochs} are granted")
+    signatures = tuple(
+        _certificate(key, record, keys[offset], public, first + offset) for offset, public in enumerate(publics)
+    )
+    given = Given(record.topic, request.role, first, last, wrap, b"".join(publics))
+    return Grant(signed, request.role, first, tuple(keys), wrap, None, signatures), given
+
+
+def _rekey(
+    authority: Authority, topics: list[str], void: list[bytes], ended: list[Given], epoch: int, entropy: Entropy
+) -> tuple[Authority, Bulletin]:
+    """Lay a fresh bridge for each topic, and write the bulletin that brings it to those who stay."""
+    writer = BulletinWriter(authority.bulletins + 1, epoch + 1, entropy)
+    renewed = dict(authority.topics)
+    for name in topics:
+        if renewed[name].record.profile != "paper":
+            bridge = Bridge(writer.effective, Secret(entropy(32)))
+            renewed[name] = msgspec.structs.replace(renewed[name], bridges=(*renewed[name].bridges, bridge))
+    for given in ended:
+        writer.add(given.wrap, given.topic, 0, Entry.ENDED, b"")
+    for member in authority.members.values():
+        for given in member.given:
+            topic = renewed[given.topic]
+            if not member.revoked and given.topic in topics and given.last > epoch and topic.record.profile != "paper":
+                _stay(writer, authority.key, topic, given)
+    state = msgspec.structs.replace(authority, topics=renewed, bulletins=writer.number)
+    return state, writer.sign(authority.key, void, authority.delegation)
+
+
+def _stay(writer: BulletinWriter, key: SigningKey, topic: Topic, given: Given) -> None:
+    writer.add(given.wrap, given.topic, 0, Entry.BRIDGE, topic.bridges[-1].secret.reveal())
+    for offset, public in enumerate(_split(given.publisher_keys)):
+        epoch = given.first + offset
+        if epoch >= writer.effective:
+            signature = _certificate(key, topic.record, epoch_key(topic.master, topic.bridges, epoch), public, epoch)
+            writer.add(given.wrap, given.topic, epoch, Entry.SIGNATURE, signature)
+
+
+def _certificate(key: SigningKey, record: TopicRecord, topic_key: Secret, public: bytes, epoch: int) -> bytes:
+    token = token_of(topic_key, record.profile, record.topic, epoch)
+    return certify_publisher(key, public, token, record.profile, epoch).signature
+
+
+def _split(keys: bytes) -> list[bytes]:
+    return [keys[start : start + PUBLIC] for start in range(0, len(keys), PUBLIC)]
+
+
+VERSION: Final = 1
+NAME_MAX: Final = 200

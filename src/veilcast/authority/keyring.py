@@ -1,0 +1,120 @@
+"""A member's keyring: its membership and its grants, and the one way to the keys of an epoch, `Keyring.at`.
+
+A membership is a link key (X25519) with a certificate; forwarders, covers, proxies, servers and brokers have no more. A
+grant is a batch of epoch keys of one topic and, for a publisher, a seed with the signatures that turn its epoch keys
+into one-show certificates. Nothing here prints a secret, and nothing reaches outside: `vault` does the files.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.record import SignedRecord, TopicRecord
+from veilcast.authority.topickeys import Role, content_key, publisher_key, token_of
+from veilcast.crypto.certificate import EPOCH_MAX, Certificate, Chain, Kind
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ExpiredError, UnknownTopicError
+
+
+class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The link key and its certificate."""
+
+    link: Secret
+    certificate: Chain
+
+
+class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Keys of one topic for the epochs from `first` on, one each; in `paper` one key and one signature for all.
+
+    `wrap` is shared with the authority that granted this: its bulletins address the holder by it.
+    """
+
+    record: SignedRecord
+    role: Role
+    first: int
+    keys: tuple[Secret, ...]
+    wrap: Secret
+    seed: Secret | None = None
+    signatures: tuple[bytes, ...] = ()
+
+    def issuer(self, root: bytes) -> bytes:
+        """The public key of the authority that granted this."""
+        return self.record.delegation.subject if self.record.delegation is not None else root
+
+    def last(self, record: TopicRecord) -> int:
+        """The last epoch it holds a key for; before `first` if it has ended altogether."""
+        return EPOCH_MAX if record.profile == "paper" and self.keys else self.first + len(self.keys) - 1
+
+
+class TopicKeys(msgspec.Struct, frozen=True):
+    """What a member can do with one topic in one epoch; a subscriber has no signing key."""
+
+    record: TopicRecord
+    role: Role
+    token: bytes
+    content: Secret
+    signing: SigningKey | None
+    certificate: Chain | None
+
+
+class EpochKeys(msgspec.Struct, frozen=True):
+    """Everything a member holds for one epoch."""
+
+    epoch: int
+    link: Secret
+    membership: Chain
+    topics: dict[str, TopicKeys]
+
+    def topic(self, name: str) -> TopicKeys:
+        keys = self.topics.get(name)
+        if keys is None:
+            raise UnknownTopicError(f"this keyring has no grant for {name!r} in epoch {self.epoch}")
+        return keys
+
+
+class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that a member takes home. `bulletins` counts, for each authority that granted something, those applied."""
+
+    version: int
+    root: bytes
+    epoch_us: int
+    membership: Membership
+    grants: tuple[Grant, ...]
+    bulletins: dict[bytes, int]
+
+    def at(self, epoch: int) -> EpochKeys:
+        """The keys of one epoch; `ExpiredError` when the membership itself does not reach it."""
+        leaf = self.membership.certificate.leaf
+        if not leaf.first <= epoch <= leaf.last:
+            raise ExpiredError(f"the membership is for epochs {leaf.first} to {leaf.last}, and this is {epoch}")
+        self.membership.certificate.verify(self.root, Kind.MEMBER, epoch)
+        topics = {}
+        for grant in self.grants:
+            record = grant.record.verify(self.root, epoch)
+            if grant.first <= epoch <= grant.last(record):
+                topics[record.topic] = _topic_keys(grant, record, epoch)
+        return EpochKeys(epoch, self.membership.link, self.membership.certificate, topics)
+
+    def records(self) -> list[tuple[Grant, TopicRecord]]:
+        """Every grant with what it is for, expired ones too."""
+        return [(grant, grant.record.verify(self.root, grant.first)) for grant in self.grants]
+
+
+def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
+    index = 0 if record.profile == "paper" else epoch - grant.first
+    key = grant.keys[index]
+    token = token_of(key, record.profile, record.topic, epoch)
+    signing, certificate = None, None
+    if grant.seed is not None:
+        paper = record.profile == "paper"
+        signing = SigningKey(grant.seed) if paper else publisher_key(grant.seed, record.topic, epoch)
+        first, last = (0, EPOCH_MAX) if paper else (epoch, epoch)
+        leaf = Certificate(Kind.PUBLISHER, signing.public, token, first, last, grant.signatures[index])
+        certificate = Chain(leaf, grant.record.delegation)
+    return TopicKeys(record, grant.role, token, content_key(key), signing, certificate)
+
+
+VERSION: Final = 1

@@ -1,0 +1,79 @@
+"""A topic's signed record: its name, attributes and domains, how finely it is routed, and how much cover it gets.
+
+Every holder of a grant gets the record with it, so all members route and cover alike. The record names the topic and is
+therefore as confidential as the grant; it never travels in the clear.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from veilcast.authority.plain import from_bytes, to_bytes
+from veilcast.crypto.certificate import EVERY_TOPIC, Certificate, signer_of
+from veilcast.crypto.derive import digest
+from veilcast.crypto.sign import SigningKey, verify
+from veilcast.errors import ConfigError, ForgedError
+from veilcast.topics import Schema
+
+Profile: TypeAlias = Literal["hardened", "paper"]
+
+
+class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the authority declared of a topic. `cover_share` is kappa: the share of others that act as subscribers."""
+
+    topic: str
+    schema: Schema
+    cover_share: float = 0.75
+    profile: Profile = "hardened"
+
+    def __post_init__(self) -> None:
+        check_topic(self.topic)
+        if not 0 <= self.cover_share <= 1:
+            raise ConfigError("the cover share is a number from 0 to 1")
+
+
+class SignedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A record's bytes with the authority's signature, and the delegation behind it if a sub-authority signed."""
+
+    body: bytes
+    signature: bytes
+    delegation: Certificate | None = None
+
+    def verify(self, root: bytes, epoch: int) -> TopicRecord:
+        """The record, if the root or the topic's own sub-authority declared it."""
+        verify(signer_of(root, self.delegation, epoch), self.body, self.signature, purpose=_PURPOSE)
+        record = from_bytes(self.body, TopicRecord)
+        if self.delegation is not None and not in_group(record.topic, self.delegation.scope):
+            raise ForgedError("a sub-authority declared a topic outside its group")
+        return record
+
+
+def sign_record(record: TopicRecord, key: SigningKey, delegation: Certificate | None) -> SignedRecord:
+    body = to_bytes(record)
+    return SignedRecord(body, key.sign(body, purpose=_PURPOSE), delegation)
+
+
+def group_scope(group: str) -> bytes:
+    """What a delegation names a group of topics by: forwarders see it and learn no topic."""
+    return digest(group.encode(), purpose=b"vc/group") if group else EVERY_TOPIC
+
+
+def in_group(topic: str, scope: bytes) -> bool:
+    """Whether one of the topic's own prefixes (news, news/eu, ...) is the group of this scope."""
+    parts = topic.split("/")
+    prefixes = ["/".join(parts[:length]) for length in range(len(parts) + 1)]
+    return any(group_scope(prefix) == scope for prefix in prefixes)
+
+
+def check_topic(topic: str) -> None:
+    """A topic is one or more words with slashes between; the words are the groups it belongs to."""
+    if not 1 <= len(topic.encode()) <= TOPIC_MAX or not topic.isprintable():
+        raise ConfigError(f"a topic has 1 to {TOPIC_MAX} printable bytes")
+    if not all(topic.split("/")):
+        raise ConfigError(f"a topic is words with single slashes between them, not {topic!r}")
+
+
+TOPIC_MAX: Final = 200
+_PURPOSE: Final = b"veilcast/topic"

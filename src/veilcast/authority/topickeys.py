@@ -1,0 +1,67 @@
+"""A topic's keys, epoch by epoch: made by the authority, bridged at a revocation, used by members.
+
+K_e comes from the topic's master key; a member is handed the K_e of its own epochs and nothing that makes others, so a
+grant ends by itself. When somebody is shut out from epoch E on, a fresh secret, the bridge, goes to those who stay, and
+from E on the key is a hash of bridge and old key: who lacks the bridge has nothing, and who has it still has only the
+epochs of its grant. In `paper` (P1) a topic has one key for ever, and one key pair that all its publishers share.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.crypto.certificate import EPOCH_MAX, Certificate, Kind, certify
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.token import epoch_token, paper_token
+
+Role: TypeAlias = Literal["publisher", "subscriber"]
+
+
+class Bridge(msgspec.Struct, frozen=True):
+    """From epoch `first` on, keys are bridged with `secret`."""
+
+    first: int
+    secret: Secret
+
+
+def epoch_key(master: Secret, bridges: tuple[Bridge, ...], epoch: int) -> Secret:
+    """The authority's way to K_e."""
+    key = derive(master, b"vc/epoch", epoch.to_bytes(8, "big"))
+    for bridge in bridges:
+        if bridge.first <= epoch:
+            key = bridged(key, bridge.secret)
+    return key
+
+
+def bridged(key: Secret, bridge: Secret) -> Secret:
+    return derive(bridge, b"vc/bridge", key.reveal())
+
+
+def paper_key(master: Secret) -> Secret:
+    return derive(master, b"vc/paper")
+
+
+def token_of(key: Secret, profile: Profile, topic: str, epoch: int) -> bytes:
+    """What the topic is called on the wire in this epoch."""
+    return paper_token(key, topic) if profile == "paper" else epoch_token(key, topic, epoch)
+
+
+def content_key(key: Secret) -> Secret:
+    """What the topic's publications are sealed with; apart from the token's key, so that neither tells on the other."""
+    return derive(key, b"vc/content")
+
+
+def publisher_key(seed: Secret, topic: str, epoch: int) -> SigningKey:
+    """A publisher's fresh key for one epoch, all from one seed that never leaves it."""
+    return SigningKey(derive(seed, b"vc/publisher", topic.encode(), epoch.to_bytes(8, "big")))
+
+
+def certify_publisher(issuer: SigningKey, public: bytes, token: bytes, profile: Profile, epoch: int) -> Certificate:
+    """One-show in `hardened`: for this epoch only. For every epoch in `paper`."""
+    first, last = (0, EPOCH_MAX) if profile == "paper" else (epoch, epoch)
+    return certify(issuer, Kind.PUBLISHER, public, token, first, last)

@@ -1,0 +1,110 @@
+"""Secret files: locked with a passphrase, mode 0600, and replaced whole or not at all.
+
+The only file of this room that touches a disk. A write goes to a new file beside the old one, is flushed to the disk,
+and takes the old one's name in one step; whatever happens in between, the old file or the new one is there, whole. A
+secret file that others may read is refused, and so is one of another owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from veilcast.authority.plain import Plain, from_bytes, to_bytes
+from veilcast.crypto.passphrase import Cost, lock, unlock
+from veilcast.crypto.secret import Secret
+from veilcast.errors import PermissionsError, StorageError, TamperedError
+from veilcast.machine import Entropy
+
+
+def write_secret(path: Path, value: Plain, passphrase: Secret, *, cost: Cost, entropy: Entropy) -> None:
+    """Lock `value` into `path`."""
+    write_whole(path, lock(to_bytes(value), passphrase, purpose=_purpose(type(value)), cost=cost, entropy=entropy))
+
+
+def read_secret(path: Path, kind: type[Plain], passphrase: Secret) -> Plain:
+    data = read_private(path)
+    try:
+        return from_bytes(unlock(data, passphrase, purpose=_purpose(kind)), kind)
+    except TamperedError as error:
+        raise TamperedError(f"{path}: {error}") from error
+
+
+def read_private(path: Path) -> bytes:
+    """Read a file that nobody else may read; `PermissionsError` if somebody may."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid():
+                raise PermissionsError(f"{path} belongs to another user; only its owner may use it")
+            if stat.S_IMODE(status.st_mode) & 0o077:
+                raise PermissionsError(f"{path} can be read by others; chmod 600 {path}")
+            if status.st_size > FILE_MAX:
+                raise TamperedError(f"{path} is larger than any file of ours")
+            return file.read()
+    except OSError as error:
+        raise _storage_error("read", path, error) from error
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Put `data` at `path` in one step."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        try:
+            os.fchmod(descriptor, mode)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(beside, path)
+        _flush_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise _storage_error("write", path, error) from error
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Hold a directory for one process; a second one is told so at once."""
+    try:
+        descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _storage_error("open", directory, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StorageError(f"{directory} is in use by another command; wait for it to end") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _storage_error(verb: str, path: Path, error: OSError) -> StorageError:
+    return StorageError(f"cannot {verb} {path}: {error.strerror or error}")
+
+
+def _purpose(kind: type) -> bytes:
+    """One kind of locked file can never be read as another."""
+    return b"veilcast/" + kind.__name__.lower().encode()
+
+
+FILE_MAX: Final = 256 << 20

@@ -1,0 +1,1 @@
+"""The command line: the composition root. It parses, wires and prints; nobody imports it."""

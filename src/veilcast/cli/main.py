@@ -1,0 +1,67 @@
+"""`veilcast`: parse, run one command, print its report or its one-line error, and exit with a code that means something."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from importlib.metadata import version
+
+from veilcast.cli import authority, demo, exits, sim
+from veilcast.cli.context import Context, Report
+from veilcast.errors import VeilcastError
+
+
+def main(argv: list[str] | None = None, context: Context | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.run is None:
+        arguments.parser.print_help()
+        return exits.USAGE
+    try:
+        report = arguments.run(arguments, context or Context())
+        _print(report, as_json=arguments.json)
+    except VeilcastError as error:
+        return _fail(error, as_json=arguments.json)
+    except KeyboardInterrupt:
+        sys.stderr.write("veilcast: interrupted\n")
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) went away; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+    assert isinstance(report, Report)
+    return report.code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="veilcast",
+        description="Publish and subscribe without revealing who you are, and measure how anonymous you really are.",
+        epilog="Every command takes --json and --help. Exit codes: docs/operating.md. Not audited.",
+    )
+    parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
+    parser.set_defaults(run=None, json=False, parser=parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for room in (demo, authority, sim):
+        room.add_commands(commands)
+    return parser
+
+
+def _print(report: Report, *, as_json: bool) -> None:
+    lines = [json.dumps(report.data, sort_keys=True)] if as_json else report.lines
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def _fail(error: VeilcastError, *, as_json: bool) -> int:
+    code, name = exits.code_of(error)
+    if as_json:
+        sys.stdout.write(json.dumps({"error": name, "message": str(error)}, sort_keys=True) + "\n")
+    sys.stderr.write(f"veilcast: {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Key agreement: X25519, as a recipe. The result is a secret to derive keys from, never a key itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.crypto import _primitives as hazmat
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError, MalformedError
+
+
+def public_of(private: Secret) -> bytes:
+    return hazmat.x25519_public(_checked(private))
+
+
+def agree(private: Secret, public: bytes) -> Secret:
+    """The secret both sides get; `MalformedError` for a public key that is none, or of small order."""
+    if len(public) != PUBLIC:
+        raise MalformedError("not a usable X25519 public key")
+    return Secret(hazmat.x25519(_checked(private), public))
+
+
+def _checked(private: Secret) -> bytes:
+    if len(private) != PRIVATE:
+        raise LocalError(f"a private key has {PRIVATE} bytes, not {len(private)}")
+    return private.reveal()
+
+
+PRIVATE: Final = 32
+PUBLIC: Final = 32
