@@ -1,0 +1,41 @@
+"""Topics: what can be subscribed to, what it means to match, and how to find who wants a publication.
+
+Imports the errors and the contract only, and touches nothing: no clock, no chance, no I/O.
+
+    interests   labels, ranges, boxes, conjunctions; `matches` is the specification (P2, section 3)
+    domain      the declared attributes of a topic and their resolution
+    dyadic      ranges as binary prefixes
+    elements    interests and publications as sets of elements; `coarse_match`, the oracle of the indexes
+    bloom       the shape of a filter and the bound it proves
+    index       one publication against a million filters
+"""
+
+from veilcast.topics.bloom import PUBLIC_KEY, Geometry
+from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
+from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries
+from veilcast.topics.index import BloomIndex
+from veilcast.topics.interests import TOPIC, All, Box, Conjunction, Constraint, Equal, Label, Range
+
+__all__ = [
+    "Label",
+    "Equal",
+    "Range",
+    "Box",
+    "All",
+    "Conjunction",
+    "Constraint",
+    "TOPIC",
+    "Domain",
+    "Strings",
+    "Integers",
+    "Reals",
+    "Schema",
+    "Cover",
+    "covers",
+    "queries",
+    "pair_elements",
+    "coarse_match",
+    "Geometry",
+    "PUBLIC_KEY",
+    "BloomIndex",
+]

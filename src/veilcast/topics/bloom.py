@@ -1,0 +1,116 @@
+"""The shape of a Bloom filter, the bound it proves, and the keyed positions of its elements.
+
+Touches nothing; imports the errors. A filter here is partitioned: `hashes` slices of `width` positions, and
+every element sets one position in each slice. Slices are then independent, and the chance that a filter of n
+elements answers wrongly to one it does not hold is exactly
+
+    (1 - (1 - 1/width) ** n) ** hashes
+
+for uniform positions; the usual formula for one shared array is an approximation, and from below (Bose et
+al. 2008). A publication asks q elements and is let through wrongly if any of them is. The q answers of one
+filter are not independent, but the union bound does not mind: the chance is at most q times that of one.
+`Geometry.bound` is this product. It holds for every filter of at most `elements` elements and every publication
+of at most `queries`.
+
+Positions come from BLAKE2b under a key, never from Python's `hash`. The key decides who can compute them; the
+bound rests on the elements being chosen without it (or, with the public key, without search for collisions).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection
+from typing import Final, Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from veilcast.errors import ConfigError
+
+
+class Geometry(msgspec.Struct, frozen=True):
+    """`hashes` slices of `width` positions, and how many elements and queries the bound is for."""
+
+    hashes: int
+    width: int
+    elements: int
+    queries: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.hashes <= MAX_HASHES:
+            raise ConfigError(f"a filter needs 1 to {MAX_HASHES} hashes")
+        if not 2 <= self.width <= MAX_WIDTH:
+            raise ConfigError(f"a slice needs 2 to {MAX_WIDTH} positions: allow more false positives")
+        if self.elements < 1 or self.queries < 1:
+            raise ConfigError("a filter must hold, and a publication ask, at least one element")
+
+    @classmethod
+    def sized(cls, *, elements: int, queries: int, bound: float) -> Self:
+        """The shape for a bound on false positives per publication and subscription.
+
+        A hash more is a row more to read for each query; a row more is memory. The smallest filter takes about
+        twice the hashes of one a quarter larger, so this takes the fewest hashes that stay within that quarter.
+        """
+        if elements < 1 or queries < 1 or not 0 < bound < 1:
+            raise ConfigError("a filter needs elements >= 1, queries >= 1 and a bound between 0 and 1")
+        chance = bound / queries
+        shapes = [(hashes, _narrowest(hashes, elements, chance)) for hashes in range(1, MAX_HASHES + 1)]
+        least = min(hashes * width for hashes, width in shapes)
+        hashes, width = next(shape for shape in shapes if math.prod(shape) * 4 <= least * 5)
+        return cls(hashes=hashes, width=width, elements=elements, queries=queries)
+
+    @property
+    def rows(self) -> int:
+        """All positions of a filter: its size in bits."""
+        return self.hashes * self.width
+
+    @property
+    def bound(self) -> float:
+        """The proven bound on the chance that a publication passes a filter it shares no element with."""
+        return self.queries * false_hit(self.hashes, self.width, self.elements)
+
+    def positions(self, elements: Collection[bytes], key: bytes) -> npt.NDArray[np.int64]:
+        """The row of each element in each slice, as an array of shape (elements, hashes)."""
+        digest = hashlib.blake2b(key=key, person=_PERSON)
+        drawn = bytearray()
+        for element in elements:
+            keyed = digest.copy()
+            keyed.update(element)
+            drawn += keyed.digest()
+        words = np.frombuffer(drawn, dtype="<u4").reshape(len(elements), MAX_HASHES)[:, : self.hashes]
+        # Scale 32 random bits to 0..width-1; MAX_WIDTH keeps the product within 64. The slices follow one another.
+        return (words.astype(np.int64) * self.width >> 32) + np.arange(self.hashes) * self.width
+
+
+def false_hit(hashes: int, width: int, elements: int) -> float:
+    """An upper bound on the chance that a filter of so many elements answers yes to one it does not hold.
+
+    Exact but for the scaling of 32 bits to `width` positions, some of which are drawn once in 2**32 too
+    often; the likeliest position stands for all of them.
+    """
+    likeliest = -(-(2**32) // width) / 2**32
+    taken = -math.expm1(elements * math.log1p(-likeliest))
+    return float(taken**hashes)
+
+
+def _narrowest(hashes: int, elements: int, chance: float) -> int:
+    """The smallest width that keeps `false_hit` within a chance."""
+    # Solve the formula for the width, from below, and make good what rounding took.
+    taken = chance ** (1 / hashes)
+    width = max(2, math.floor(-1 / math.expm1(math.log1p(-taken) / elements)))
+    while false_hit(hashes, width, elements) > chance:
+        width += 1
+    return width
+
+
+PUBLIC_KEY: Final = b"veilcast public filter positions"
+"""For filters that hide nothing: anyone may compute where an element falls."""
+
+MAX_HASHES: Final = 16
+"""A digest of 64 bytes gives 16 positions of 32 bits."""
+
+MAX_WIDTH: Final = 2**20
+
+_PERSON: Final = b"veilcast bloom"

@@ -1,0 +1,163 @@
+"""What an attribute can hold, and how finely it is routed: the part of a topic that is declared and signed.
+
+Touches nothing; imports the errors and the interests. A numeric domain lays `2**bits` cells over its values
+by a map `cell` that never falls as the value rises. That alone keeps matching complete: if low <= v <= high
+then cell(low) <= cell(v) <= cell(high), so a range is routed as the cells of its ends and everything between,
+rounded outwards, and no matching value is missed, whatever the resolution and however floating point rounds.
+What shares a cell with an end but lies outside the range is let through; the subscriber's client filters it.
+
+The domains are plain structs with a tag, ready to stand in a signed record.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, TypeAlias
+
+import msgspec
+
+from veilcast.errors import ConfigError, LocalError
+from veilcast.machine import Value
+from veilcast.topics.dyadic import largest_cover
+from veilcast.topics.interests import TOPIC, Range, check_attribute, is_number
+
+
+class Strings(msgspec.Struct, frozen=True, tag="strings"):
+    """The attribute holds strings, compared for equality."""
+
+    attribute: str
+
+    def __post_init__(self) -> None:
+        check_attribute(self.attribute)
+
+
+class Integers(msgspec.Struct, frozen=True, tag="integers"):
+    """The attribute holds whole numbers low..high, routed by the first `bits` bits of their offset from low.
+
+    With as many bits as the values need, matching is exact; with fewer, neighbours share a cell.
+    """
+
+    attribute: str
+    low: int
+    high: int
+    bits: int
+
+    def __post_init__(self) -> None:
+        check_attribute(self.attribute)
+        if not (_is_integer(self.low) and _is_integer(self.high) and self.low < self.high):
+            raise ConfigError(f"low and high of {self.attribute!r} must be 64-bit integers, low < high")
+        finest = min(MAX_BITS, self._width())
+        if not (_is_integer(self.bits) and 1 <= self.bits <= finest):
+            raise ConfigError(f"bits of {self.attribute!r} must be 1 to {finest}")
+
+    def cell(self, value: Value) -> int:
+        """The cell of a published value."""
+        if not (isinstance(value, int) and _is_integer(value) and self.low <= value <= self.high):
+            raise LocalError(f"{self.attribute!r} must be an integer from {self.low} to {self.high}")
+        return (value - self.low) >> (self._width() - self.bits)
+
+    def cells(self, wanted: Range) -> tuple[int, int]:
+        """The first and last cell of a range, which may reach past the domain but must touch it."""
+        first, last = self.low, self.high
+        if wanted.low is not None:
+            first = max(first, math.floor(wanted.low) + 1 if wanted.low_open else math.ceil(wanted.low))
+        if wanted.high is not None:
+            last = min(last, math.ceil(wanted.high) - 1 if wanted.high_open else math.floor(wanted.high))
+        if first > last:
+            raise LocalError(f"the range of {self.attribute!r} lies outside {self.low} to {self.high}")
+        return self.cell(first), self.cell(last)
+
+    def _width(self) -> int:
+        """How many bits tell all values apart."""
+        return (self.high - self.low).bit_length()
+
+
+class Reals(msgspec.Struct, frozen=True, tag="reals"):
+    """The attribute holds numbers low..high, whole ones too, routed by `2**bits` cells of equal size."""
+
+    attribute: str
+    low: float
+    high: float
+    bits: int
+
+    def __post_init__(self) -> None:
+        check_attribute(self.attribute)
+        if not (is_number(self.low) and is_number(self.high)):
+            raise ConfigError(f"low and high of {self.attribute!r} must be finite numbers")
+        # A record must come back from the wire as the very bytes that were signed: 0 and 0.0 are not the same.
+        msgspec.structs.force_setattr(self, "low", float(self.low))
+        msgspec.structs.force_setattr(self, "high", float(self.high))
+        if not 0 < self.high - self.low < math.inf:
+            raise ConfigError(
+                f"low and high of {self.attribute!r} must be a finite distance apart, low < high"
+            )
+        if not (_is_integer(self.bits) and 1 <= self.bits <= MAX_BITS):
+            raise ConfigError(f"bits of {self.attribute!r} must be 1 to {MAX_BITS}")
+
+    def cell(self, value: Value) -> int:
+        """The cell of a published value."""
+        if not is_number(value) or not self.low <= value <= self.high:
+            raise LocalError(f"{self.attribute!r} must be a finite number from {self.low} to {self.high}")
+        # Each step rounds, but none puts a larger value below a smaller one. The last cell takes the upper end.
+        share = (float(value) - self.low) / (self.high - self.low)
+        return min(int(math.ldexp(share, self.bits)), (1 << self.bits) - 1)
+
+    def cells(self, wanted: Range) -> tuple[int, int]:
+        """The first and last cell of a range, which may reach past the domain but must touch it.
+
+        An open end is routed as if it were closed: the next number beyond an end is not one that every int
+        and float agrees on, and a cell too many costs less than a missed match.
+        """
+        first = self.low if wanted.low is None else max(self.low, wanted.low)
+        last = self.high if wanted.high is None else min(self.high, wanted.high)
+        if first > last:
+            raise LocalError(f"the range of {self.attribute!r} lies outside {self.low} to {self.high}")
+        return self.cell(first), self.cell(last)
+
+
+Domain: TypeAlias = Strings | Integers | Reals
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """The declared attributes of a topic. "topic" itself, where labels live, is always among them."""
+
+    domains: tuple[Domain, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.domains) > MAX_DOMAINS:
+            raise ConfigError(f"a topic declares at most {MAX_DOMAINS} attributes")
+        names = [TOPIC, *(domain.attribute for domain in self.domains)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"attribute {name!r} is declared twice, or reserved for labels")
+
+    def find(self, attribute: str) -> Domain | None:
+        """The domain of an attribute; None if it is not declared."""
+        if attribute == TOPIC:
+            return _LABELS
+        return next((domain for domain in self.domains if domain.attribute == attribute), None)
+
+    @property
+    def largest_cover(self) -> int:
+        """How many elements the worst constraint has: what a filter must hold within its bound."""
+        return largest_cover(self._finest)
+
+    def most_queries(self, pairs: int) -> int:
+        """How many elements the worst publication of so many pairs has."""
+        return pairs * (self._finest + 1)
+
+    @property
+    def _finest(self) -> int:
+        return max((domain.bits for domain in self.domains if not isinstance(domain, Strings)), default=0)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and is_number(value)
+
+
+_LABELS: Final = Strings(TOPIC)
+
+MAX_BITS: Final = 52
+"""A double tells no more cells apart."""
+
+MAX_DOMAINS: Final = 32

@@ -1,0 +1,94 @@
+"""Interests and publications as sets of elements: what a broker can match on without understanding it.
+
+Touches nothing; imports the domains and the covers. Each constraint becomes a cover, the elements of which
+any one will do; each pair of a publication becomes the elements it answers to: the prefixes of a number's
+cell, or the string. A publication matches coarsely if it shares an element with every cover. `coarse_match`
+says so in one line and is the oracle of every index; it lets through all that `Conjunction.matches` does
+(completeness), and beyond that only values that share a cell with an end of a range.
+
+An element is bytes that name an attribute and a prefix of a cell, or an attribute and a string, and nothing
+else. The encoding is injective: a kind byte, the attribute with its length in front, and then either a level
+with just the bytes that level needs, or the string to the end. Modes turn elements into keyed tokens before
+they show them to anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, TypeAlias
+
+from veilcast.errors import LocalError
+from veilcast.machine import Publication, Value
+from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
+from veilcast.topics.dyadic import Node, cover, prefixes
+from veilcast.topics.interests import Conjunction, Constraint, Equal, Range, check_text
+
+Cover: TypeAlias = tuple[bytes, ...]
+"""The elements of one constraint; any of them meets it."""
+
+
+def covers(interest: Conjunction, schema: Schema) -> tuple[Cover, ...]:
+    """One cover for each constraint, in the interest's order."""
+    return tuple(_cover(constraint, schema.find(constraint.attribute)) for constraint in interest.constraints)
+
+
+def queries(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
+    """All elements a publication answers to, without repeats, in the order of its pairs.
+
+    Attributes that the topic does not declare are for the reader alone: nobody can subscribe to them, so they
+    add none.
+    """
+    found: dict[bytes, None] = {}
+    for attribute, value in publication.pairs:
+        domain = schema.find(attribute)
+        if domain is not None:
+            found.update(dict.fromkeys(pair_elements(domain, value)))
+    return tuple(found)
+
+
+def pair_elements(domain: Domain, value: Value) -> tuple[bytes, ...]:
+    """The elements one pair answers to."""
+    if isinstance(domain, Strings):
+        if not isinstance(value, str):
+            raise LocalError(f"{domain.attribute!r} must be a string")
+        check_text(value)
+        return (string_element(domain.attribute, value),)
+    return tuple(prefix_element(domain.attribute, node) for node in prefixes(domain.cell(value), domain.bits))
+
+
+def coarse_match(covers: Collection[Cover], queries: Collection[bytes]) -> bool:
+    """Whether every cover has an element among the queries."""
+    return all(any(element in queries for element in cover) for cover in covers)
+
+
+def string_element(attribute: str, text: str) -> bytes:
+    return _header(_STRING, attribute) + text.encode()
+
+
+def prefix_element(attribute: str, node: Node) -> bytes:
+    level, prefix = node
+    return _header(_PREFIX, attribute) + bytes((level,)) + prefix.to_bytes((level + 7) // 8, "big")
+
+
+def _cover(constraint: Constraint, domain: Domain | None) -> Cover:
+    attribute = constraint.attribute
+    match constraint, domain:
+        case _, None:
+            raise LocalError(f"the topic declares no attribute {attribute!r}")
+        case Equal(), Strings():
+            return (string_element(attribute, constraint.text),)
+        case Range(), Integers() | Reals():
+            first, last = domain.cells(constraint)
+            return tuple(prefix_element(attribute, node) for node in cover(first, last, domain.bits))
+        case _:
+            wanted = "an equality" if isinstance(domain, Strings) else "a range"
+            raise LocalError(f"{attribute!r} must be constrained by {wanted}, as the topic declares it")
+
+
+def _header(kind: int, attribute: str) -> bytes:
+    name = attribute.encode()
+    return bytes((kind, len(name))) + name
+
+
+_STRING: Final = 1
+_PREFIX: Final = 2

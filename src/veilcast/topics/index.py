@@ -1,0 +1,248 @@
+"""The bit-sliced Bloom index: which of a million subscriptions might want this publication?
+
+Touches nothing; imports the errors and the filters. The bits of all filters form one matrix whose rows are
+bit positions and whose columns are filters. Looking an element up reads `hashes` whole rows and ANDs them, 64
+columns a word, instead of visiting a million filters; a publication is the OR over its elements. Rows are
+read whole: at 125 kB a row for a million columns, cutting them into blocks for the cache measured slower, up
+to ten million columns.
+
+A column is one constraint, a subscription is one or more columns. It matches if each of its columns does,
+which is resolved once the columns that hit are known. So a subscription that should not match has at least
+one column that should not hit, and is let through with a chance of at most `geometry.bound`, however many
+constraints it has. Nothing that matches is ever missed.
+
+What a subscription stands for is the caller's business: a subscriber's interest, a destination in a routing
+table, or, for P2 to the letter, everything one subscriber wants poured into a single column (which mixes its
+subscriptions; a test shows how). The number of one that was removed or has expired will be given out again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from veilcast.errors import ConfigError, LocalError
+from veilcast.topics.bloom import PUBLIC_KEY, Geometry
+from veilcast.topics.elements import Cover
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+Bitmap: TypeAlias = npt.NDArray[np.uint64]
+"""One bit a column, 64 columns a little-endian word, the first column in the lowest bit."""
+
+
+class BloomIndex:
+    """At most `capacity` columns; `key` says where elements fall, and is the public one unless given."""
+
+    def __init__(self, geometry: Geometry, *, capacity: int, key: bytes = PUBLIC_KEY) -> None:
+        if capacity < 1:
+            raise ConfigError("an index needs a capacity of at least one column")
+        if not 1 <= len(key) <= 64:
+            raise ConfigError("the key of an index must have 1 to 64 bytes")
+        self.geometry = geometry
+        self.capacity = capacity
+        self._key = key
+        self._bits: Bitmap = np.zeros((geometry.rows, 0), dtype="<u8")
+        # A subscription is numbered by its first column. Of every column we keep the number it belongs to and
+        # the next column of that; of a first column, how many there are (else 0) and when they expire.
+        self._number = np.zeros(0, dtype=np.int64)
+        self._next = np.zeros(0, dtype=np.int64)
+        self._count = np.zeros(0, dtype=np.int64)
+        self._expiry = np.zeros(0, dtype=np.int64)
+        self._used = 0  # columns that were ever used; those of them that are free again are listed
+        self._free: list[int] = []
+        self._live = 0
+        self._soonest = NEVER
+
+    def __len__(self) -> int:
+        """How many subscriptions there are."""
+        return self._live
+
+    @property
+    def columns(self) -> int:
+        """How many columns they take, of `capacity`."""
+        return self._used - len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory held for bits and bookkeeping."""
+        kept = (self._bits, self._number, self._next, self._count, self._expiry)
+        return sum(array.nbytes for array in kept)
+
+    def insert(self, covers: Collection[Cover], expiry: int) -> int:
+        """Add one subscription, valid before `expiry`, and return its number."""
+        return int(self.insert_many([covers], expiry)[0])
+
+    def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> Numbers:
+        """Add subscriptions and return their numbers, in the order given. All or none are added.
+
+        Elements that several of them share are hashed once, so large batches are faster than many small ones.
+        """
+        filters = [cover for covers in subscriptions for cover in covers]
+        if not all(subscriptions) or not all(1 <= len(cover) <= self.geometry.elements for cover in filters):
+            raise LocalError(f"a subscription needs filters of 1 to {self.geometry.elements} elements each")
+        if not -NEVER <= expiry < NEVER:
+            raise LocalError("an expiry must fit 64 bits")
+        columns = self._take(len(filters))
+        self._set_bits(columns, filters)
+        counts = np.array([len(covers) for covers in subscriptions], dtype=np.int64)
+        lasts = np.cumsum(counts) - 1
+        numbers: Numbers = columns[lasts - counts + 1]
+        self._number[columns] = np.repeat(numbers, counts)
+        self._next[columns] = np.append(columns[1:], _NONE)
+        self._next[columns[lasts]] = _NONE
+        self._count[numbers] = counts
+        self._expiry[numbers] = expiry
+        self._live += len(numbers)
+        self._soonest = min(self._soonest, expiry)
+        return numbers
+
+    def remove(self, number: int) -> None:
+        """Take one subscription out before it expires."""
+        if not 0 <= number < self._used or not self._count[number]:
+            raise LocalError(f"there is no subscription {number}")
+        self._release(np.array([number], dtype=np.int64))
+
+    def expire(self, now: int) -> Numbers:
+        """Take out what has expired by `now`, and return its numbers, ascending: they are free for others."""
+        if now < self._soonest:
+            return np.zeros(0, dtype=np.int64)
+        numbers = np.flatnonzero(self._expiry[: self._used] <= now)
+        self._release(numbers)
+        self._soonest = int(self._expiry[: self._used].min(initial=NEVER))
+        return numbers
+
+    def next_expiry(self) -> int | None:
+        """A time before which nothing expires; None if nothing ever will."""
+        return self._soonest if self._live else None
+
+    def match(self, queries: Collection[bytes]) -> Numbers:
+        """The subscriptions that share an element with the queries in each of their columns, ascending."""
+        return self.match_batch([queries])[0]
+
+    def match_batch(self, batch: Sequence[Collection[bytes]]) -> list[Numbers]:
+        """`match` for each of several publications; what a few of them ask in common is looked up once."""
+        matches: list[Numbers] = []
+        for start in range(0, len(batch), _SHARING):
+            matches += self._match_some(batch[start : start + _SHARING])
+        return matches
+
+    # --- matching ------------------------------------------------------------------------------------------
+
+    def _match_some(self, batch: Sequence[Collection[bytes]]) -> list[Numbers]:
+        asked = [dict.fromkeys(queries) for queries in batch]
+        if any(len(queries) > self.geometry.queries for queries in asked):
+            raise LocalError(f"a publication may ask at most {self.geometry.queries} elements here")
+        askers = Counter(chain.from_iterable(asked))
+        rows = dict(zip(askers, self.geometry.positions(askers, self._key).tolist(), strict=True))
+        shared = {
+            element: self._lookup(rows[element], out=self._bitmap())
+            for element in askers
+            if askers[element] > 1
+        }
+        scratch = self._bitmap()
+        matches = []
+        for queries in asked:
+            hits = self._bitmap()
+            for element in queries:
+                found = shared.get(element)
+                hits |= self._lookup(rows[element], out=scratch) if found is None else found
+            matches.append(self._subscriptions(hits))
+        return matches
+
+    def _lookup(self, rows: Sequence[int], out: Bitmap) -> Bitmap:
+        """The columns with a bit in each of these rows: in `out`, or the row itself where there is but one."""
+        found: Bitmap = self._bits[rows[0], : len(out)]
+        for row in rows[1:]:
+            found = np.bitwise_and(found, self._bits[row, : len(out)], out=out)
+        return found
+
+    def _bitmap(self) -> Bitmap:
+        return np.zeros(_words(self._used), dtype="<u8")
+
+    def _subscriptions(self, hits: Bitmap) -> Numbers:
+        """The subscriptions all of whose columns hit."""
+        columns = np.flatnonzero(np.unpackbits(hits.view(np.uint8), bitorder="little").view(np.bool_))
+        if self.columns == self._live:
+            return columns  # each is a subscription of its own
+        numbers = self._number[columns]
+        count = self._count[numbers]
+        several, met = np.unique(numbers[count > 1], return_counts=True)
+        return np.sort(np.concatenate((numbers[count == 1], several[met == self._count[several]])))
+
+    # --- columns -------------------------------------------------------------------------------------------
+
+    def _take(self, wanted: int) -> Numbers:
+        """Columns to write to, all bits clear: those given back last first, then new ones."""
+        if self.columns + wanted > self.capacity:
+            raise LocalError(f"the index is full: it holds at most {self.capacity} columns")
+        reused = [self._free.pop() for _ in range(min(wanted, len(self._free)))]
+        fresh = np.arange(self._used, self._used + wanted - len(reused))
+        self._used += len(fresh)
+        if self._used > len(self._number):
+            self._grow(min(self.capacity, max(self._used, 2 * len(self._number))))
+        return np.concatenate((np.array(reused, dtype=np.int64), fresh))
+
+    def _grow(self, columns: int) -> None:
+        bits: Bitmap = np.zeros((self.geometry.rows, _words(columns)), dtype="<u8")
+        bits[:, : self._bits.shape[1]] = self._bits
+        self._bits = bits
+        more = columns - len(self._number)
+        self._number = np.append(self._number, np.full(more, _NONE))
+        self._next = np.append(self._next, np.full(more, _NONE))
+        self._count = np.append(self._count, np.zeros(more, dtype=np.int64))
+        self._expiry = np.append(self._expiry, np.full(more, NEVER))
+
+    def _set_bits(self, columns: Numbers, filters: Sequence[Cover]) -> None:
+        distinct: dict[bytes, int] = {}
+        elements = [distinct.setdefault(element, len(distinct)) for cover in filters for element in cover]
+        rows = self.geometry.positions(distinct, self._key)[elements]
+        owners = np.repeat(columns, [len(cover) for cover in filters])[:, np.newaxis]
+        words = rows * self._bits.shape[1] + owners // 64
+        masks = np.broadcast_to(_bit(owners), words.shape)
+        # `at` is the one way to OR several bits into the same word, and is fast in one dimension only.
+        np.bitwise_or.at(self._bits.reshape(-1), words.reshape(-1), masks.reshape(-1))
+
+    def _release(self, numbers: Numbers) -> None:
+        """Clear the columns of these subscriptions and list them as free."""
+        self._live -= len(numbers)
+        self._count[numbers] = 0
+        self._expiry[numbers] = NEVER
+        columns = numbers
+        while len(columns):
+            self._clear_bits(columns)
+            self._free.extend(columns.tolist())
+            following = self._next[columns]
+            columns = following[following != _NONE]
+
+    def _clear_bits(self, columns: Numbers) -> None:
+        words, where = np.unique(columns // 64, return_inverse=True)
+        gone = np.zeros(len(words), dtype="<u8")
+        np.bitwise_or.at(gone, where, _bit(columns))
+        for start in range(0, len(words), _CLEARING):
+            some = slice(start, start + _CLEARING)
+            self._bits[:, words[some]] &= ~gone[some]
+
+
+def _words(columns: int) -> int:
+    return (columns + 63) // 64
+
+
+def _bit(columns: Numbers) -> Bitmap:
+    """The bit of each column within its word."""
+    return np.left_shift(np.uint64(1), (columns % 64).astype(np.uint64))
+
+
+NEVER: Final = 2**63 - 1
+"""Later than any expiry."""
+
+_NONE: Final = -1
+_SHARING: Final = 64
+"""Publications that are matched together; each element they share costs one bitmap while they are."""
+
+_CLEARING: Final = 1024
+"""Words of a row that are cleared at once, so that clearing a million columns takes no copy of the index."""

@@ -1,0 +1,205 @@
+"""What a subscriber can want: labels, equalities, ranges, boxes, and all of several at once.
+
+Touches nothing; imports the errors and the contract. Every interest is a conjunction of constraints, and what
+it means to match is written down once, in `Conjunction.matches`. That method is the specification (P2,
+section 3): it is what the client filters by, what the indexes are measured against, and what each mode must
+equal after the client's filter.
+
+Strings are equal when their code points are; nothing is normalised. Numbers compare exactly, an int with a
+float too. The wire form of an interest is its tuple of constraints: `Equal` and `Range` are tagged structs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeGuard
+
+import msgspec
+
+from veilcast.errors import LocalError
+from veilcast.machine import Publication, Value
+
+Number: TypeAlias = int | float
+
+
+class Conjunction:
+    """What every interest is: constraints that must all be met."""
+
+    __slots__ = ()
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        raise NotImplementedError
+
+    def matches(self, publication: Publication) -> bool:
+        """P2's definition: each constraint has at least one pair of its attribute whose value lies within.
+
+        Attributes may repeat, and pairs that nobody asks for do not disturb. Two constraints on one attribute
+        may be met by two pairs, so they are not the same as their intersection.
+        """
+        return all(
+            any(
+                attribute == constraint.attribute and constraint.admits(value)
+                for attribute, value in publication.pairs
+            )
+            for constraint in self.constraints
+        )
+
+
+class Equal(Conjunction, msgspec.Struct, frozen=True, tag="equal"):
+    """The attribute has this string."""
+
+    attribute: str
+    text: str
+
+    def __post_init__(self) -> None:
+        check_attribute(self.attribute)
+        check_text(self.text)
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        return (self,)
+
+    def admits(self, value: Value) -> bool:
+        return isinstance(value, str) and value == self.text
+
+
+class Range(Conjunction, msgspec.Struct, frozen=True, tag="range"):
+    """The attribute has a number between the ends. An end is closed unless said to be open; None is no end.
+
+    `Range("temp", 20, 25)` is 20 <= temp <= 25; `Range("price", 9.5, None, low_open=True)` is price > 9.5.
+    """
+
+    attribute: str
+    low: Number | None
+    high: Number | None
+    low_open: bool = False
+    high_open: bool = False
+
+    def __post_init__(self) -> None:
+        check_attribute(self.attribute)
+        for end, is_open in ((self.low, self.low_open), (self.high, self.high_open)):
+            if end is None:
+                if is_open:
+                    raise LocalError(f"the range of {self.attribute!r} is open at an end it does not have")
+            elif not is_number(end):
+                raise LocalError(
+                    f"the ends of the range of {self.attribute!r} must be finite numbers or None"
+                )
+        if self.low is None or self.high is None:
+            return
+        if self.low > self.high or (self.low == self.high and (self.low_open or self.high_open)):
+            raise LocalError(f"the range of {self.attribute!r} is empty")
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        return (self,)
+
+    def admits(self, value: Value) -> bool:
+        if not is_number(value):
+            return False
+        above = self.low is None or (self.low < value if self.low_open else self.low <= value)
+        below = self.high is None or (value < self.high if self.high_open else value <= self.high)
+        return above and below
+
+
+Constraint: TypeAlias = Equal | Range
+
+
+class Label(Conjunction, msgspec.Struct, frozen=True, tag="label"):
+    """A topic by name: the reserved attribute "topic" has this string."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_text(self.name)
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        return (Equal(TOPIC, self.name),)
+
+    @property
+    def pair(self) -> tuple[str, Value]:
+        """What a publication on this label carries."""
+        return (TOPIC, self.name)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Box(Conjunction):
+    """One closed range for each of several attributes: `Box({"lat": (48, 49), "lon": (11, 12)})`."""
+
+    sides: tuple[Range, ...]
+
+    def __init__(self, sides: Mapping[str, tuple[Number | None, Number | None]]) -> None:
+        ranges = tuple(Range(attribute, low, high) for attribute, (low, high) in sorted(sides.items()))
+        check_count(ranges)
+        object.__setattr__(self, "sides", ranges)
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        return self.sides
+
+    def __repr__(self) -> str:
+        return f"Box({ {side.attribute: (side.low, side.high) for side in self.sides} })"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class All(Conjunction):
+    """Several interests at once: `All(Equal("class", "x"), Range("price", 9.5, None, low_open=True))`."""
+
+    parts: tuple[Conjunction, ...]
+
+    def __init__(self, *parts: Conjunction) -> None:
+        object.__setattr__(self, "parts", parts)
+        check_count(self.constraints)
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        return tuple(constraint for part in self.parts for constraint in part.constraints)
+
+    def __repr__(self) -> str:
+        return f"All({', '.join(map(repr, self.parts))})"
+
+
+# --- what a legal part is; the domains share it -----------------------------------------------------------
+
+
+def is_number(value: object) -> TypeGuard[Number]:
+    """Whether it is a finite number that fits 64 bits; a bool is none."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def check_attribute(attribute: str) -> None:
+    if not 1 <= _encoded_length(attribute, "an attribute") <= ATTRIBUTE_BYTES:
+        raise LocalError(f"an attribute must have 1 to {ATTRIBUTE_BYTES} bytes of UTF-8")
+
+
+def check_text(text: str) -> None:
+    if not 1 <= _encoded_length(text, "a label or string value") <= TEXT_BYTES:
+        raise LocalError(f"a label or string value must have 1 to {TEXT_BYTES} bytes of UTF-8")
+
+
+def check_count(constraints: tuple[Constraint, ...]) -> None:
+    if not 1 <= len(constraints) <= MAX_CONSTRAINTS:
+        raise LocalError(f"an interest must have 1 to {MAX_CONSTRAINTS} constraints")
+
+
+def _encoded_length(text: str, what: str) -> int:
+    if not isinstance(text, str):
+        raise LocalError(f"{what} must be a string")
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise LocalError(f"{what} must be valid Unicode") from error
+
+
+TOPIC: Final = "topic"
+"""The attribute that labels live under; it is always a string and needs no declaration."""
+
+ATTRIBUTE_BYTES: Final = 64
+TEXT_BYTES: Final = 256
+MAX_CONSTRAINTS: Final = 16
