@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Final
+from typing import Final, TypeAlias
 
 import rbcl
 from cryptography.exceptions import InvalidTag
@@ -31,6 +31,15 @@ def blake2b(data: bytes, *, size: int = 32, key: bytes = b"", person: bytes = b"
 def blake2s(data: bytes, *, size: int = 32, key: bytes = b"", person: bytes = b"") -> bytes:
     """BLAKE2s: the faster one for chains; `person` at most 8 bytes."""
     return hashlib.blake2s(data, digest_size=size, key=key, person=person).digest()
+
+
+def digest(algorithm: str, data: bytes) -> bytes:
+    """A plain hash, by its `hashlib` name, where a published protocol fixes which."""
+    return hashlib.new(algorithm, data).digest()
+
+
+def hmac_digest(algorithm: str, key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, algorithm)
 
 
 def equal(a: bytes, b: bytes) -> bool:
@@ -80,7 +89,10 @@ def chacha20_poly1305(key: bytes) -> ChaCha20Poly1305:
     return ChaCha20Poly1305(key)
 
 
-def decrypt(cipher: AESGCM | ChaCha20Poly1305, nonce: bytes, ciphertext: bytes, context: bytes) -> bytes:
+Aead: TypeAlias = AESGCM | ChaCha20Poly1305
+
+
+def decrypt(cipher: Aead, nonce: bytes, ciphertext: bytes, context: bytes) -> bytes:
     try:
         return cipher.decrypt(nonce, ciphertext, context)
     except (InvalidTag, ValueError) as error:
@@ -112,10 +124,19 @@ def x25519_public(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+def x25519_private(private: bytes) -> X25519PrivateKey:
+    """A loaded key for many agreements: loading one costs as much as an agreement."""
+    return X25519PrivateKey.from_private_bytes(private)
+
+
 def x25519(private: bytes, public: bytes) -> bytes:
+    return x25519_agree(x25519_private(private), public)
+
+
+def x25519_agree(private: X25519PrivateKey, public: bytes) -> bytes:
     """The shared secret; a public key of small order is refused."""
     try:
-        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+        return private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError as error:
         raise MalformedError("not a usable X25519 public key") from error
 

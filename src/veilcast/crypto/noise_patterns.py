@@ -1,0 +1,109 @@
+"""The Noise handshakes we speak, as a table; `veilcast.crypto.noise` interprets it.
+
+Pure data, after revision 34 of the Noise specification. A handshake is a list of messages that alternate, the
+first being the initiator's; a message is a list of tokens, then a payload. Both sides walk the same list:
+
+    e            the writer's fresh public key, in clear
+    s            the writer's static public key, encrypted as soon as there is a key to encrypt with
+    ee es se ss  a key agreement; the first letter names the initiator's key, the second the responder's
+    psk          the pre-shared key is mixed in
+
+XX is for peers that meet for the first time: each learns the other's static key, and no onlooker learns
+either; the initiator shows its own last, to a responder that has proved its own. IK is for an initiator that
+knows the responder's key already: one message less, at a price. Its first message, with its identity and
+payload, can be replayed, and is laid open to whoever gets hold of the responder's static key later. IKpsk2
+and XXpsk3 in addition ask for a key shared beforehand, and fail in the last message without it.
+
+Two facts about each message follow from the tokens, and are computed here once: how much longer it is than
+its payload, and whether a stranger can read the payload. The second is not the same as whether it is
+encrypted: with a pre-shared key the fresh public keys are key material too, and everybody on the path knows
+those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from veilcast.errors import LocalError
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """A handshake with its algorithms, from a full Noise name such as `Noise_XX_25519_ChaChaPoly_BLAKE2s`."""
+
+    name: str
+    pattern: Pattern = field(init=False, repr=False)
+    cipher: str = field(init=False, repr=False)
+    hash: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        match self.name.split("_"):
+            case ["Noise", pattern, "25519", cipher, hash_] if (
+                pattern in PATTERNS and cipher in CIPHERS and hash_ in HASHES
+            ):
+                object.__setattr__(self, "pattern", PATTERNS[pattern])
+                object.__setattr__(self, "cipher", cipher)
+                object.__setattr__(self, "hash", hash_)
+            case _:
+                raise LocalError(f"no Noise protocol of ours: {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    messages: tuple[Message, ...]
+    responder_known: bool
+    """The initiator must know the responder's static key beforehand."""
+    psk: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    tokens: tuple[str, ...]
+    overhead: int
+    """Bytes that the message is longer than its payload."""
+    hides_payload: bool
+    """Only someone with one of our secrets can read the payload."""
+
+
+def _pattern(*lines: str, responder_known: bool = False) -> Pattern:
+    messages = [tuple(line.split()) for line in lines]
+    psk = any("psk" in tokens for tokens in messages)
+    return Pattern(tuple(_measured(messages, psk)), responder_known, psk)
+
+
+def _measured(messages: list[tuple[str, ...]], psk: bool) -> Iterable[Message]:
+    encrypts = hides = False
+    for tokens in messages:
+        overhead = 0
+        for token in tokens:
+            match token:
+                case "e":
+                    overhead += KEY_SIZE
+                    encrypts = encrypts or psk
+                case "s":
+                    overhead += KEY_SIZE + TAG_SIZE * encrypts
+                case _:
+                    encrypts = hides = True
+        yield Message(tokens, overhead + TAG_SIZE * encrypts, hides)
+
+
+KEY_SIZE: Final = 32
+TAG_SIZE: Final = 16
+MAX_MESSAGE: Final = 65_535
+
+PATTERNS: Final = {
+    "XX": _pattern("e", "e ee s es", "s se"),
+    "XXpsk3": _pattern("e", "e ee s es", "s se psk"),
+    "IK": _pattern("e es s ss", "e ee se", responder_known=True),
+    "IKpsk2": _pattern("e es s ss", "e ee se psk", responder_known=True),
+}
+
+CIPHERS: Final = ("ChaChaPoly", "AESGCM")
+HASHES: Final = ("BLAKE2s", "BLAKE2b", "SHA256", "SHA512")
+
+XX: Final = Protocol("Noise_XX_25519_ChaChaPoly_BLAKE2s")
+XX_PSK3: Final = Protocol("Noise_XXpsk3_25519_ChaChaPoly_BLAKE2s")
+IK: Final = Protocol("Noise_IK_25519_ChaChaPoly_BLAKE2s")
+IK_PSK2: Final = Protocol("Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s")

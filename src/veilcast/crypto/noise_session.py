@@ -1,0 +1,111 @@
+"""The two directions of a finished Noise channel: messages under one key, each with a nonce of its own.
+
+No I/O. `veilcast.crypto.noise` makes these from a handshake. The nonce is the number of the message, and the
+writing end counts it itself: no caller can make it come twice, and nothing here can be copied. The reading
+end counts along on a stream; where messages are lost or overtake each other, their number travels with them
+and `decrypt_at` takes it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NoReturn
+
+from veilcast.crypto import _primitives as primitives
+from veilcast.crypto.noise_patterns import KEY_SIZE, MAX_MESSAGE, TAG_SIZE
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError, MalformedError
+
+
+class Cipher:
+    """A key in use. The two ciphers of Noise differ only in the byte order of the nonce."""
+
+    __slots__ = ("_aead", "_key", "_name", "_order")
+
+    def __init__(self, name: str, key: bytes) -> None:
+        self._name = name
+        self._key = Secret(key[:KEY_SIZE])
+        self._aead: primitives.Aead
+        self._order: Literal["big", "little"]
+        if name == "AESGCM":
+            self._aead, self._order = primitives.aes_gcm(self._key.reveal()), "big"
+        else:
+            self._aead, self._order = primitives.chacha20_poly1305(self._key.reveal()), "little"
+
+    def seal(self, nonce: int, plaintext: bytes, context: bytes) -> bytes:
+        return self._aead.encrypt(b"\0\0\0\0" + nonce.to_bytes(8, self._order), plaintext, context)
+
+    def open(self, nonce: int, ciphertext: bytes, context: bytes) -> bytes:
+        full_nonce = b"\0\0\0\0" + nonce.to_bytes(8, self._order)
+        return primitives.decrypt(self._aead, full_nonce, ciphertext, context)
+
+    def successor(self) -> Cipher:
+        """Noise's REKEY: what the old key makes of zeros, under the nonce that no message gets."""
+        return Cipher(self._name, self.seal(RESERVED_NONCE, bytes(KEY_SIZE), b""))
+
+
+class _Direction:
+    __slots__ = ("_cipher", "_nonce")
+
+    def __init__(self, cipher: Cipher) -> None:
+        self._cipher = cipher
+        self._nonce = 0
+
+    def rekey(self) -> None:
+        """Replace the key by one that does not betray it; both ends do so between the same two messages."""
+        self._cipher = self._cipher.successor()
+
+    def _unspent_nonce(self) -> int:
+        if self._nonce >= RESERVED_NONCE:
+            raise LocalError("the session has no nonce left; start a new handshake")
+        return self._nonce
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} before message {self._nonce}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise LocalError("a session cannot be copied or pickled")
+
+
+class Sender(_Direction):
+    """The writing end of one direction."""
+
+    __slots__ = ()
+
+    @property
+    def next_nonce(self) -> int:
+        """The number that the next message will have, for headers that carry it."""
+        return self._nonce
+
+    def encrypt(self, plaintext: bytes, context: bytes = b"") -> bytes:
+        """Encrypt the next message; `context` is authenticated and not sent."""
+        if len(plaintext) + TAG_SIZE > MAX_MESSAGE:
+            raise LocalError(f"a Noise message has at most {MAX_MESSAGE} bytes")
+        nonce = self._unspent_nonce()
+        self._nonce = nonce + 1  # Spent, whatever happens below.
+        return self._cipher.seal(nonce, plaintext, context)
+
+
+class Receiver(_Direction):
+    """The reading end of one direction."""
+
+    __slots__ = ()
+
+    def decrypt(self, ciphertext: bytes, context: bytes = b"") -> bytes:
+        """Open the next message in order. A refused one changes nothing: the true one may still come."""
+        plaintext = self._open(self._unspent_nonce(), ciphertext, context)
+        self._nonce += 1
+        return plaintext
+
+    def decrypt_at(self, nonce: int, ciphertext: bytes, context: bytes = b"") -> bytes:
+        """Open the message of this number, in any order and as often as asked: the caller refuses replays."""
+        if not 0 <= nonce < RESERVED_NONCE:
+            raise MalformedError("not the number of a message")
+        return self._open(nonce, ciphertext, context)
+
+    def _open(self, nonce: int, ciphertext: bytes, context: bytes) -> bytes:
+        if not TAG_SIZE <= len(ciphertext) <= MAX_MESSAGE:
+            raise MalformedError(f"a message of {len(ciphertext)} bytes")
+        return self._cipher.open(nonce, ciphertext, context)
+
+
+RESERVED_NONCE: Final = 2**64 - 1
