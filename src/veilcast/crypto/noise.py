@@ -87,11 +87,6 @@ class Keypair:
 class Handshake:
     """One side of one handshake: `write` and `read` in turn, then `split`."""
 
-    __slots__ = (
-        *("_entropy", "_mine", "_psk", "_sessions", "_step", "_symmetric", "_theirs"),
-        *("protocol", "role"),
-    )
-
     def __init__(
         self,
         protocol: Protocol,
@@ -159,7 +154,7 @@ class Handshake:
         return b"".join(parts)
 
     def read(self, data: bytes) -> bytes:
-        """The payload of the peer's next message."""
+        """The payload of the peer's next message. One in clear is vouched for by the message after it."""
         message = self._expect(writing=False)
         step, self._step = self._step, _FAILED  # Until the message is through.
         if not message.overhead <= len(data) <= MAX_MESSAGE:
@@ -213,7 +208,7 @@ class Handshake:
             raise LocalError("the handshake is finished")
         our_turn = (self._step % 2 == 0) is (self.role is Role.INITIATOR)
         if our_turn is not writing:
-            raise LocalError(f"it is {'our' if our_turn else 'the peer'}'s turn to write")
+            raise LocalError("it is our turn to write" if our_turn else "it is the peer's turn to write")
         return self.protocol.pattern.messages[self._step]
 
     def _mix_ephemeral(self, public: bytes) -> bytes:
@@ -223,11 +218,12 @@ class Handshake:
         return public
 
     def _mix_secret(self, token: str) -> None:
-        if token == _PSK and self._psk is not None:
-            self._symmetric.mix_key_and_hash(self._psk.reveal())
-            return
-        mine, theirs = (token[0], token[1]) if self.role is Role.INITIATOR else (token[1], token[0])
-        self._symmetric.mix_key(self._mine[mine].agree(self._theirs[theirs]))
+        match token:
+            case "psk" if self._psk is not None:
+                self._symmetric.mix_key_and_hash(self._psk.reveal())
+            case _:
+                mine, theirs = (0, 1) if self.role is Role.INITIATOR else (1, 0)
+                self._symmetric.mix_key(self._mine[token[mine]].agree(self._theirs[token[theirs]]))
 
     def _advance(self, step: int) -> None:
         self._step = step
@@ -251,8 +247,6 @@ class Handshake:
 
 class _Symmetric:
     """The transcript hash, the chaining key, and the message key that follows from it, once there is one."""
-
-    __slots__ = ("_algorithm", "_chain", "_cipher", "_cipher_name", "_nonce", "hash")
 
     def __init__(self, protocol: Protocol) -> None:
         self._cipher_name = protocol.cipher
@@ -327,7 +321,6 @@ def _is_usable(public: bytes) -> bool:
     return len(public) == KEY_SIZE and point not in _SMALL_ORDER
 
 
-_PSK: Final = "psk"
 _FAILED: Final = -1
 
 _PRIME: Final = 2**255 - 19
