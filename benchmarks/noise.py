@@ -32,9 +32,7 @@ def main() -> None:
 
     results = {}
     for protocol in (XX, IK, IK_PSK2):
-        results[f"handshake {protocol.name}"] = compare(
-            partial(handshake, protocol), agreements(protocol), count=50
-        )
+        results[f"handshake {protocol.name}"] = compare(partial(handshake, protocol), agreements(protocol), count=50)
     for name, cipher in (("ChaChaPoly", ChaCha20Poly1305), ("AESGCM", AESGCM)):
         initiator, responder = handshake(Protocol(f"Noise_XX_25519_{name}_BLAKE2s"))
         results[f"seal + open {SIZE} B, {name}"] = compare(
@@ -70,9 +68,7 @@ def handshake(protocol: Protocol) -> tuple[Handshake, Handshake]:
     pattern = protocol.pattern
     psk = PSK if pattern.psk else None
     known = BOB.public if pattern.responder_known else None
-    initiator = Handshake(
-        protocol, Role.INITIATOR, static=ALICE, entropy=os.urandom, remote_static=known, psk=psk
-    )
+    initiator = Handshake(protocol, Role.INITIATOR, static=ALICE, entropy=os.urandom, remote_static=known, psk=psk)
     responder = Handshake(protocol, Role.RESPONDER, static=BOB, entropy=os.urandom, psk=psk)
     writer, reader = initiator, responder
     for _ in pattern.messages:

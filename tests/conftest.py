@@ -17,3 +17,16 @@ settings.load_profile("veilcast")
 def entropy() -> Entropy:
     """Key bytes that are the same in every run."""
     return random.Random(2026).randbytes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also run what needs Debian packages or more time")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):
+        return
+    skip = pytest.mark.skip(reason="runs under ./run test --all")
+    for item in items:
+        if "all_only" in item.keywords:
+            item.add_marker(skip)

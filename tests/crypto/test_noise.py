@@ -105,9 +105,7 @@ def test_both_sides_read_what_the_other_wrote(
         psk=psk,
         prologue=prologue,
     )
-    responder = Handshake(
-        protocol, Role.RESPONDER, static=BOB, entropy=entropy(seed + 1), psk=psk, prologue=prologue
-    )
+    responder = Handshake(protocol, Role.RESPONDER, static=BOB, entropy=entropy(seed + 1), psk=psk, prologue=prologue)
     sides = [initiator, responder]
     for number, message in enumerate(protocol.pattern.messages):
         written = sides[number % 2].write(payloads[number], in_clear=True)
@@ -369,9 +367,7 @@ def test_keys_are_given_exactly_where_the_pattern_takes_them(protocol: Protocol)
     for name, values in wrong.items():
         for value in values:
             with pytest.raises(LocalError):
-                Handshake(
-                    protocol, Role.INITIATOR, static=ALICE, entropy=entropy(0), **{**right, name: value}
-                )
+                Handshake(protocol, Role.INITIATOR, static=ALICE, entropy=entropy(0), **{**right, name: value})
     with pytest.raises(LocalError):
         Handshake(
             protocol,

@@ -66,8 +66,7 @@ def test_every_byte_of_the_flynn_vectors_is_reproduced_and_read(vector: dict[str
     )
     numbers = range(sum(key.endswith("_payload") for key in vector))
     messages = [
-        (bytes.fromhex(vector[f"msg_{n}_payload"]), bytes.fromhex(vector[f"msg_{n}_ciphertext"]))
-        for n in numbers
+        (bytes.fromhex(vector[f"msg_{n}_payload"]), bytes.fromhex(vector[f"msg_{n}_ciphertext"])) for n in numbers
     ]
     in_handshake = len(initiator.protocol.pattern.messages)
 

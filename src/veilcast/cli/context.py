@@ -27,7 +27,7 @@ class Context:
     has_terminal: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty()
     ask_secret: Callable[[str], str] = getpass.getpass
     warn: Callable[[str], object] = lambda line: sys.stderr.write(f"veilcast: {line}\n")
-    cost: Cost = Cost()
+    cost: Cost = field(default_factory=Cost)
 
 
 @dataclass(frozen=True)

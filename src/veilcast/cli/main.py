@@ -1,4 +1,4 @@
-"""`veilcast`: parse, run one command, print its report or its one-line error, and exit with a code that means something."""
+"""`veilcast`: parse, run one command, print its report or its one-line error, exit with a code that means something."""
 
 from __future__ import annotations
 

@@ -111,9 +111,7 @@ class Handshake:
         if remote_static is not None and not _is_usable(remote_static):
             raise LocalError("the peer's static key is not a usable X25519 public key")
         if pattern.psk != (psk is not None):
-            raise LocalError(
-                f"{protocol.name} {'needs' if pattern.psk else 'does not take'} a pre-shared key"
-            )
+            raise LocalError(f"{protocol.name} {'needs' if pattern.psk else 'does not take'} a pre-shared key")
         if psk is not None and len(psk) != KEY_SIZE:
             raise LocalError(f"a pre-shared key has {KEY_SIZE} bytes, not {len(psk)}")
 

@@ -88,9 +88,7 @@ class Reals(msgspec.Struct, frozen=True, tag="reals"):
         msgspec.structs.force_setattr(self, "low", float(self.low))
         msgspec.structs.force_setattr(self, "high", float(self.high))
         if not 0 < self.high - self.low < math.inf:
-            raise ConfigError(
-                f"low and high of {self.attribute!r} must be a finite distance apart, low < high"
-            )
+            raise ConfigError(f"low and high of {self.attribute!r} must be a finite distance apart, low < high")
         if not (_is_integer(self.bits) and 1 <= self.bits <= MAX_BITS):
             raise ConfigError(f"bits of {self.attribute!r} must be 1 to {MAX_BITS}")
 

@@ -139,11 +139,7 @@ class BloomIndex:
             raise LocalError(f"a publication may ask at most {self.geometry.queries} elements here")
         askers = Counter(chain.from_iterable(asked))
         rows = dict(zip(askers, self.geometry.positions(askers, self._key).tolist(), strict=True))
-        shared = {
-            element: self._lookup(rows[element], out=self._bitmap())
-            for element in askers
-            if askers[element] > 1
-        }
+        shared = {element: self._lookup(rows[element], out=self._bitmap()) for element in askers if askers[element] > 1}
         scratch = self._bitmap()
         matches = []
         for queries in asked:

