@@ -144,6 +144,57 @@ def x25519_agree(private: X25519PrivateKey, public: bytes) -> bytes:
 
 # --- ristretto255 -----------------------------------------------------------------------------------------------------
 
-ristretto = rbcl
+# Points and scalars are 32 canonical bytes, made so by `group`. rbcl checks lengths only, and its `add` and `sub`
+# return zeros, the identity, for bytes that are no point. libsodium works in constant time.
+
+
+def ristretto_is_point(data: bytes) -> bool:
+    """Whether these 32 bytes are the canonical encoding of an element; the identity (32 zeros) is one."""
+    return bool(rbcl.crypto_core_ristretto255_is_valid_point(data))
+
+
+def ristretto_map(uniform: bytes) -> bytes:
+    """The one-way map of RFC 9496, section 4.3.4, from 64 uniform bytes."""
+    return bytes(rbcl.crypto_core_ristretto255_from_hash(uniform))
+
+
+def ristretto_add(p: bytes, q: bytes) -> bytes:
+    return bytes(rbcl.crypto_core_ristretto255_add(p, q))
+
+
+def ristretto_subtract(p: bytes, q: bytes) -> bytes:
+    return bytes(rbcl.crypto_core_ristretto255_sub(p, q))
+
+
+def ristretto_multiply(scalar: bytes, point: bytes) -> bytes:
+    try:
+        return bytes(rbcl.crypto_scalarmult_ristretto255(scalar, point))
+    except RuntimeError as error:
+        raise MalformedError("the product is the identity, or the point is none") from error
+
+
+def ristretto_multiply_base(scalar: bytes) -> bytes:
+    try:
+        return bytes(rbcl.crypto_scalarmult_ristretto255_base(scalar))
+    except RuntimeError as error:
+        raise MalformedError("the product is the identity") from error
+
+
+def scalar_reduce(wide: bytes) -> bytes:
+    """64 little-endian bytes modulo the order of the group."""
+    return bytes(rbcl.crypto_core_ristretto255_scalar_reduce(wide))
+
+
+def scalar_add(a: bytes, b: bytes) -> bytes:
+    return bytes(rbcl.crypto_core_ristretto255_scalar_add(a, b))
+
+
+def scalar_multiply(a: bytes, b: bytes) -> bytes:
+    return bytes(rbcl.crypto_core_ristretto255_scalar_mul(a, b))
+
+
+def scalar_invert(a: bytes) -> bytes:
+    return bytes(rbcl.crypto_core_ristretto255_scalar_invert(a))
+
 
 ED25519_SIGNATURE: Final = 64

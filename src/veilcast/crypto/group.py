@@ -1,0 +1,198 @@
+"""The group ristretto255 (RFC 9496): points, secret scalars, and an encryption that moves from key to key.
+
+Pure computation on `_primitives`; randomness is handed in. A group of prime order without cofactor, so the
+only bad values are bytes that are no point, the identity, and zero. None of them can be built here: `Point`
+and `Scalar` refuse them on decoding, and arithmetic that would end in one raises `MalformedError`, since
+honest inputs get there with probability 2^-252 and only a stranger's crafted ones do in practice.
+
+Two things are made for the relay (P2, section 4.1), where a proxy moves what users send from each user's
+key to one common key, holding only the ratio of the two:
+
+- a deterministic tag of a subject s under a key k is the point k H(s): `Point.hash(s) * k`; the proxy
+  multiplies it by the ratio k_r / k_u and has it under k_r. To blind a point is to multiply it by a scalar,
+  to unblind it to divide;
+- a message M, a random point from which a content key is derived, is encrypted as (M + r G, r K) with K = k
+  G (Blaze, Bleumer and Strauss). `transform` multiplies the second part by the ratio, `rerandomise` adds a
+  fresh encryption of nothing under K, so that input and output cannot be linked without the key, and
+  multiplying both parts by a scalar multiplies what is inside.
+
+The ratio is symmetric: who holds it and one of the two keys has the other. `docs/decisions/0006` says what
+follows.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+import msgspec
+
+from veilcast.crypto import _primitives
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError, MalformedError
+from veilcast.machine import Entropy
+
+
+class Scalar(Secret):
+    """A secret number modulo the group's order, never zero; like every `Secret` it does not print."""
+
+    __slots__ = ()
+
+    def __init__(self, data: bytes) -> None:
+        if len(data) != SCALAR_SIZE or not 0 < int.from_bytes(data, "little") < ORDER:
+            raise MalformedError("not a canonical scalar other than zero")
+        super().__init__(data)
+
+    @classmethod
+    def draw(cls, entropy: Entropy) -> Self:
+        """A uniform scalar. 64 bytes are reduced, which leaves a bias below 2^-250."""
+        return cls(_primitives.scalar_reduce(entropy(WIDE_SIZE)))
+
+    @classmethod
+    def of(cls, number: int) -> Self:
+        """A public number as a scalar: an index, an interpolation coefficient."""
+        return cls((number % ORDER).to_bytes(SCALAR_SIZE, "little"))
+
+    def public(self) -> Point:
+        """This scalar times the generator: the public half of a key."""
+        return Point._trusted(_primitives.ristretto_multiply_base(self._data))
+
+    def inverse(self) -> Scalar:
+        return Scalar(_primitives.scalar_invert(self._data))
+
+    def __add__(self, other: Scalar) -> Scalar:
+        return Scalar(_primitives.scalar_add(self._data, other._data))
+
+    def __mul__(self, other: Scalar) -> Scalar:
+        return Scalar(_primitives.scalar_multiply(self._data, other._data))
+
+    def __truediv__(self, other: Scalar) -> Scalar:
+        """The ratio of two keys: what moves a point or ciphertext from under `other` to under `self`."""
+        return self * other.inverse()
+
+
+class Point:
+    """An element of the group other than the identity. It may be a plaintext, so it does not print either."""
+
+    __slots__ = ("_data",)
+    _data: bytes
+
+    def __init__(self, data: bytes) -> None:
+        if len(data) != POINT_SIZE or not _primitives.ristretto_is_point(data) or data == _IDENTITY:
+            raise MalformedError("not a canonical point other than the identity")
+        object.__setattr__(self, "_data", bytes(data))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        return cls(data)
+
+    def encode(self) -> bytes:
+        return self._data
+
+    @classmethod
+    def hash(cls, message: bytes, domain: bytes) -> Self:
+        """A point that nobody knows the logarithm of, to any base. `domain` (1 to 16 bytes) names the use."""
+        if not 1 <= len(domain) <= _DOMAIN_LIMIT:
+            raise LocalError(f"a domain of the hash to the group has 1 to {_DOMAIN_LIMIT} bytes")
+        return cls._trusted(
+            _primitives.ristretto_map(_primitives.blake2b(message, size=WIDE_SIZE, person=domain))
+        )
+
+    @classmethod
+    def draw(cls, entropy: Entropy) -> Self:
+        """A uniform point: a message whose only content is the key derived from it."""
+        return cls._trusted(_primitives.ristretto_map(entropy(WIDE_SIZE)))
+
+    def key(self) -> Secret:
+        """A content key of 32 bytes for those who know this point."""
+        return Secret(_primitives.blake2b(self._data, person=_KEY_DOMAIN))
+
+    def __add__(self, other: Point) -> Point:
+        return Point._trusted(_primitives.ristretto_add(self._data, other._data))
+
+    def __sub__(self, other: Point) -> Point:
+        return Point._trusted(_primitives.ristretto_subtract(self._data, other._data))
+
+    def __mul__(self, scalar: Scalar) -> Point:
+        """Blind by a scalar, or move a tag by the ratio of two keys."""
+        return Point._trusted(_primitives.ristretto_multiply(scalar.reveal(), self._data))
+
+    def __truediv__(self, scalar: Scalar) -> Point:
+        """Unblind: undo the multiplication."""
+        return self * scalar.inverse()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Point):
+            return NotImplemented
+        return _primitives.equal(self._data, other._data)
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __repr__(self) -> str:
+        return "<Point>"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a point does not change")
+
+    @classmethod
+    def _trusted(cls, data: bytes) -> Self:
+        """From a primitive's output: canonical by construction, but it may be the identity."""
+        if data == _IDENTITY:
+            raise MalformedError("the result is the identity")
+        point = cls.__new__(cls)
+        object.__setattr__(point, "_data", data)
+        return point
+
+
+class Ciphertext(msgspec.Struct, frozen=True):
+    """A point under a key: `body` = M + r G, `key_part` = r K."""
+
+    body: Point
+    key_part: Point
+
+    def encode(self) -> bytes:
+        return self.body.encode() + self.key_part.encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        if len(data) != CIPHERTEXT_SIZE:
+            raise MalformedError("a ciphertext of the group has 64 bytes")
+        return cls(Point(data[:POINT_SIZE]), Point(data[POINT_SIZE:]))
+
+    def __mul__(self, scalar: Scalar) -> Ciphertext:
+        """The encryption of the message times the scalar, under the same key."""
+        return Ciphertext(self.body * scalar, self.key_part * scalar)
+
+
+def encrypt(message: Point, public: Point, entropy: Entropy) -> Ciphertext:
+    """Encrypt under the key whose public half is given."""
+    r = Scalar.draw(entropy)
+    return Ciphertext(message + r.public(), public * r)
+
+
+def transform(ciphertext: Ciphertext, ratio: Scalar) -> Ciphertext:
+    """Move a ciphertext from under one key to under another, given new key / old key; nothing is opened."""
+    return Ciphertext(ciphertext.body, ciphertext.key_part * ratio)
+
+
+def rerandomise(ciphertext: Ciphertext, public: Point, entropy: Entropy) -> Ciphertext:
+    """The same message under the same key, unlinkable to what came in for all who lack the key."""
+    r = Scalar.draw(entropy)
+    return Ciphertext(ciphertext.body + r.public(), ciphertext.key_part + public * r)
+
+
+def decrypt(ciphertext: Ciphertext, key: Scalar) -> Point:
+    """Any key gives some point: whether it was the right one shows when the content key opens its box."""
+    return ciphertext.body - ciphertext.key_part / key
+
+
+ORDER: Final = 2**252 + 27742317777372353535851937790883648493
+POINT_SIZE: Final = 32
+SCALAR_SIZE: Final = 32
+CIPHERTEXT_SIZE: Final = 2 * POINT_SIZE
+WIDE_SIZE: Final = 64
+"""Bytes of entropy behind a drawn scalar or point."""
+
+_IDENTITY: Final = bytes(POINT_SIZE)
+_DOMAIN_LIMIT: Final = 16
+_KEY_DOMAIN: Final = b"veilcast point"
