@@ -10,10 +10,10 @@ can, today or later.
 Holders of a (k, n) sharing hand it on to holders of a (k', n') one without anyone learning s (Desmedt and
 Jajodia): holder a deals its own share again, value and blinding. The commitment of that dealing to its
 constant term must be C(a), which every receiver knows: a holder who deals another value is found out by
-all, and named. The share of receiver c is sum_a L_a f_a(c) over the same set A of at least k old holders,
-with L_a Lagrange's coefficients of A at 0, and the new commitments are the same sum of the old holders'.
-All receivers must agree on A. Their shares then are of a fresh polynomial with the same s, and the
-commitment to s is the old one.
+all, and named. The share of receiver c is sum_a L_a f_a(c) over the same set A of k old holders, with L_a
+Lagrange's coefficients of A at 0, and the new commitments are the same sum of the old holders'. All
+receivers must agree on A. Their shares then are of a fresh polynomial with the same s, and the commitment
+to s is the old one.
 
 Checks are linear, so receivers check the sum they compute, once; only when it fails is each part checked,
 to name who is to blame. Wrong parts whose errors cancel one another do no harm and go unnamed.
@@ -127,17 +127,21 @@ def verify(share: Share, commitments: Commitments) -> None:
 
 
 def reconstruct(shares: Sequence[Share], commitments: Commitments) -> Scalar:
-    """The secret; or `LiarsError` names the holders of bad shares: leave them out and call again."""
-    _check_holders([share.index for share in shares], commitments)
+    """The secret, from the first k shares.
+
+    If they do not give it, `LiarsError` names all holders of bad shares: leave them out and call again.
+    """
+    check_distinct([share.index for share in shares])
+    chosen = shares[: commitments.threshold]
+    _check_enough(len(chosen), commitments)
     try:
-        secret = _at_zero({share.index: share.value for share in shares})
-        blinding = _at_zero({share.index: share.blinding for share in shares})
+        secret = _at_zero({share.index: share.value for share in chosen})
+        blinding = _at_zero({share.index: share.blinding for share in chosen})
         if _commit(secret, blinding) != commitments.points[0]:
             raise ForgedError("the secret is not the one committed to")
     except RemoteError as error:
-        raise LiarsError(
-            _failing({share.index: partial(verify, share, commitments) for share in shares})
-        ) from error
+        checks = {share.index: partial(verify, share, commitments) for share in shares}
+        raise LiarsError(_failing(checks)) from error
     return secret
 
 
@@ -160,11 +164,12 @@ def verify_redistribution(old: Commitments, holder: int, new: Commitments, k: in
 
 
 def redistributed(old: Commitments, dealings: Mapping[int, Commitments], k: int) -> Commitments:
-    """The commitments of the new sharing, from public values alone: those of the old holders' dealings.
+    """The commitments of the new sharing, from public values alone: those of k old holders' dealings.
 
     `LiarsError` names the holders who dealt something else than their share.
     """
-    _check_holders(list(dealings), old)
+    check_threshold(k, MAX_SHARES)
+    _check_enough(len(dealings), old)
     try:
         if any(new.threshold != k for new in dealings.values()):
             raise ForgedError("a share is dealt again with another threshold")
@@ -182,9 +187,12 @@ def redistributed(old: Commitments, dealings: Mapping[int, Commitments], k: int)
 def combine(portions: Sequence[Portion], old: Commitments, index: int, k: int) -> tuple[Commitments, Share]:
     """A new holder's part: the new sharing's commitments, and its own share `index` of it.
 
-    `LiarsError` names the old holders whose portion is bad. They can be left out, but by all receivers alike.
+    The portions are those of the k old holders whom all receivers agreed on. `LiarsError` names those whose
+    portion is bad: all receivers must go on with others in their place.
     """
-    _check_holders([portion.holder for portion in portions], old)
+    check_index(index)
+    check_distinct([portion.holder for portion in portions])
+    _check_enough(len(portions), old)
     try:
         commitments = redistributed(old, {portion.holder: portion.commitments for portion in portions}, k)
         value = _at_zero({portion.holder: portion.share.value for portion in portions})
@@ -217,10 +225,10 @@ def _verify_portion(portion: Portion, old: Commitments, index: int, k: int) -> N
     verify(portion.share, portion.commitments)
 
 
-def _check_holders(indices: Sequence[int], commitments: Commitments) -> None:
-    check_distinct(indices)
-    if len(indices) < commitments.threshold:
-        raise LocalError(f"{commitments.threshold} holders are needed, {len(indices)} are here")
+def _check_enough(count: int, commitments: Commitments) -> None:
+    """Exactly k take part: more would add nothing, and their partial sums could be zero without any lie."""
+    if count != commitments.threshold:
+        raise LocalError(f"{commitments.threshold} holders take part, not {count}")
 
 
 def _failing(checks: Mapping[int, Callable[[], None]]) -> list[int]:

@@ -86,7 +86,7 @@ def split_many(secrets: Bytes, k: int, n: int, entropy: Entropy) -> Bytes:
     if secrets.ndim != 2 or secrets.dtype != np.uint8:
         raise LocalError("secrets to split are the rows of an array (count, size) of bytes")
     shares = np.zeros((n, secrets.size), dtype=np.uint8)
-    shares[: k - 1] = np.frombuffer(entropy((k - 1) * secrets.size), dtype=np.uint8).reshape(k - 1, -1)
+    shares[: k - 1].reshape(-1)[:] = np.frombuffer(entropy((k - 1) * secrets.size), dtype=np.uint8)
     known = [secrets.reshape(-1), *shares[: k - 1]]
     _interpolate_many(known, tuple(range(k)), tuple(range(k, n + 1)), shares[k - 1 :])
     return shares.reshape(n, *secrets.shape)
@@ -150,7 +150,7 @@ class _Masks(NamedTuple):
     by_bit: tuple[tuple[tuple[int, int], ...], ...]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _masks(known: tuple[int, ...], wanted: tuple[int, ...], size: int) -> _Masks:
     rows = _coefficients(known, wanted)
     ones = int.from_bytes(b"\x01" * (size * len(wanted)), "little")
