@@ -1,9 +1,9 @@
 """Verifiable secret sharing over the scalars of ristretto255, and its redistribution to other holders.
 
 Pure computation on `group`; randomness is handed in. This is Pedersen's scheme: the dealer of a scalar s
-draws a polynomial f with f(0) = s and a second one, g, that only blinds, publishes the commitments C_j =
-f_j G + g_j H, and gives holder x the share (f(x), g(x)). Everybody can compute C(x) = sum x^j C_j, and only
-shares that are those of the dealer open it. Nobody knows the logarithm of H to the base G, so the
+draws a polynomial f with f(0) = s and a second one, g, that only blinds, publishes the commitments
+C_j = f_j G + g_j H, and gives holder x the share (f(x), g(x)). Everybody can compute C(x) = sum x^j C_j,
+and only shares that are those of the dealer open it. Nobody knows the logarithm of H to the base G, so the
 commitments bind whoever cannot compute it, and as g is uniform they say nothing about s, not even to who
 can, today or later.
 

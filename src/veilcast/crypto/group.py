@@ -11,9 +11,9 @@ key to one common key, holding only the ratio of the two:
 - a deterministic tag of a subject s under a key k is the point k H(s): `Point.hash(s) * k`; the proxy
   multiplies it by the ratio k_r / k_u and has it under k_r. To blind a point is to multiply it by a scalar,
   to unblind it to divide;
-- a message M, a random point from which a content key is derived, is encrypted as (M + r G, r K) with K = k
-  G (Blaze, Bleumer and Strauss). `transform` multiplies the second part by the ratio, `rerandomise` adds a
-  fresh encryption of nothing under K, so that input and output cannot be linked without the key, and
+- a message M, a random point from which a content key is derived, is encrypted as (M + r G, r K) with
+  K = k G (Blaze, Bleumer and Strauss). `transform` multiplies the second part by the ratio, `rerandomise`
+  adds a fresh encryption of nothing under K, so that input and output cannot be linked without the key, and
   multiplying both parts by a scalar multiplies what is inside.
 
 The ratio is symmetric: who holds it and one of the two keys has the other. `docs/decisions/0006` says what
@@ -176,7 +176,7 @@ def transform(ciphertext: Ciphertext, ratio: Scalar) -> Ciphertext:
 
 
 def rerandomise(ciphertext: Ciphertext, public: Point, entropy: Entropy) -> Ciphertext:
-    """The same message under the same key, unlinkable to what came in for all who lack the key."""
+    """The same message under the same key; who lacks the key cannot tell that it is the same."""
     r = Scalar.draw(entropy)
     return Ciphertext(ciphertext.body + r.public(), ciphertext.key_part + public * r)
 
