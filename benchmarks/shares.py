@@ -56,8 +56,7 @@ def main() -> None:
     reconstruct_peer = min(peer.reconstruct_seconds for peer in peers)
     report = {
         "us_per_key": {
-            c.name: {"split": c.split_seconds * 1e6, "reconstruct": c.reconstruct_seconds * 1e6}
-            for c in everyone
+            c.name: {"split": c.split_seconds * 1e6, "reconstruct": c.reconstruct_seconds * 1e6} for c in everyone
         },
         "times_the_fastest_peer": {
             c.name: {

@@ -31,9 +31,8 @@ def _found(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"from random import {alias.name}"
         elif isinstance(node, ast.Attribute):
             dotted = ast.unparse(node)
-            if dotted in NAMES or node.attr in ATTRIBUTES:
-                yield node.lineno, dotted
-            elif isinstance(node.value, ast.Name) and node.value.id == "random" and node.attr != "Random":
+            global_chance = dotted.startswith("random.") and dotted != "random.Random"
+            if dotted in NAMES or node.attr in ATTRIBUTES or global_chance:
                 yield node.lineno, dotted
         elif isinstance(node, ast.Call):
             yield from _bad_call(node, sets)
@@ -77,7 +76,9 @@ def _names_of_sets(tree: ast.AST) -> frozenset[str]:
     return frozenset(names)
 
 
-MODULES: Final = frozenset({"asyncio", "socket", "selectors", "ssl", "threading", "time", "secrets", "uuid", "subprocess"})
+MODULES: Final = frozenset(
+    {"asyncio", "socket", "selectors", "ssl", "threading", "time", "secrets", "uuid", "subprocess"}
+)
 NAMES: Final = frozenset(
     {
         "os.urandom",

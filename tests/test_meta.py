@@ -104,7 +104,11 @@ def test_every_module_imports_alone_and_none_of_core_needs_the_lab() -> None:
     """A fresh interpreter forks once per module; in each child the lab's libraries cannot be imported."""
     names = [_module_name(path) for path in MODULES if path.relative_to(SOURCE).parts[0] != "lab"]
     child = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _IMPORT_EACH, *names], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-W", "error", "-c", _IMPORT_EACH, *names],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert child.returncode == 0, child.stderr
 
@@ -185,7 +189,9 @@ def test_every_example_runs(example: Path, tmp_path: Path) -> None:
     assert child.stdout.strip()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"], ids=lambda path: path.name
+)
 def test_what_the_documents_point_to_exists(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
         if "://" not in target:

@@ -64,9 +64,7 @@ def portions(dealings: dict[int, Dealing], receiver: int) -> list[Portion]:
 
 @few
 @given(scalars, schemes(), seeds)
-def test_every_dealt_share_verifies_and_any_k_reconstruct(
-    secret: Scalar, scheme: tuple[int, int], seed: int
-) -> None:
+def test_every_dealt_share_verifies_and_any_k_reconstruct(secret: Scalar, scheme: tuple[int, int], seed: int) -> None:
     k, n = scheme
     dealing = deal(secret, k, n, random.Random(seed).randbytes)
     assert dealing.commitments.threshold == k

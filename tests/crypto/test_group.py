@@ -42,9 +42,7 @@ points = st.binary(max_size=40).map(lambda message: Point.hash(message, b"test")
 @pytest.mark.parametrize(("i", "encoding"), list(enumerate(VECTORS["multiples"]))[1:])
 def test_multiples_of_the_generator_are_those_of_the_rfc(i: int, encoding: str) -> None:
     assert Scalar.of(i).public().encode().hex() == encoding
-    assert (Point.decode(bytes.fromhex(encoding)) * Scalar.of(3)).encode() == Scalar.of(
-        3 * i
-    ).public().encode()
+    assert (Point.decode(bytes.fromhex(encoding)) * Scalar.of(3)).encode() == Scalar.of(3 * i).public().encode()
 
 
 def test_adding_the_generator_gives_the_next_multiple() -> None:
@@ -223,9 +221,7 @@ def test_rerandomising_leaves_nothing_of_what_came_in(message: Point, key: Scala
 
 
 @given(points, scalars, scalars)
-def test_rerandomising_under_the_wrong_key_spoils_the_message(
-    message: Point, key: Scalar, other: Scalar
-) -> None:
+def test_rerandomising_under_the_wrong_key_spoils_the_message(message: Point, key: Scalar, other: Scalar) -> None:
     draw = random.Random(9).randbytes
     if key == other:
         return

@@ -84,9 +84,7 @@ def test_any_k_shares_in_any_order_give_the_secret(
 
 
 @given(schemes(limit=6), st.integers(0, 255), entropies)
-def test_shares_lie_on_one_polynomial_by_the_oracle(
-    scheme: tuple[int, int], byte: int, entropy: Entropy
-) -> None:
+def test_shares_lie_on_one_polynomial_by_the_oracle(scheme: tuple[int, int], byte: int, entropy: Entropy) -> None:
     k, n = scheme
     values = [(s.index, s.data.reveal()[0]) for s in split(Secret(bytes([byte])), k, n, entropy)]
     for chosen in combinations(values, k):
@@ -130,8 +128,7 @@ def test_a_threshold_of_one_is_a_copy() -> None:
 def test_one_share_of_two_is_uniform_whatever_the_secret(holder: int) -> None:
     for secret in (0, 1, 0x53, 255):
         seen = Counter(
-            split(Secret(bytes([secret])), 2, 3, bytes([c]).__mul__)[holder - 1].data.reveal()
-            for c in range(256)
+            split(Secret(bytes([secret])), 2, 3, bytes([c]).__mul__)[holder - 1].data.reveal() for c in range(256)
         )
         assert set(seen.values()) == {1}
         assert len(seen) == 256
@@ -183,9 +180,7 @@ def test_a_batch_is_split_as_its_secrets_are_alone(
 
 
 def test_a_batch_over_several_blocks_comes_back() -> None:
-    rows = np.frombuffer(random.Random(5).randbytes(33 * (shares._BLOCK // 10)), dtype=np.uint8).reshape(
-        -1, 33
-    )
+    rows = np.frombuffer(random.Random(5).randbytes(33 * (shares._BLOCK // 10)), dtype=np.uint8).reshape(-1, 33)
     dealt = split_many(rows, 6, 10, random.Random(6).randbytes)
     assert (reconstruct_many([10, 1, 7, 3, 4, 9], dealt[[9, 0, 6, 2, 3, 8]]) == rows).all()
     assert (reconstruct_many([10, 1, 7, 3, 4], dealt[[9, 0, 6, 2, 3]]) != rows).any(axis=1).all()
@@ -264,9 +259,7 @@ def test_a_share_survives_its_encoding(index: int, data: bytes) -> None:
     assert Share.decode(share.encode().reveal()) == share
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\1", b"\1\1", b"\2\1x", b"\0\1x", b"\1\0x", b"\1\1" + bytes(MAX_SIZE + 1)]
-)
+@pytest.mark.parametrize("data", [b"", b"\1", b"\1\1", b"\2\1x", b"\0\1x", b"\1\0x", b"\1\1" + bytes(MAX_SIZE + 1)])
 def test_bytes_that_are_no_share_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedError):
         Share.decode(data)

@@ -10,21 +10,24 @@ from __future__ import annotations
 import argparse
 import random
 from collections import Counter
+from functools import partial
 from typing import Any, Final
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import EpochKeys
+from veilcast.authority.topickeys import Role
 from veilcast.cli.context import Context, Report
+from veilcast.cli.exits import FAILED_CHECK
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.sign import verify
 from veilcast.errors import RemoteError
 from veilcast.machine import Address, Delivered, Event
 from veilcast.observe import Cell, Row
-from veilcast.sim.engine import World
 from veilcast.sim.flood import ID_SIZE, Flood
 from veilcast.sim.graphs import watts_strogatz
 from veilcast.sim.links import Links
+from veilcast.sim.world import World
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Notify
 
@@ -58,11 +61,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
         world.connect(addresses[u], addresses[v])
     for number in range(arguments.notes):
         frame = _note(keys[publisher], f"note {number}".encode(), context)
-        name = rng.randbytes(ID_SIZE)
-        world.after(
-            number * _PAUSE_US,
-            lambda name=name, frame=frame: world.call(publisher, lambda node, now: node.publish(name, frame)),
-        )
+        world.after(number * _PAUSE_US, partial(_publish, world, publisher, rng.randbytes(ID_SIZE), frame))
     world.run(arguments.notes * _PAUSE_US + _PAUSE_US)
     world.finish()
     return _report(arguments, addresses, publisher, subscribers, readers, cells)
@@ -74,7 +73,7 @@ def _keys(context: Context, publisher: Address, subscribers: list[Address]) -> d
     authority = issuer.declare_label(issuer.create(HOUR_US, context.entropy), _TOPIC, "hardened", context.entropy)
     keys = {}
     for address in (publisher, *subscribers):
-        role = "publisher" if address == publisher else "subscriber"
+        role: Role = "publisher" if address == publisher else "subscriber"
         authority, keyring = issuer.grant_ready(authority, address, [(_TOPIC, role)], epoch, 1, context.entropy)
         keys[address] = keyring.at(epoch)
     return keys
@@ -85,6 +84,10 @@ def _note(keys: EpochKeys, text: bytes, context: Context) -> bytes:
     assert topic.signing is not None
     sealed = seal(topic.content, text, context=topic.token, entropy=context.entropy)
     return encode(Notify(topic.token, sealed, topic.signing.sign(topic.token + sealed, purpose=_PURPOSE)))
+
+
+def _publish(world: World, publisher: Address, name: bytes, frame: bytes) -> None:
+    world.call(publisher, lambda node, now: node.publish(name, frame))
 
 
 def _can_read(keys: EpochKeys | None, publisher: EpochKeys, body: bytes) -> bool:
@@ -148,7 +151,7 @@ def _report(
         "",
         "Encryption hides what is said, not who speaks. Hiding who speaks is the mesh's work, and not built yet.",
     ]
-    return Report(data, lines, 0 if read == wanted and not leaked else 13)
+    return Report(data, lines, 0 if read == wanted and not leaked else FAILED_CHECK)
 
 
 class _Cells:

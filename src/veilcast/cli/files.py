@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from veilcast.authority.issuer import Authority
@@ -29,6 +30,14 @@ def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secre
     return passphrase.existing(
         context, str(arguments.keyring), arguments.passphrase_file, passphrase_file(arguments.keyring)
     )
+
+
+def check_place(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse a place where nothing can be written, before anything else has been changed."""
+    if path.exists() and not overwrite:
+        raise StorageError(f"{path} exists; choose another name")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise StorageError(f"cannot write {path}: {path.parent} is not a directory we may write to")
 
 
 def read_file(path: Path) -> bytes:

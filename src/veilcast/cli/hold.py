@@ -12,15 +12,15 @@ from veilcast.authority.request import Asking
 from veilcast.authority.vault import read_secret, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import asking_file, keyring_passphrase, passphrase_file, read_file
+from veilcast.cli.files import asking_file, check_place, keyring_passphrase, passphrase_file, read_file
 from veilcast.cli.show import keyring_report
-from veilcast.errors import AuthorityError, StorageError
+from veilcast.errors import AuthorityError
 
 
 def ask(arguments: argparse.Namespace, context: Context) -> Report:
-    if arguments.out.exists():
-        raise StorageError(f"{arguments.out} exists; choose another name")
-    secret, link = None, None
+    check_place(arguments.out)
+    check_place(arguments.keyring, overwrite=True)
+    link = None
     if arguments.keyring.exists():
         secret = keyring_passphrase(context, arguments)
         link = read_secret(arguments.keyring, Keyring, secret).membership.link

@@ -18,10 +18,18 @@ from veilcast.authority.vault import alone, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.attributes import parse_attribute
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import make_directory, open_authority, passphrase_file, read_file, state_file, write_authority
+from veilcast.cli.files import (
+    check_place,
+    make_directory,
+    open_authority,
+    passphrase_file,
+    read_file,
+    state_file,
+    write_authority,
+)
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
-from veilcast.errors import AuthorityError, ConfigError, StorageError
+from veilcast.errors import AuthorityError, ConfigError
 from veilcast.topics import Schema
 
 
@@ -58,8 +66,7 @@ def topic(arguments: argparse.Namespace, context: Context) -> Report:
 
 def grant(arguments: argparse.Namespace, context: Context) -> Report:
     out: Path = arguments.out
-    if out.exists() and not arguments.force:
-        raise StorageError(f"{out} exists; choose another name or add --force")
+    check_place(out, overwrite=arguments.force)
     with alone(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)

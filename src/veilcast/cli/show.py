@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
@@ -30,12 +31,12 @@ def keyring_report(keyring: Keyring, context: Context, only: str | None, title: 
     held = keyring.at(now)
     if only is not None:
         held.topic(only)
-    grants = [
+    grants: list[dict[str, Any]] = [
         {"topic": record.topic, "role": grant.role, "first_epoch": grant.first, "last_epoch": grant.last(record)}
         for grant, record in keyring.records()
         if only in (None, record.topic)
     ]
-    if grants and all(int(str(grant["last_epoch"])) < now for grant in grants):
+    if grants and all(grant["last_epoch"] < now for grant in grants):
         raise ExpiredError("every grant of this keyring has ended; ask the authority for new ones")
     data = {"authority": fingerprint(keyring.root).hex(), "epoch": now, "grants": grants}
     lines = [f"{title}, of authority {data['authority']}, now epoch {now}"]
@@ -45,7 +46,7 @@ def keyring_report(keyring: Keyring, context: Context, only: str | None, title: 
 
 def _authority_report(authority: Authority, only: str | None) -> Report:
     names = [authority.topic(only).record.topic] if only is not None else sorted(authority.topics)
-    topics = [
+    topics: list[dict[str, Any]] = [
         {
             "topic": name,
             "profile": authority.topics[name].record.profile,
@@ -54,7 +55,7 @@ def _authority_report(authority: Authority, only: str | None) -> Report:
         }
         for name in names
     ]
-    members = [
+    members: list[dict[str, Any]] = [
         {
             "member": name,
             "revoked": member.revoked,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,8 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
     if arguments.seeds < 1:
         raise ConfigError("--seeds is at least 1")
     loaded = scenario.load(arguments.scenario)
+    if arguments.out is not None and any(arguments.out.glob("*.jsonl")):
+        raise StorageError(f"{arguments.out} holds tables already; choose another directory")
     outcomes = []
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     for seed in track(seeds, loaded.name, console=Console(file=sys.stderr), transient=True, disable=len(seeds) < 2):
@@ -56,9 +57,7 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
 def _one(loaded: Scenario, seed: int, out: Path | None) -> Outcome:
     if out is None:
         return scenario.run(loaded, seed)
-    if out.exists() and any(out.glob("*.jsonl")) and seed == 0:
-        raise StorageError(f"{out} holds tables already; choose another directory")
-    with contextlib.closing(TableWriter(out)) as tables:
+    with TableWriter(out) as tables:
         return scenario.run(loaded, seed, tables)
 
 

@@ -92,9 +92,7 @@ class Commitments(msgspec.Struct, frozen=True):
     def decode(cls, data: bytes) -> Self:
         if len(data) < _HEADER or data[0] != _VERSION or len(data) != _HEADER + POINT_SIZE * data[1]:
             raise MalformedError("not commitments of this version")
-        return cls(
-            tuple(Point.decode(data[at : at + POINT_SIZE]) for at in range(_HEADER, len(data), POINT_SIZE))
-        )
+        return cls(tuple(Point.decode(data[at : at + POINT_SIZE]) for at in range(_HEADER, len(data), POINT_SIZE)))
 
 
 class Dealing(msgspec.Struct, frozen=True):
@@ -173,9 +171,7 @@ def redistributed(old: Commitments, dealings: Mapping[int, Commitments], k: int)
     try:
         if any(new.threshold != k for new in dealings.values()):
             raise ForgedError("a share is dealt again with another threshold")
-        merged = Commitments(
-            tuple(_at_zero({a: new.points[j] for a, new in dealings.items()}) for j in range(k))
-        )
+        merged = Commitments(tuple(_at_zero({a: new.points[j] for a, new in dealings.items()}) for j in range(k)))
         if merged.points[0] != old.points[0]:
             raise ForgedError("what is dealt again is not the old secret")
     except RemoteError as error:

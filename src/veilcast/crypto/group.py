@@ -93,9 +93,7 @@ class Point:
         """A point that nobody knows the logarithm of, to any base. `domain` (1 to 16 bytes) names the use."""
         if not 1 <= len(domain) <= _DOMAIN_LIMIT:
             raise LocalError(f"a domain of the hash to the group has 1 to {_DOMAIN_LIMIT} bytes")
-        return cls._trusted(
-            _primitives.ristretto_map(_primitives.blake2b(message, size=WIDE_SIZE, person=domain))
-        )
+        return cls._trusted(_primitives.ristretto_map(_primitives.blake2b(message, size=WIDE_SIZE, person=domain)))
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Self:

@@ -95,9 +95,7 @@ def split_many(secrets: Bytes, k: int, n: int, entropy: Entropy) -> Bytes:
 def reconstruct_many(indices: Sequence[int], shares: Bytes) -> Bytes:
     """The secrets (count, size) from shares (k, count, size), row i of which is shares `indices[i]`."""
     if shares.ndim != 3 or shares.dtype != np.uint8 or not 1 <= len(shares) == len(indices):
-        raise LocalError(
-            "shares are an array (k, count, size) of bytes, with an index for each of the k rows"
-        )
+        raise LocalError("shares are an array (k, count, size) of bytes, with an index for each of the k rows")
     for index in indices:
         check_index(index)
     check_distinct(indices)
@@ -159,9 +157,7 @@ def _masks(known: tuple[int, ...], wanted: tuple[int, ...], size: int) -> _Masks
     by_bit = []
     for bit in _bits(rows):
         selected = [
-            int.from_bytes(
-                b"".join(bytes([0xFF * (row[column] >> bit & 1)]) * size for row in rows), "little"
-            )
+            int.from_bytes(b"".join(bytes([0xFF * (row[column] >> bit & 1)]) * size for row in rows), "little")
             for column in range(len(known))
         ]
         by_bit.append(tuple((column, mask) for column, mask in enumerate(selected) if mask))

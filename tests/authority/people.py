@@ -1,0 +1,41 @@
+"""A small authority with a few members, for the tests of this room."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from veilcast.authority import issuer
+from veilcast.authority.issuer import Authority
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.record import Profile
+from veilcast.authority.topickeys import Role
+from veilcast.machine import Entropy
+
+NOW, EPOCHS = 100, 24
+TOPIC, OTHER = "news/eu", "chat"
+
+
+@dataclass
+class People:
+    """One publisher and two subscribers of news/eu; bob also reads chat; mallory publishes news/eu until revoked."""
+
+    entropy: Entropy
+    authority: Authority
+    alice: Keyring
+    bob: Keyring
+    carol: Keyring
+    mallory: Keyring
+
+
+def make_people(profile: Profile = "hardened", seed: int = 7) -> People:
+    entropy = random.Random(seed).randbytes
+    state = issuer.create(3_600_000_000, entropy)
+    for topic in (TOPIC, OTHER):
+        state = issuer.declare_label(state, topic, profile, entropy)
+    state, alice = issuer.grant_ready(state, "alice", [(TOPIC, "publisher")], NOW, EPOCHS, entropy)
+    wanted: list[tuple[str, Role]] = [(TOPIC, "subscriber"), (OTHER, "subscriber")]
+    state, bob = issuer.grant_ready(state, "bob", wanted, NOW, EPOCHS, entropy)
+    state, carol = issuer.grant_ready(state, "carol", [(TOPIC, "subscriber")], NOW, EPOCHS, entropy)
+    state, mallory = issuer.grant_ready(state, "mallory", [(TOPIC, "publisher")], NOW, EPOCHS, entropy)
+    return People(entropy, state, alice, bob, carol, mallory)

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from veilcast.authority import issuer
+from veilcast.authority.epoch import BATCH_MAX, epoch_of, epochs_in
+from veilcast.authority.record import TopicRecord
+from veilcast.authority.request import ask, complete
+from veilcast.crypto.certificate import Kind
+from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.secret import Secret
+from veilcast.errors import (
+    AuthorityError,
+    ConfigError,
+    ExpiredError,
+    ForgedError,
+    RemoteError,
+    StaleError,
+    UnknownMemberError,
+    UnknownTopicError,
+)
+from veilcast.topics import Reals, Schema
+
+sys.path.insert(0, str(Path(__file__).parent))
+from people import EPOCHS, NOW, OTHER, TOPIC, make_people
+
+LAST = NOW + EPOCHS - 1
+
+
+def test_publisher_and_subscribers_of_a_topic_share_token_and_content_key_in_every_epoch() -> None:
+    people = make_people()
+    for epoch in (NOW, NOW + 1, LAST):
+        alice, bob = people.alice.at(epoch).topic(TOPIC), people.bob.at(epoch).topic(TOPIC)
+        assert alice.token == bob.token
+        sealed = seal(alice.content, b"text", context=alice.token, entropy=people.entropy)
+        assert unseal(bob.content, sealed, context=bob.token) == b"text"
+
+
+def test_a_forwarder_checks_a_publisher_by_the_root_key_alone_and_only_in_its_epoch() -> None:
+    people = make_people()
+    keys = people.alice.at(NOW + 3).topic(TOPIC)
+    assert keys.certificate is not None
+    keys.certificate.verify(people.authority.root, Kind.PUBLISHER, NOW + 3)
+    assert keys.certificate.leaf.scope == keys.token
+    with pytest.raises(StaleError):
+        keys.certificate.verify(people.authority.root, Kind.PUBLISHER, NOW + 4)
+
+
+def test_no_two_epochs_show_the_same_key_token_or_certificate() -> None:
+    people = make_people()
+    shown = [people.alice.at(epoch).topic(TOPIC) for epoch in range(NOW, LAST + 1)]
+    chains = [keys.certificate for keys in shown if keys.certificate is not None]
+    assert len(chains) == EPOCHS
+    assert len({chain.leaf.subject for chain in chains}) == EPOCHS
+    assert len({keys.token for keys in shown}) == EPOCHS
+    assert len({chain.leaf.signature for chain in chains}) == EPOCHS
+
+
+def test_a_subscriber_can_certify_and_sign_nothing() -> None:
+    keys = make_people().bob.at(NOW).topic(TOPIC)
+    assert keys.signing is None
+    assert keys.certificate is None
+
+
+def test_a_batch_holds_its_own_epochs_and_nothing_that_makes_others() -> None:
+    people = make_people()
+    with pytest.raises(ExpiredError):
+        people.bob.at(LAST + 1)
+    with pytest.raises(ExpiredError):
+        people.bob.at(NOW - 1)
+    grant = next(grant for grant, record in people.bob.records() if record.topic == TOPIC)
+    assert len(grant.keys) == EPOCHS
+    assert people.authority.topics[TOPIC].master not in grant.keys
+
+
+def test_keys_of_one_topic_say_nothing_of_another() -> None:
+    keys = make_people().bob.at(NOW)
+    assert keys.topic(TOPIC).token != keys.topic(OTHER).token
+    assert keys.topic(TOPIC).content != keys.topic(OTHER).content
+    with pytest.raises(UnknownTopicError):
+        keys.topic("sports")
+
+
+def test_the_authority_keeps_no_private_key_of_a_member() -> None:
+    people = make_people()
+    from veilcast.authority.plain import to_bytes
+
+    state = to_bytes(people.authority)
+    seeds = [grant.seed for grant in people.alice.grants if grant.seed is not None]
+    assert seeds
+    for secret in (people.alice.membership.link, *seeds):
+        assert secret.reveal() not in state
+
+
+def test_a_member_that_makes_its_own_keys_ends_with_a_keyring_as_good_as_a_ready_one() -> None:
+    people = make_people()
+    asking, request = ask(TOPIC, "publisher", NOW, EPOCHS, people.entropy, None)
+    state, reply = issuer.grant(people.authority, "dora", request, NOW, EPOCHS, people.entropy)
+    dora = complete(asking, reply, None)
+    keys = dora.at(NOW + 5).topic(TOPIC)
+    assert keys.token == people.bob.at(NOW + 5).topic(TOPIC).token
+    assert keys.certificate is not None
+    keys.certificate.verify(state.root, Kind.PUBLISHER, NOW + 5)
+    # A later request adds a topic to the same membership.
+    asking, request = ask(OTHER, "subscriber", NOW, EPOCHS, people.entropy, dora.membership.link)
+    state, reply = issuer.grant(state, "dora", request, NOW, EPOCHS, people.entropy)
+    both = complete(asking, reply, dora)
+    assert sorted(both.at(NOW).topics) == [OTHER, TOPIC]
+    assert both.membership.link == dora.membership.link
+
+
+def test_only_the_member_that_asked_can_open_the_reply() -> None:
+    people = make_people()
+    asking, request = ask(TOPIC, "subscriber", NOW, EPOCHS, people.entropy, None)
+    _, reply = issuer.grant(people.authority, "dora", request, NOW, EPOCHS, people.entropy)
+    thief = msgspec.structs.replace(asking, link=Secret(people.entropy(32)))
+    for stolen, bytes_ in ((thief, reply), (asking, reply[:-1]), (asking, b""), (asking, bytes(len(reply)))):
+        with pytest.raises(RemoteError):
+            complete(stolen, bytes_, None)
+
+
+def test_bad_wishes_are_refused_and_leave_no_trace() -> None:
+    people = make_people()
+    state, entropy = people.authority, people.entropy
+    before = repr(sorted(state.members)), state.bulletins
+    _, request = ask("sports", "subscriber", NOW, EPOCHS, entropy, None)
+    with pytest.raises(UnknownTopicError):
+        issuer.grant(state, "dora", request, NOW, EPOCHS, entropy)
+    _, request = ask(TOPIC, "subscriber", NOW, EPOCHS, entropy, None)
+    with pytest.raises(AuthorityError):
+        issuer.grant(state, "", request, NOW, EPOCHS, entropy)
+    with pytest.raises(AuthorityError):
+        issuer.grant(state, "dora", request, NOW, BATCH_MAX + 1, entropy)
+    _, old = ask(TOPIC, "subscriber", NOW - 2 * EPOCHS, EPOCHS, entropy, None)
+    with pytest.raises(ExpiredError):
+        issuer.grant(state, "dora", old, NOW, EPOCHS, entropy)
+    _, short = ask(TOPIC, "publisher", NOW, 3, entropy, None)
+    with pytest.raises(AuthorityError):
+        issuer.grant(state, "dora", short, NOW, EPOCHS, entropy)
+    with pytest.raises(UnknownMemberError):
+        issuer.revoke(state, "nobody", None, NOW, entropy)
+    with pytest.raises(UnknownTopicError):
+        issuer.revoke(state, "carol", OTHER, NOW, entropy)
+    with pytest.raises(UnknownTopicError):
+        issuer.rotate(state, "sports", NOW, entropy)
+    with pytest.raises(ConfigError):
+        issuer.declare_label(state, "a//b", "hardened", entropy)
+    assert (repr(sorted(state.members)), state.bulletins) == before
+
+
+def test_a_paper_topic_has_one_key_for_ever_and_one_key_pair_for_all_its_publishers() -> None:
+    people = make_people("paper")
+    alice, mallory = (ring.at(NOW).topic(TOPIC) for ring in (people.alice, people.mallory))
+    assert alice.signing is not None
+    assert mallory.signing is not None
+    assert alice.signing.public == mallory.signing.public
+    assert alice.token == people.alice.at(LAST).topic(TOPIC).token == people.bob.at(NOW + 1).topic(TOPIC).token
+    assert alice.certificate is not None
+    alice.certificate.verify(people.authority.root, Kind.PUBLISHER, 10**6)
+    with pytest.raises(AuthorityError):
+        issuer.rotate(people.authority, TOPIC, NOW, people.entropy)
+
+
+def test_a_profile_is_for_good_and_attributes_may_change() -> None:
+    people = make_people()
+    schema = Schema((Reals("temp", -40, 60, 12),))
+    state = issuer.declare(people.authority, TopicRecord(TOPIC, schema, 0.5), people.entropy)
+    assert state.topics[TOPIC].master == people.authority.topics[TOPIC].master
+    state, dora = issuer.grant_ready(state, "dora", [(TOPIC, "subscriber")], NOW, EPOCHS, people.entropy)
+    record = dora.at(NOW).topic(TOPIC).record
+    assert record.schema == schema
+    assert record.cover_share == 0.5
+    with pytest.raises(AuthorityError):
+        issuer.declare(state, TopicRecord(TOPIC, schema, profile="paper"), people.entropy)
+
+
+def test_a_sub_authority_grants_its_group_and_nothing_else() -> None:
+    people = make_people()
+    root, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    child = issuer.declare_label(child, "sports/tennis", "hardened", people.entropy)
+    child, dora = issuer.grant_ready(child, "dora", [("sports/tennis", "publisher")], NOW, EPOCHS, people.entropy)
+    keys = dora.at(NOW).topic("sports/tennis")
+    assert keys.certificate is not None
+    keys.certificate.verify(root.root, Kind.PUBLISHER, NOW)
+    dora.at(NOW).membership.verify(root.root, Kind.MEMBER, NOW)
+    for foreign in ("news/eu", "sportswear"):
+        with pytest.raises(AuthorityError):
+            issuer.declare_label(child, foreign, "hardened", people.entropy)
+    with pytest.raises(AuthorityError):
+        issuer.declare_label(root, "sports/golf", "hardened", people.entropy)
+    with pytest.raises(AuthorityError):
+        issuer.delegate(child, "sports/golf", NOW, 1, people.entropy)
+    with pytest.raises(ExpiredError):
+        issuer.grant_ready(child, "late", [("sports/tennis", "subscriber")], LAST, EPOCHS, people.entropy)
+
+
+def test_a_sub_authority_that_declares_a_foreign_topic_by_force_convinces_no_member() -> None:
+    people = make_people()
+    _, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    # The attacker edits its own state: the topic it may not speak for, as if it might.
+    forced = msgspec.structs.replace(child, group="")
+    forced = issuer.declare_label(forced, "news/asia", "hardened", people.entropy)
+    forced, victim = issuer.grant_ready(forced, "v", [("news/asia", "subscriber")], NOW, EPOCHS, people.entropy)
+    with pytest.raises(ForgedError, match="group"):
+        victim.at(NOW)
+
+
+def test_epochs_count_time_in_pieces() -> None:
+    assert epoch_of(7_200_000_000, 3_600_000_000) == 2
+    assert epochs_in(30, 3_600_000_000) == 720
+    assert epochs_in(0.0001, 3_600_000_000) == 1

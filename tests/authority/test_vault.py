@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from veilcast.authority.plain import from_bytes, to_bytes
+from veilcast.authority.vault import FILE_MAX, alone, read_private, read_secret, write_secret, write_whole
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.errors import PassphraseError, PermissionsError, StorageError, TamperedError
+
+CHEAP = Cost(passes=1, memory_mib=1)
+RIGHT = Secret(b"right")
+ENTROPY = random.Random(5).randbytes
+
+
+class Thing(msgspec.Struct, frozen=True):
+    name: str
+    key: Secret
+
+
+class Other(msgspec.Struct, frozen=True):
+    name: str
+    key: Secret
+
+
+def test_a_secret_file_opens_with_its_passphrase_and_kind_only(tmp_path: Path) -> None:
+    path = tmp_path / "thing"
+    write_secret(path, Thing("n", Secret(b"kkk")), RIGHT, cost=CHEAP, entropy=ENTROPY)
+    assert read_secret(path, Thing, RIGHT) == Thing("n", Secret(b"kkk"))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert b"kkk" not in path.read_bytes()
+    with pytest.raises(PassphraseError):
+        read_secret(path, Thing, Secret(b"wrong"))
+    with pytest.raises(TamperedError):
+        read_secret(path, Other, RIGHT)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(TamperedError):
+        read_secret(path, Thing, RIGHT)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o620])
+def test_a_file_that_others_may_open_is_refused(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "open"
+    write_whole(path, b"x")
+    path.chmod(mode)
+    with pytest.raises(PermissionsError, match="chmod 600"):
+        read_private(path)
+
+
+def test_missing_directories_and_huge_files_are_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        read_private(tmp_path / "nothing")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_whole(tmp_path / "no" / "such", b"")
+    huge = tmp_path / "huge"
+    write_whole(huge, b"")
+    os.truncate(huge, FILE_MAX + 1)
+    with pytest.raises(TamperedError):
+        read_private(huge)
+
+
+def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / ".file.new").symlink_to(victim)
+    with pytest.raises(StorageError):
+        write_whole(tmp_path / "file", b"secret")
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_write_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    """A child dies at its n-th system call of the write, for every n, until one run lives to the end."""
+    path = tmp_path / "file"
+    outcomes = []
+    for step in range(1, 50):
+        write_whole(path, b"old")
+        child = subprocess.run([sys.executable, "-c", _DYING, str(path), str(step)], check=False, timeout=60)
+        outcomes.append((child.returncode, path.read_bytes()))
+        assert path.read_bytes() in (b"old", b"new" * 1000)
+        if child.returncode == 0:
+            break
+    assert outcomes[0] == (9, b"old")
+    assert outcomes[-1] == (0, b"new" * 1000)
+    assert len(outcomes) > 5
+    write_whole(path, b"after")
+    assert path.read_bytes() == b"after"
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StorageError, match="No space left"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_directory_serves_one_command_at_a_time(tmp_path: Path) -> None:
+    with alone(tmp_path), pytest.raises(StorageError, match="in use"), alone(tmp_path):
+        pass
+    with alone(tmp_path):
+        pass
+
+
+def test_plain_bytes_of_another_kind_are_not_taken(tmp_path: Path) -> None:
+    assert from_bytes(to_bytes(Thing("n", Secret(b"k"))), Thing).key == Secret(b"k")
+    for bad in (b"", b"\xc1", msgspec.msgpack.encode({"name": "n", "key": b""}), msgspec.msgpack.encode(["n"])):
+        with pytest.raises(TamperedError):
+            from_bytes(bad, Thing)
+
+
+_DYING = """
+import os, sys
+from pathlib import Path
+from veilcast.authority.vault import write_whole
+
+steps = int(sys.argv[2])
+
+def dying(call):
+    def counted(*arguments, **options):
+        global steps
+        steps -= 1
+        if steps == 0:
+            os._exit(9)
+        if call is os_write:  # short writes, so that the file is half-written at some step
+            return call(arguments[0], bytes(arguments[1])[:700])
+        return call(*arguments, **options)
+    return counted
+
+os_write = os.write
+for name in ("open", "fchmod", "write", "fsync", "close", "replace"):
+    setattr(os, name, dying(getattr(os, name)))
+write_whole(Path(sys.argv[1]), b"new" * 1000)
+"""

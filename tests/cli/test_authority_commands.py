@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.cli.context import Context
+from veilcast.cli.main import main
+from veilcast.crypto.passphrase import Cost
+
+HOUR = 3_600_000_000
+
+
+class Desk:
+    """A person at a terminal-less machine: runs commands in one directory, at a time of the test's choosing."""
+
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory, self.capsys, self.epoch = directory, capsys, 1000
+
+    def run(self, command: str) -> tuple[int, dict[str, Any], str]:
+        context = Context(
+            now_us=lambda: self.epoch * HOUR,
+            has_terminal=lambda: False,
+            cost=Cost(passes=1, memory_mib=1),
+        )
+        code = main([*command.split(), "--json"], context)
+        out, err = self.capsys.readouterr()
+        return code, json.loads(out), err
+
+    def good(self, command: str) -> dict[str, Any]:
+        code, data, err = self.run(command)
+        assert code == 0, err
+        return data
+
+
+@pytest.fixture
+def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VEILCAST_PASSPHRASE_FILE", raising=False)
+    return Desk(tmp_path, capsys)
+
+
+GRANT = "authority grant a --topic news/eu --role subscriber --member alice --out alice.keys --days 1"
+
+
+def test_an_authority_is_made_and_grants_a_keyring_that_shows_itself(desk: Desk) -> None:
+    made = desk.good("authority init a")
+    assert len(made["fingerprint"]) == 32
+    granted = desk.good(GRANT)
+    assert granted["grants"] == [{"topic": "news/eu", "role": "subscriber"}]
+    assert granted["declared"] == ["news/eu"]
+    shown = desk.good("authority show alice.keys")
+    assert shown["grants"][0]["last_epoch"] == 1000 + 24 - 1
+    listed = desk.good("authority show a")
+    assert [member["member"] for member in listed["members"]] == ["alice"]
+    assert shown["authority"] == made["fingerprint"] == listed["fingerprint"]
+
+
+def test_every_secret_file_is_for_its_owner_alone(desk: Desk) -> None:
+    desk.good("authority init a")
+    desk.good(GRANT)
+    for name in ("a/authority.locked", "a/passphrase", "alice.keys", "alice.keys.passphrase"):
+        assert (desk.directory / name).stat().st_mode & 0o077 == 0
+    assert (desk.directory / "a").stat().st_mode & 0o077 == 0
+
+
+def test_a_member_asks_with_its_own_keys_and_takes_the_answer_home(desk: Desk) -> None:
+    desk.good("authority init a")
+    desk.good("authority request --topic news/eu --role publisher --keyring p.keys --out p.request --days 1")
+    desk.good("authority grant a --member paul --request p.request --out p.answer --days 1")
+    taken = desk.good("authority accept p.answer --keyring p.keys")
+    assert [grant["role"] for grant in taken["grants"]] == ["publisher"]
+    assert not (desk.directory / "p.keys.asking").exists()
+    desk.good("authority request --topic chat --role subscriber --keyring p.keys --out q.request --days 1")
+    desk.good("authority grant a --member paul --request q.request --out q.answer --days 1")
+    taken = desk.good("authority accept q.answer --keyring p.keys")
+    assert sorted(grant["topic"] for grant in taken["grants"]) == ["chat", "news/eu"]
+
+
+def test_a_revocation_writes_a_bulletin_that_a_keyring_takes(desk: Desk) -> None:
+    desk.good("authority init a")
+    desk.good(GRANT)
+    desk.good("authority grant a --topic news/eu --role subscriber --member bob --out bob.keys --days 1")
+    revoked = desk.good("authority revoke a --member bob")
+    assert revoked["effective_epoch"] == 1001
+    assert desk.good(f"authority apply {revoked['out']} --keyring alice.keys")["changed"] is True
+    assert desk.good(f"authority apply {revoked['out']} --keyring alice.keys")["changed"] is False
+    rotated = desk.good("authority rotate a --topic news/eu")
+    assert rotated["bulletin"] == 2
+    desk.good(f"authority apply {rotated['out']} --keyring alice.keys")
+    desk.good(f"authority apply {revoked['out']} --keyring bob.keys")
+    desk.epoch = 1002
+    assert desk.run("authority show bob.keys")[0] == 10
+
+
+def test_attributes_and_sub_authorities(desk: Desk) -> None:
+    desk.good("authority init a")
+    declared = (
+        "authority topic a weather --attribute temp:float:-40:60:12 --attribute floor:int:0:31 --attribute class:str"
+    )
+    assert desk.good(declared)["attributes"] == 3
+    desk.good("authority delegate a --group sports --out s")
+    desk.good("authority grant s --topic sports/golf --role publisher --member gus --out gus.keys --days 1")
+    assert desk.good("authority show gus.keys")["grants"][0]["topic"] == "sports/golf"
+    assert desk.run("authority grant s --topic news/eu --role publisher --member gus --out x.keys")[0] == 11
+    assert desk.run("authority grant a --topic sports/golf --role publisher --member gus --out x.keys")[0] == 11
+    desk.good("authority revoke a --group sports")
+
+
+def _snapshot(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        ("authority init a", 11, "refused"),
+        ("authority init b --epoch 0.1", 3, "config"),
+        ("authority grant nowhere --topic t --role subscriber --member m --out o", 4, "storage"),
+        (GRANT, 4, "storage"),
+        ("authority grant a --topic a//b --role subscriber --member m --out o", 3, "config"),
+        ("authority grant a --member m --out o", 3, "config"),
+        ("authority grant a --topic t --role subscriber --member m --out no/such/o", 4, "storage"),
+        ("authority grant a --topic t --role subscriber --member m --out o --days 99999", 11, "refused"),
+        ("authority grant a --member m --request junk --out o", 12, "forged"),
+        ("authority topic a t --attribute temp:float:9:1", 3, "config"),
+        ("authority topic a t --attribute temp", 3, "config"),
+        ("authority topic a t --cover 2", 3, "config"),
+        ("authority revoke a --member nobody", 9, "unknown-member"),
+        ("authority revoke a --member alice --topic sports", 8, "unknown-topic"),
+        ("authority revoke a --group sports", 8, "unknown-topic"),
+        ("authority rotate a --topic sports", 8, "unknown-topic"),
+        ("authority show a --topic sports", 8, "unknown-topic"),
+        ("authority show alice.keys --topic sports", 8, "unknown-topic"),
+        ("authority show a --passphrase-file wrong", 6, "passphrase"),
+        ("authority show a --passphrase-file wide", 5, "permissions"),
+        ("authority show a --passphrase-file empty", 6, "passphrase"),
+        ("authority show broken.keys", 7, "tampered"),
+        ("authority show wide.keys", 5, "permissions"),
+        ("authority show missing.keys", 6, "passphrase"),
+        ("authority accept junk --keyring alice.keys", 11, "refused"),
+        ("authority apply junk --keyring alice.keys", 12, "forged"),
+    ],
+)
+def test_bad_input_gives_one_line_its_own_code_and_changes_nothing(
+    command: str, code: int, error: str, desk: Desk
+) -> None:
+    desk.good("authority init a")
+    desk.good(GRANT)
+    keys = (desk.directory / "alice.keys").read_bytes()
+    secret = (desk.directory / "alice.keys.passphrase").read_bytes()
+    for name, content, mode in (
+        ("wrong", b"not it", 0o600),
+        ("wide", b"x", 0o644),
+        ("empty", b"\n", 0o600),
+        ("junk", b"junk", 0o600),
+        ("broken.keys", keys[:-5], 0o600),
+        ("broken.keys.passphrase", secret, 0o600),
+        ("wide.keys", keys, 0o644),
+        ("wide.keys.passphrase", secret, 0o600),
+    ):
+        (desk.directory / name).write_bytes(content)
+        (desk.directory / name).chmod(mode)
+    before = _snapshot(desk.directory)
+    got, data, err = desk.run(command)
+    assert (got, data["error"]) == (code, error), err
+    assert err.count("\n") == 1
+    assert err.startswith("veilcast: ")
+    assert {k: v for k, v in _snapshot(desk.directory).items() if not k.endswith(".lock")} == {
+        k: v for k, v in before.items() if not k.endswith(".lock")
+    }
+
+
+def test_an_expired_keyring_says_so_with_its_own_code(desk: Desk) -> None:
+    desk.good("authority init a")
+    desk.good(GRANT)
+    desk.epoch += 25
+    code, data, _ = desk.run("authority show alice.keys")
+    assert (code, data["error"]) == (10, "expired")
+
+
+def test_no_passphrase_key_or_token_is_ever_printed(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.good("authority init a")
+    seen = []
+    for command in (GRANT, "authority show a", "authority show alice.keys", "authority rotate a"):
+        _, data, err = desk.run(command)
+        seen.append(json.dumps(data) + err)
+    secret = (desk.directory / "a" / "passphrase").read_text().strip()
+    other = (desk.directory / "alice.keys.passphrase").read_text().strip()
+    assert not [text for text in seen if secret in text or other in text]
+
+
+def test_a_passphrase_typed_twice_differently_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = iter(["one", "two"])
+    context = Context(has_terminal=lambda: True, ask_secret=lambda _: next(answers), cost=Cost(1, 1))
+    assert main(["authority", "init", str(tmp_path / "a")], context) == 6
+    assert not (tmp_path / "a" / "authority.locked").exists()
+
+
+def test_a_typed_passphrase_opens_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = Context(has_terminal=lambda: True, ask_secret=lambda _: "a typed secret", cost=Cost(1, 1))
+    assert main(["authority", "init", str(tmp_path / "a")], context) == 0
+    assert main(["authority", "show", str(tmp_path / "a")], context) == 0
+    assert not (tmp_path / "a" / "passphrase").exists()
+    assert "a typed secret" not in capsys.readouterr().out
+
+
+def test_a_grant_killed_at_any_write_is_repaired_by_calling_again(tmp_path: Path) -> None:
+    """The command dies at its n-th flush or rename, for every n; the authority still opens, the grant works then."""
+    child = subprocess.run(
+        [sys.executable, "-c", _DYING],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert child.returncode == 0, child.stderr
+    codes = json.loads(child.stdout.splitlines()[-1])
+    assert codes[0] == 9
+    assert codes[-1] == 0
+    assert len(codes) > 3
+
+
+# One interpreter that forks for each command, since starting one takes longer than the command does.
+_DYING = """
+import json, os, sys
+from veilcast.cli.context import Context
+from veilcast.cli.main import main
+from veilcast.crypto.passphrase import Cost
+
+def dying(call, left):
+    def counted(*arguments, **options):
+        left[0] -= 1
+        if left[0] == 0:
+            os._exit(9)
+        return call(*arguments, **options)
+    return counted
+
+def veilcast(command, die_at=0):
+    child = os.fork()
+    if child == 0:
+        left = [die_at]
+        for name in ("replace", "fsync"):
+            setattr(os, name, dying(getattr(os, name), left))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os._exit(main(command.split(), Context(has_terminal=lambda: False, cost=Cost(1, 1))))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+assert veilcast("authority init a") == 0
+codes = []
+for step in range(1, 30):
+    grant = f"authority grant a --topic t --role publisher --member m{step} --out m{step}.keys --days 1"
+    codes.append(veilcast(grant, step))
+    assert veilcast("authority show a") == 0
+    if codes[-1] == 0:
+        break
+    assert veilcast(grant + " --force") == 0
+    assert veilcast(f"authority show m{step}.keys") == 0
+print(json.dumps(codes))
+"""

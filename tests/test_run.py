@@ -1,0 +1,148 @@
+"""`./run` when something is missing: one clear line, exit code 1, and nothing half-made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The files that set-up reads, without a .venv."""
+    for name in ("run", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "locks", tmp_path / "locks")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def run(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_") and name != "PYTHONPATH"}
+    return subprocess.run(
+        ["sh", str(checkout / "run"), *arguments],
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def fake_python(checkout: Path, script: str) -> str:
+    """An interpreter that answers as the script says, in the place of one we cannot install here."""
+    path = checkout / "fake-python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def assert_one_line(result: subprocess.CompletedProcess[str], word: str, checkout: Path) -> None:
+    assert result.returncode == 1
+    errors = [line for line in result.stderr.splitlines() if not line.endswith("...")]
+    assert len(errors) == 1, result.stderr
+    assert errors[0].startswith("run: ")
+    assert word in errors[0]
+    assert not (checkout / ".venv").exists()
+    assert not (checkout / ".venv.lock").exists()
+
+
+def test_a_python_that_is_too_old_is_named(checkout: Path) -> None:
+    old = fake_python(checkout, 'case "$1" in --version) echo Python 3.9.1 ;; *) exit 1 ;; esac')
+    assert_one_line(run(checkout, "veilcast", PYTHON=old), "found Python 3.9.1", checkout)
+
+
+def test_a_python_without_venv_is_told_what_to_install(checkout: Path) -> None:
+    bare = fake_python(checkout, 'case "$1" in -c) ;; *) echo "ensurepip is not available"; exit 1 ;; esac')
+    assert_one_line(run(checkout, "veilcast", PYTHON=bare), "python3-venv", checkout)
+
+
+def test_a_full_disk_is_named(checkout: Path) -> None:
+    full = fake_python(checkout, 'case "$1" in -c) ;; *) echo "[Errno 28] No space left on device"; exit 1 ;; esac')
+    assert_one_line(run(checkout, "veilcast", PYTHON=full), "no space", checkout)
+
+
+def test_no_package_index_is_named_and_leaves_nothing_behind(checkout: Path) -> None:
+    result = run(
+        checkout, "veilcast", PYTHON=str(BASE_PYTHON), PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull, PIP_FIND_LINKS=""
+    )
+    assert_one_line(result, "index", checkout)
+
+
+def test_an_interrupted_set_up_leaves_no_lock_and_no_half_made_environment(checkout: Path) -> None:
+    """The set-up is stopped by a signal while it waits for an interpreter that never answers."""
+    slow = fake_python(checkout, 'case "$1" in -c) ;; *) touch "$(dirname "$0")/started"; exec sleep 60 ;; esac')
+    child = subprocess.Popen(
+        ["sh", str(checkout / "run"), "veilcast"], env={**os.environ, "PYTHON": slow}, start_new_session=True
+    )
+    deadline = time.monotonic() + 30
+    while not (checkout / "started").exists() and time.monotonic() < deadline:
+        os.sched_yield()
+    os.killpg(child.pid, signal.SIGTERM)
+    assert child.wait(timeout=30) != 0
+    assert not (checkout / ".venv").exists()
+    assert not (checkout / ".venv.lock").exists()
+
+
+def test_an_unknown_command_shows_the_usage(checkout: Path) -> None:
+    result = run(checkout, "tset")
+    assert result.returncode == 2
+    assert "./run COMMAND" in result.stderr
+    assert run(checkout, "--help").returncode == 0
+
+
+@pytest.mark.all_only
+def test_a_killed_set_up_is_repaired_by_the_next_call_and_later_calls_are_quick(checkout: Path) -> None:
+    """A kill that no trap sees leaves a lock of a dead process and half a .venv; the next call makes it whole."""
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").write_text("broken")
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (checkout / ".venv.lock").mkdir()
+    (checkout / ".venv.lock" / "pid").write_text(str(dead.pid))
+    environment = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    result = run(checkout, "veilcast", "--version", PYTHON=str(BASE_PYTHON), **environment)
+    if "index" in result.stderr:
+        pytest.skip("no package index answers here")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("veilcast ")
+    again = run(checkout, "veilcast", "--version")
+    assert again.returncode == 0
+    assert again.stderr == ""
+    assert (checkout / ".venv" / "stamp-core").exists()
+    assert not (checkout / ".venv" / "stamp-lab").exists()
+
+
+@pytest.mark.all_only
+def test_pip_install_alone_gives_a_working_command_with_its_data(tmp_path: Path, checkout: Path) -> None:
+    venv = tmp_path / "plain"
+    subprocess.run([str(BASE_PYTHON), "-m", "venv", str(venv)], check=True, timeout=120)
+    install = subprocess.run(
+        [str(venv / "bin" / "pip"), "install", "--quiet", str(checkout)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    if install.returncode and "No matching distribution" in install.stderr:
+        pytest.skip("no package index answers here")
+    assert install.returncode == 0, install.stderr
+    for command in (["--version"], ["sim", "run", "flood", "--json"], ["authority", "init", "a", "--json"]):
+        done = subprocess.run(
+            [str(venv / "bin" / "veilcast"), *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
