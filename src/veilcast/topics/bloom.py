@@ -9,8 +9,8 @@ elements answers wrongly to one it does not hold is exactly
 for uniform positions; the usual formula for one shared array is an approximation, and from below (Bose et
 al. 2008). A publication asks q elements and is let through wrongly if any of them is. The q answers of one
 filter are not independent, but the union bound does not mind: the chance is at most q times that of one.
-`Geometry.bound` is this product. It holds for every filter of at most `elements` elements and every publication
-of at most `queries`.
+`Geometry.bound` is this product. It holds for every filter of at most `elements` elements and every
+publication of at most `queries`.
 
 Positions come from BLAKE2b under a key, never from Python's `hash`. The key decides who can compute them; the
 bound rests on the elements being chosen without it (or, with the public key, without search for collisions).
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import Final, Self
 
@@ -42,7 +43,7 @@ class Geometry(msgspec.Struct, frozen=True):
         if not 1 <= self.hashes <= MAX_HASHES:
             raise ConfigError(f"a filter needs 1 to {MAX_HASHES} hashes")
         if not 2 <= self.width <= MAX_WIDTH:
-            raise ConfigError(f"a slice needs 2 to {MAX_WIDTH} positions: allow more false positives")
+            raise ConfigError(f"a slice needs 2 to {MAX_WIDTH} positions")
         if self.elements < 1 or self.queries < 1:
             raise ConfigError("a filter must hold, and a publication ask, at least one element")
 
@@ -50,15 +51,17 @@ class Geometry(msgspec.Struct, frozen=True):
     def sized(cls, *, elements: int, queries: int, bound: float) -> Self:
         """The shape for a bound on false positives per publication and subscription.
 
-        A hash more is a row more to read for each query; a row more is memory. The smallest filter takes about
-        twice the hashes of one a quarter larger, so this takes the fewest hashes that stay within that quarter.
+        A hash more is a row more to read for each query; a row more is memory. The smallest filter takes
+        about twice the hashes of one a quarter larger, so this is the fewest hashes within that quarter.
         """
         if elements < 1 or queries < 1 or not 0 < bound < 1:
             raise ConfigError("a filter needs elements >= 1, queries >= 1 and a bound between 0 and 1")
-        chance = bound / queries
-        shapes = [(hashes, _narrowest(hashes, elements, chance)) for hashes in range(1, MAX_HASHES + 1)]
-        least = min(hashes * width for hashes, width in shapes)
-        hashes, width = next(shape for shape in shapes if math.prod(shape) * 4 <= least * 5)
+        every = ((hashes, _narrowest(hashes, elements, bound / queries)) for hashes in range(1, MAX_HASHES + 1))
+        shapes = [(hashes, width) for hashes, width in every if width <= MAX_WIDTH]
+        if not shapes:
+            raise ConfigError("no filter keeps this bound: allow more false positives, or fewer elements")
+        least = min(math.prod(shape) for shape in shapes)
+        hashes, width = next(shape for shape in shapes if math.prod(shape) <= 1.25 * least)
         return cls(hashes=hashes, width=width, elements=elements, queries=queries)
 
     @property
@@ -80,7 +83,7 @@ class Geometry(msgspec.Struct, frozen=True):
             keyed.update(element)
             drawn += keyed.digest()
         words = np.frombuffer(drawn, dtype="<u4").reshape(len(elements), MAX_HASHES)[:, : self.hashes]
-        # Scale 32 random bits to 0..width-1; MAX_WIDTH keeps the product within 64. The slices follow one another.
+        # Scale 32 random bits to 0..width-1; MAX_WIDTH keeps the product within 64. Slice follows slice.
         return (words.astype(np.int64) * self.width >> 32) + np.arange(self.hashes) * self.width
 
 
@@ -96,13 +99,9 @@ def false_hit(hashes: int, width: int, elements: int) -> float:
 
 
 def _narrowest(hashes: int, elements: int, chance: float) -> int:
-    """The smallest width that keeps `false_hit` within a chance."""
-    # Solve the formula for the width, from below, and make good what rounding took.
-    taken = chance ** (1 / hashes)
-    width = max(2, math.floor(-1 / math.expm1(math.log1p(-taken) / elements)))
-    while false_hit(hashes, width, elements) > chance:
-        width += 1
-    return width
+    """The smallest width that keeps `false_hit` within a chance; more than MAX_WIDTH if none does."""
+    widths = range(2, MAX_WIDTH + 1)
+    return 2 + bisect_left(widths, True, key=lambda width: false_hit(hashes, width, elements) <= chance)
 
 
 PUBLIC_KEY: Final = b"veilcast public filter positions"

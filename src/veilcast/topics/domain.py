@@ -84,7 +84,7 @@ class Reals(msgspec.Struct, frozen=True, tag="reals"):
         check_attribute(self.attribute)
         if not (is_number(self.low) and is_number(self.high)):
             raise ConfigError(f"low and high of {self.attribute!r} must be finite numbers")
-        # A record must come back from the wire as the very bytes that were signed: 0 and 0.0 are not the same.
+        # A record must come back from the wire as the very bytes that were signed: 0 is not sent as 0.0 is.
         msgspec.structs.force_setattr(self, "low", float(self.low))
         msgspec.structs.force_setattr(self, "high", float(self.high))
         if not 0 < self.high - self.low < math.inf:
@@ -96,7 +96,7 @@ class Reals(msgspec.Struct, frozen=True, tag="reals"):
         """The cell of a published value."""
         if not is_number(value) or not self.low <= value <= self.high:
             raise LocalError(f"{self.attribute!r} must be a finite number from {self.low} to {self.high}")
-        # Each step rounds, but none puts a larger value below a smaller one. The last cell takes the upper end.
+        # Each step rounds, but none puts a larger value below a smaller one. The last cell has the upper end.
         share = (float(value) - self.low) / (self.high - self.low)
         return min(int(math.ldexp(share, self.bits)), (1 << self.bits) - 1)
 

@@ -160,7 +160,7 @@ class All(Conjunction):
         return f"All({', '.join(map(repr, self.parts))})"
 
 
-# --- what a legal part is; the domains share it -----------------------------------------------------------
+# --- what a legal part is; the domains share it -------------------------------------------------------------
 
 
 def is_number(value: object) -> TypeGuard[Number]:
