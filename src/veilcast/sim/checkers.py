@@ -1,0 +1,103 @@
+"""Checkers: plug-ins that look at a running world and raise `Violation` when it is not as it must be.
+
+A checker overrides the hooks it needs and pays for nothing else: a hook that nobody overrides is never called. Events
+are rare beside frames, so `on_event` is nearly free. `on_change` is for the state inside machines: it runs after a step
+that moved the machine's `version`, a counter which a checked machine raises whenever it changes a table; a step that
+changed nothing costs one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Delivered, Event
+
+if TYPE_CHECKING:
+    from veilcast.sim.engine import World
+
+
+class Violation(LocalError):
+    """What a checker found; the world adds when, where and how to see it again."""
+
+
+class Checker:
+    """The three hooks. All state of a checker lives as long as its run."""
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        """A machine has emitted an event."""
+
+    def on_change(self, world: World, address: Address, machine: Any) -> None:
+        """A step has changed the tables of a machine."""
+
+    def on_end(self, world: World) -> None:
+        """The run is over: the place for what must have happened by then."""
+
+
+class AtMostOnce(Checker):
+    """No incarnation delivers a note twice."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Address, int, bytes], None] = {}
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if not isinstance(event, Delivered):
+            return
+        key = (address, world.incarnation(address), event.note.id)
+        if key in self._seen:
+            raise Violation(f"{address} delivered note {event.note.id.hex()} twice")
+        self._seen[key] = None
+
+
+class Intact(Checker):
+    """Every note delivered is one of those sent, unchanged. `sent` may still grow while the run goes on."""
+
+    def __init__(self, sent: dict[bytes, bytes]) -> None:
+        self._sent = sent
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if not isinstance(event, Delivered):
+            return
+        note = event.note
+        if note.id not in self._sent:
+            raise Violation(f"{address} delivered note {note.id.hex()}, which nobody sent")
+        if note.publication.body != self._sent[note.id]:
+            raise Violation(f"{address} delivered note {note.id.hex()} with another body than was sent")
+
+
+class Everyone(Checker):
+    """By the end every address has delivered every note sent."""
+
+    def __init__(self, sent: dict[bytes, bytes], addresses: Iterable[Address]) -> None:
+        self._sent = sent
+        self._heard: dict[Address, dict[bytes, None]] = {address: {} for address in addresses}
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered) and address in self._heard:
+            self._heard[address][event.note.id] = None
+
+    def on_end(self, world: World) -> None:
+        for address, heard in self._heard.items():
+            missing = [note for note in self._sent if note not in heard]
+            if missing:
+                raise Violation(f"{address} never delivered {len(missing)} notes, among them {missing[0].hex()}")
+
+
+class Bounded(Checker):
+    """A number read from each machine never passes its bound."""
+
+    def __init__(self, what: str, bound: int, read: Callable[[Any], int]) -> None:
+        self._what = what
+        self._bound = bound
+        self._read = read
+
+    def on_change(self, world: World, address: Address, machine: Any) -> None:
+        value = self._read(machine)
+        if value > self._bound:
+            raise Violation(f"{address} has {value} {self._what}, more than {self._bound}")
+
+
+def overriding(checkers: Iterable[Checker], hook: str) -> list[Checker]:
+    """The checkers that do something in this hook."""
+    return [checker for checker in checkers if getattr(type(checker), hook) is not getattr(Checker, hook)]

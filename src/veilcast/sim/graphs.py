@@ -1,0 +1,35 @@
+"""Overlays to run on."""
+
+from __future__ import annotations
+
+from random import Random
+
+from veilcast.errors import ConfigError
+
+
+def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int]]:
+    """A small world: a ring where each node knows its k nearest, each edge rewired at one end with probability p.
+
+    Edges come as (u, v) with u < v, in order. An edge of a node that knows everyone already stays as it is.
+    """
+    if k < 2 or k % 2 or k >= n:
+        raise ConfigError(f"neighbours must be even, at least 2 and less than the {n} nodes, not {k}")
+    if not 0 <= p <= 1:
+        raise ConfigError(f"rewire must be a probability, not {p}")
+    # Neighbours as keys of a dict: membership in constant time, and an order that does not depend on hashes.
+    known: list[dict[int, None]] = [{} for _ in range(n)]
+    for step in range(1, k // 2 + 1):
+        for u in range(n):
+            v = (u + step) % n
+            known[u][v] = known[v][u] = None
+    for step in range(1, k // 2 + 1):
+        for u in range(n):
+            v = (u + step) % n
+            if rng.random() >= p or v not in known[u] or len(known[u]) == n - 1:
+                continue
+            w = rng.randrange(n)
+            while w == u or w in known[u]:
+                w = rng.randrange(n)
+            del known[u][v], known[v][u]
+            known[u][w] = known[w][u] = None
+    return [(u, v) for u in range(n) for v in sorted(known[u]) if u < v]

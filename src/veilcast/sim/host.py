@@ -1,0 +1,103 @@
+"""A host: the place where a machine lives, and dies, and comes back.
+
+An address has one host for the whole run; a machine is one of its incarnations. What a host has written to its disk
+outlives the machine, and is handed to the next one in its `Birth`. A host whose address nobody added is simply down:
+frames to it are lost, as on a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Any, TypeAlias
+
+from veilcast.machine import Address, Entropy, Machine
+from veilcast.sim.chance import SeededEntropy, derive, generator
+from veilcast.sim.clock import Clock
+from veilcast.sim.links import Link
+
+
+@dataclass(frozen=True)
+class Birth:
+    """All that a new incarnation is given. Its chance is made on first use: most small machines need none."""
+
+    address: Address
+    incarnation: int
+    now: int
+    stored: dict[int, bytes]
+    """What earlier incarnations asked to `Record` and got `stored`, by number, in order of writing."""
+    seed: int
+
+    @cached_property
+    def rng(self) -> Random:
+        return generator(self.seed, "rng", self.address, str(self.incarnation))
+
+    @cached_property
+    def entropy(self) -> Entropy:
+        return SeededEntropy(derive(self.seed, "entropy", self.address, str(self.incarnation)))
+
+
+Factory: TypeAlias = Callable[[Birth], Machine]
+
+
+class Host:
+    """The engine's state for one address; plain slots, because there may be 10^5 of these."""
+
+    __slots__ = (
+        "address",
+        "alarms",
+        "clock",
+        "deadline",
+        "disk",
+        "factory",
+        "held",
+        "incarnation",
+        "index",
+        "links",
+        "machine",
+        "turns",
+        "turns_at",
+        "unusual",
+        "version",
+        "watched",
+    )
+
+    def __init__(self, index: int, address: Address) -> None:
+        self.index = index
+        self.address = address
+        self.factory: Factory | None = None
+        # Any, not Machine | None: the loop reads it once a step, after `unusual` has said that there is one.
+        self.machine: Any = None
+        self.incarnation = -1
+        self.links: dict[Address, Link] = {}
+        self.disk: dict[int, bytes] | None = None
+        self.clock: Clock | None = None
+        # What arrived for a paused host, in order; None when it is not paused.
+        self.held: list[tuple[Link | None, Any]] | None = None
+        # True when the host is down, paused, or has a clock of its own: when a step is not the plain one.
+        self.unusual = True
+        # The deadline the machine named last, and the times at which the queue will wake this host for it. The times
+        # fall from first to last: a new one is added only when it is earlier than all, so the last is the next to come,
+        # nothing in the queue ever has to be cancelled, and moving a deadline to and fro adds no entries.
+        self.deadline: int | None = None
+        self.alarms: list[int] = []
+        # How many turns the host has asked for at one and the same instant.
+        self.turns = 0
+        self.turns_at = -1
+        # The machine's version at the last check, when a checker looks at it at all.
+        self.version = 0
+        self.watched = False
+
+    def clear(self) -> None:
+        """Forget the machine and all that was in its memory."""
+        self.machine = None
+        self.deadline = None
+        self.alarms = []
+        self.held = None
+        self.watched = False
+        self.settle()
+
+    def settle(self) -> None:
+        self.unusual = self.machine is None or self.held is not None or self.clock is not None

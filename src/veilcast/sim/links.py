@@ -1,0 +1,101 @@
+"""Links: when a frame arrives, and whether it does.
+
+A link's latency is drawn once, from the quantiles of `Links.latency_us`, the same both ways; each frame adds a draw from
+`Links.jitter_us`. Frames of one link keep their order, jitter or not; only the weather breaks it. The weather is what
+goes wrong everywhere: loss, duplication, reordering, each a rate in parts per million.
+
+The chance of a frame is one keyed hash of (link, how many frames went before): it gives all the words a frame may need,
+keeps no generator per link, and makes a frame's fate independent of every other link.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct as Packed
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.sim.chance import derive, happens, quantile
+
+if TYPE_CHECKING:
+    from veilcast.sim.host import Host
+
+
+class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long frames take. Both are evenly spaced quantiles: one number is a constant, two a uniform range."""
+
+    latency_us: tuple[int, ...] = (10_000, 100_000)
+    """Drawn once for each link; at least 1, so that time goes on whatever machines send."""
+    jitter_us: tuple[int, ...] = (0,)
+    """Drawn for each frame and added."""
+
+    def __post_init__(self) -> None:
+        for name, points, least in (("latency_us", self.latency_us, 1), ("jitter_us", self.jitter_us, 0)):
+            if not points or points[0] < least or list(points) != sorted(points):
+                raise ConfigError(f"links.{name} must be rising quantiles, the first at least {least}")
+
+    def latency_between(self, u: Address, v: Address, seed: int) -> int:
+        low, high = sorted((u, v))
+        return quantile(self.latency_us, int.from_bytes(derive(seed, "latency", low, high)[:8], "little"))
+
+
+class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What goes wrong on every link: parts per million of frames, and how late a reordered frame may be."""
+
+    loss_ppm: int = 0
+    duplicate_ppm: int = 0
+    reorder_ppm: int = 0
+    reorder_us: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("loss_ppm", "duplicate_ppm", "reorder_ppm"):
+            if not 0 <= getattr(self, name) <= 1_000_000:
+                raise ConfigError(f"{name} must be between 0 and 1000000")
+        if self.reorder_us < 0 or (self.reorder_ppm and not self.reorder_us):
+            raise ConfigError("reorder_us must say how late a reordered frame may be")
+
+
+class Link:
+    """One direction of a pair: where it leads, and what is known of its frames."""
+
+    __slots__ = ("blocks", "latency_us", "number", "source", "target", "tie", "_frames", "_key", "_latest")
+
+    def __init__(self, number: int, source: Address, target: Host, latency_us: int) -> None:
+        self.number = number
+        self.source = source
+        self.target = target
+        self.latency_us = latency_us
+        self.tie = UNTIED
+        self.blocks = 0  # How many partitions lie across it now.
+        self._key = b""
+        self._frames = 0
+        self._latest = 0  # The arrival that later frames may not overtake.
+
+    def arrivals(self, time: int, seed: int, jitter_us: tuple[int, ...], weather: Weather) -> tuple[int, ...]:
+        """When a frame sent at `time` arrives: at no time, once, or twice."""
+        if not self._key:
+            self._key = derive(seed, "link", self.source, self.target.address)
+        words = _WORDS.unpack(blake2b(self._frames.to_bytes(8, "little"), key=self._key).digest())
+        self._frames += 1
+        if self.blocks or happens(weather.loss_ppm, words[0]):
+            return ()
+        arrival = max(self._latest, time + self.latency_us + quantile(jitter_us, words[1]))
+        if happens(weather.reorder_ppm, words[2]):
+            arrival += quantile((1, weather.reorder_us), words[3])
+        else:
+            self._latest = arrival
+        if happens(weather.duplicate_ppm, words[4]):
+            return arrival, arrival + quantile((1, self.latency_us), words[5])
+        return (arrival,)
+
+
+CALM: Final = Weather()
+UNTIED: Final = 0
+TIED: Final = 1
+"""A machine asked for this pair; the tie ends with either machine's life."""
+FIXED: Final = 2
+"""The world's owner laid this pair; a machine that comes back finds it again."""
+_WORDS: Final = Packed("<8Q")
