@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +22,7 @@ import msgspec
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Machine, Record
 from veilcast.sim import trace as codes
+from veilcast.sim.agenda import BUCKET_BITS, Agenda
 from veilcast.sim.chance import checked_seed
 from veilcast.sim.checkers import Checker, Violation, overriding
 from veilcast.sim.clock import Clock
@@ -81,11 +81,10 @@ class World:
         self._links_made = 0
 
         self._time = START_US
-        self._queue: list[_Entry] = []
+        self._agenda = Agenda()
         self._sequence = count().__next__
         # False once a frame's arrival may be anything but "now plus the latency of its link".
         self._plain = self._links.jitter_us == (0,)
-        self._running = False
         self._failure: Failure | None = None
 
         self._sent = self._duplicated = self._delivered = self._lost = 0
@@ -141,7 +140,7 @@ class World:
             self._survey()
             for edge in self._recording.epoch_edges(self._time, end):
                 self._push(edge, None, None, self._survey)
-        heappush(self._queue, (end, _LAST, None, None, None))
+        self._agenda.push((end, _LAST, None, None, None))
         # The loop makes tuples and frames that die by reference count, and the queue keeps up to 10^5 of them alive: the
         # cycle collector would walk these over and over and find nothing. It is off for the length of one call.
         collecting = gc.isenabled()
@@ -184,7 +183,7 @@ class World:
 
     @property
     def counts(self) -> Counts:
-        flying = sum(entry[3] is not None for entry in self._queue)
+        flying = sum(entry[3] is not None for entry in self._agenda)
         held = sum(link is not None for host in self._hosts.values() for link, _ in host.held or ())
         return Counts(self._sent, self._duplicated, self._delivered, self._lost, flying + held)
 
@@ -287,7 +286,7 @@ class World:
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        # The shape of this loop is its speed. An entry of the queue is (time, sequence, host, link, data) and one of
+        # The shape of this loop is its speed. An entry of the agenda is (time, sequence, host, link, data) and one of
         #
         #     a frame:         host, link, bytes          a call of the owner, or a notice:   host, None, callable
         #     a timer:         host, None, None           an action on the world:             None, None, callable
@@ -296,77 +295,85 @@ class World:
         # The first three move a machine and are followed by the same three questions, in the order the contract
         # names: frames, events, timer. What is rare (down, paused or skewed hosts, weather, events) leaves the loop for
         # a method; what every frame needs is inlined and held in local names, down to the three columns of the trace.
-        queue, pop, push, sequence = self._queue, heappop, heappush, self._sequence
+        agenda, sequence = self._agenda, self._sequence
+        buckets, push = agenda.buckets, agenda.push
         trace = self._trace
         trace_time, trace_number, trace_data = trace.times.append, trace.numbers.append, trace.data.append
         traced, recording, limit = trace.times, self._recording, FRAMES_LIMIT
         host: Host | None = None
+        time, number = self._time, 0
         try:
             while True:
-                time, _, host, link, data = pop(queue)
-                self._time = now = time
-                if host is None:
-                    if data is None:
-                        return
-                    data()
-                    continue
-                if host.unusual:
-                    now = self._admit(host, link, data)
-                    if now == _NEVER:
+                for time, number, host, link, data in agenda.open():
+                    self._time = now = time
+                    if host is None:
+                        if data is None:
+                            return
+                        data()
                         continue
-                machine = host.machine
-                if link is not None:
-                    self._delivered += 1
-                    machine.receive(data, link.source, now)
-                elif data is not None:
-                    data(machine, now)
-                elif self._is_due(host, now):
-                    machine.handle_timer(now)
-                else:
-                    continue
+                    if host.unusual:
+                        now = self._admit(host, link, data)
+                        if now == _NEVER:
+                            continue
+                    machine = host.machine
+                    if link is not None:
+                        self._delivered += 1
+                        machine.receive(data, link.source, now)
+                    elif data is not None:
+                        data(machine, now)
+                    elif self._is_due(host, now):
+                        machine.handle_timer(now)
+                    else:
+                        continue
 
-                frames = machine.frames_to_send(now, limit)
-                if frames:
-                    self._sent += len(frames)
-                    links = host.links
-                    for frame in frames:
-                        link = links.get(frame.destination) or self._link(host, frame.destination)
-                        data = frame.data
-                        if self._plain:
-                            arrival = time + link.latency_us
-                            push(queue, (arrival, sequence(), link.target, link, data))
-                            trace_time(arrival)
-                            trace_number(link.number)
-                            trace_data(data)
-                        else:
-                            self._carry(link, data)
-                        if recording is not None:
-                            recording.cell(time, host.address, frame.destination, len(data))
-                    if len(traced) >= CHUNK:
-                        trace.flush()
-                    if len(frames) >= limit:
-                        self._another_turn(host, len(frames))
+                    frames = machine.frames_to_send(now, limit)
+                    if frames:
+                        self._sent += len(frames)
+                        links = host.links
+                        for frame in frames:
+                            way = links.get(frame.destination) or self._link(host, frame.destination)
+                            payload = frame.data
+                            if self._plain:
+                                arrival = time + way.latency_us
+                                entry = (arrival, sequence(), way.target, way, payload)
+                                bucket = buckets.get(arrival >> BUCKET_BITS)
+                                if bucket is None:
+                                    push(entry)
+                                else:
+                                    bucket.append(entry)
+                                trace_time(arrival)
+                                trace_number(way.number)
+                                trace_data(payload)
+                            else:
+                                self._carry(way, payload)
+                            if recording is not None:
+                                recording.cell(time, host.address, frame.destination, len(payload))
+                        if len(traced) >= CHUNK:
+                            trace.flush()
+                        if len(frames) >= limit:
+                            self._another_turn(host, len(frames))
 
-                event = machine.next_event()
-                while event is not None:
-                    self._take(host, event)
                     event = machine.next_event()
+                    while event is not None:
+                        self._take(host, event)
+                        event = machine.next_event()
 
-                deadline = machine.next_timer()
-                if deadline != host.deadline:
-                    host.deadline = deadline
-                    if deadline is not None:
-                        self._arm(host, deadline)
+                    deadline = machine.next_timer()
+                    if deadline != host.deadline:
+                        host.deadline = deadline
+                        if deadline is not None:
+                            self._arm(host, deadline)
 
-                if host.watched and machine.version != host.version:
-                    host.version = machine.version
-                    for checker in self._change_checkers:
-                        self._ask(checker, checker.on_change, host, machine)
+                    if host.watched and machine.version != host.version:
+                        host.version = machine.version
+                        for checker in self._change_checkers:
+                            self._ask(checker, checker.on_change, host, machine)
         except Failure:
             raise
         except Exception as error:
-            where = "the world" if host is None else host.address
-            raise self._failed(where, error) from error
+            raise self._failed("the world" if host is None else host.address, error) from error
+        finally:
+            agenda.close(time, number)
 
     def _admit(self, host: Host, link: Link | None, data: Any) -> int:
         """What the clock of an unusual host shows, or `_NEVER` when it does not get this entry now."""
@@ -482,7 +489,7 @@ class World:
         if host.machine is not None and target.machine is not None:
             self._tell(host, "peer_up", target.address, 0)
             self._tell(target, "peer_up", host.address, 0)
-            if self._recording is not None and self._running:
+            if self._recording is not None:
                 self._recording.pair(self._time, host.address, target.address)
 
     def _untie(self, link: Link) -> None:
@@ -549,14 +556,12 @@ class World:
         self._trace.note(self._time, code, f"{source} {destination}".encode())
 
     def _push(self, time: int, host: Host | None, link: Link | None, data: Any) -> None:
-        heappush(self._queue, (time, self._sequence(), host, link, data))
+        self._agenda.push((time, self._sequence(), host, link, data))
 
 
 def _nothing(machine: Machine, now: int) -> None:
     """A call that only gives a machine its turn."""
 
-
-_Entry: TypeAlias = tuple[int, int, Host | None, Link | None, Any]
 
 START_US: Final = 1_767_225_600_000_000
 """Every world begins at the same moment: the first of January 2026, UTC."""

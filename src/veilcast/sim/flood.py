@@ -55,9 +55,7 @@ class Flood:
         return None
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames = self._frames[:limit]
-        if frames:
-            del self._frames[:limit]
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 
     def next_event(self) -> Event | None:
