@@ -62,4 +62,4 @@ class Agenda:
             yield from bucket
 
 
-BUCKET_BITS: Final = 10
+BUCKET_BITS: Final = 11

@@ -294,12 +294,11 @@ class World:
         #
         # The first three move a machine and are followed by the same three questions, in the order the contract
         # names: frames, events, timer. What is rare (down, paused or skewed hosts, weather, events) leaves the loop for
-        # a method; what every frame needs is inlined and held in local names, down to the three columns of the trace.
+        # a method; what every frame needs is inlined and held in local names, down to the records of the trace.
         agenda, sequence = self._agenda, self._sequence
         buckets, push = agenda.buckets, agenda.push
         trace = self._trace
-        trace_time, trace_number, trace_data = trace.times.append, trace.numbers.append, trace.data.append
-        traced, recording, limit = trace.times, self._recording, FRAMES_LIMIT
+        records, recording, limit = trace.records, self._recording, FRAMES_LIMIT
         host: Host | None = None
         time, number = self._time, 0
         try:
@@ -341,14 +340,12 @@ class World:
                                     push(entry)
                                 else:
                                     bucket.append(entry)
-                                trace_time(arrival)
-                                trace_number(way.number)
-                                trace_data(payload)
+                                records += (arrival, way.number, payload)
                             else:
                                 self._carry(way, payload)
                             if recording is not None:
                                 recording.cell(time, host.address, frame.destination, len(payload))
-                        if len(traced) >= CHUNK:
+                        if len(records) >= CHUNK:
                             trace.flush()
                         if len(frames) >= limit:
                             self._another_turn(host, len(frames))
