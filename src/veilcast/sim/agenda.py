@@ -1,9 +1,9 @@
-"""The queue of a world: entries in order of (time, sequence), taken a millisecond at a time.
+"""The queue of a world: entries in order of (time, sequence), taken two milliseconds at a time.
 
-A heap pays for its depth on every step, most of it in cache misses: with 10^5 frames in flight that is more than all
-else a step costs. Nothing needs the whole queue in order, though, only the next few entries. So entries are thrown
-unsorted into buckets of 1,024 microseconds, a heap keeps the few bucket numbers, and a bucket is sorted once, when its
-time has come. The order is exactly that of a heap.
+A heap pays for its depth on every step, most of it in cache misses: with 10^5 frames in flight that is more
+than all else a step costs. Nothing needs the whole queue in order, though, only the next few entries. So
+entries are thrown unsorted into buckets of 2,048 microseconds, a heap keeps the few bucket numbers, and a
+bucket is sorted once, when its time has come. The order is exactly that of a heap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Entry: TypeAlias = tuple[int, int, Host | None, Link | None, Any]
 
 
 class Agenda:
-    """`buckets` is open to the engine's loop: what finds its bucket there may be appended to it; else `push` it."""
+    """`buckets` is open to the engine's loop: an entry that finds its bucket there may simply be appended."""
 
     __slots__ = ("_numbers", "_open", "buckets")
 

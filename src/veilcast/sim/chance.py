@@ -1,9 +1,9 @@
 """All chance of a world, derived from its seed by name.
 
-Every stream is a keyed hash of (seed, names): who draws, and for what. So a node's luck depends on the seed, its own
-address and its incarnation, and a link's on its two ends; adding a node or a link leaves every other stream as it was,
-and a run can be cut down to the nodes that matter. BLAKE2b and the Mersenne Twister give the same numbers on every
-platform.
+Every stream is a keyed hash of (seed, names): who draws, and for what. So a node's luck depends on the seed,
+its own address and its incarnation, and a link's on its two ends; adding a node or a link leaves every other
+stream as it was, and a run can be cut down to the nodes that matter. BLAKE2b and the Mersenne Twister give
+the same numbers on every platform.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def checked_seed(seed: int) -> int:
 def quantile(points: tuple[int, ...], word: int) -> int:
     """The value at `word / 2^64` of a distribution given by evenly spaced quantiles, in integer arithmetic.
 
-    One point is a constant, two are the uniform distribution between them, more draw any shape, long tails included.
+    One point is a constant, two are the uniform distribution between them, more draw any shape, long tails
+    included.
     """
     place = word * (len(points) - 1)
     index = place >> 64

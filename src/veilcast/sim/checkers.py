@@ -1,9 +1,9 @@
-"""Checkers: plug-ins that look at a running world and raise `Violation` when it is not as it must be.
+"""Checkers: plug-ins that look at a running world and raise `ViolationError` when it is not as it must be.
 
-A checker overrides the hooks it needs and pays for nothing else: a hook that nobody overrides is never called. Events
-are rare beside frames, so `on_event` is nearly free. `on_change` is for the state inside machines: it runs after a step
-that moved the machine's `version`, a counter which a checked machine raises whenever it changes a table; a step that
-changed nothing costs one comparison.
+A checker overrides the hooks it needs and pays for nothing else: a hook that nobody overrides is never
+called. Events are rare beside frames, so `on_event` is nearly free. `on_change` is for the state inside
+machines: it runs after a step that moved the machine's `version`, a counter which a checked machine raises
+whenever it changes a table; a step that changed nothing costs one comparison.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered, Event
 
 if TYPE_CHECKING:
-    from veilcast.sim.engine import World
+    from veilcast.sim.world import World
 
 
-class Violation(LocalError):
+class ViolationError(LocalError):
     """What a checker found; the world adds when, where and how to see it again."""
 
 
@@ -46,7 +46,7 @@ class AtMostOnce(Checker):
             return
         key = (address, world.incarnation(address), event.note.id)
         if key in self._seen:
-            raise Violation(f"{address} delivered note {event.note.id.hex()} twice")
+            raise ViolationError(f"{address} delivered note {event.note.id.hex()} twice")
         self._seen[key] = None
 
 
@@ -61,9 +61,9 @@ class Intact(Checker):
             return
         note = event.note
         if note.id not in self._sent:
-            raise Violation(f"{address} delivered note {note.id.hex()}, which nobody sent")
+            raise ViolationError(f"{address} delivered note {note.id.hex()}, which nobody sent")
         if note.publication.body != self._sent[note.id]:
-            raise Violation(f"{address} delivered note {note.id.hex()} with another body than was sent")
+            raise ViolationError(f"{address} delivered note {note.id.hex()} with another body than was sent")
 
 
 class Everyone(Checker):
@@ -81,7 +81,7 @@ class Everyone(Checker):
         for address, heard in self._heard.items():
             missing = [note for note in self._sent if note not in heard]
             if missing:
-                raise Violation(f"{address} never delivered {len(missing)} notes, among them {missing[0].hex()}")
+                raise ViolationError(f"{address} never delivered {len(missing)} notes, among them {missing[0].hex()}")
 
 
 class Bounded(Checker):
@@ -95,9 +95,8 @@ class Bounded(Checker):
     def on_change(self, world: World, address: Address, machine: Any) -> None:
         value = self._read(machine)
         if value > self._bound:
-            raise Violation(f"{address} has {value} {self._what}, more than {self._bound}")
+            raise ViolationError(f"{address} has {value} {self._what}, more than {self._bound}")
 
 
-def overriding(checkers: Iterable[Checker], hook: str) -> list[Checker]:
-    """The checkers that do something in this hook."""
-    return [checker for checker in checkers if getattr(type(checker), hook) is not getattr(Checker, hook)]
+def overrides(checker: Checker, hook: str) -> bool:
+    return getattr(type(checker), hook) is not getattr(Checker, hook)

@@ -1,8 +1,9 @@
 """A node's clock: the world's time, some way off, and running a little fast or slow.
 
-`read` is the time a machine is told; it never goes back, even when the clock is set back: it then stands still until the
-old reading is reached again, as a careful driver makes it. `when` is the inverse: the first instant of the world at
-which the clock shows a deadline, so that timers fire on the node's own time. Both are exact in integers.
+`read` is the time a machine is told; it never goes back, even when the clock is set back: it then stands
+still until the old reading is reached again, as a careful driver makes it. `when` is the inverse: the first
+instant of the world at which the clock shows a deadline, so that timers fire on the node's own time. Both are
+exact in integers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from veilcast.errors import ConfigError
 
 
 class Clock:
-    """`offset_us` ahead of the world at `since_us`, gaining `drift_ppm` microseconds each second from then on."""
+    """`offset_us` ahead of the world at `since_us`; gains `drift_ppm` microseconds a second from then on."""
 
     __slots__ = ("_floor", "_offset", "_rate", "_since")
 
@@ -30,6 +31,8 @@ class Clock:
         return max(shown, self._floor)
 
     def when(self, deadline_us: int) -> int:
+        if deadline_us <= self._floor:
+            return self._since
         missing = deadline_us - self._since - self._offset
         return self._since - (-missing * _MILLION // self._rate)
 

@@ -1,7 +1,8 @@
 """Flooding: the smallest machine that is worth simulating, and the one to learn the contract from.
 
-A message is an id of 16 bytes and a body. On first receipt a node delivers it and sends it on to every peer but the one
-it came from; later copies are dropped. It hides nothing: it is here to teach, to test the engine and to measure it.
+A message is an id of 16 bytes and a body. On first receipt a node delivers it and sends it on to every peer
+but the one it came from; later copies are dropped. It hides nothing: it is here to teach, to test the engine
+and to measure it.
 """
 
 from __future__ import annotations

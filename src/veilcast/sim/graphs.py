@@ -8,7 +8,7 @@ from veilcast.errors import ConfigError
 
 
 def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int]]:
-    """A small world: a ring where each node knows its k nearest, each edge rewired at one end with probability p.
+    """A small world: a ring where each node knows its k nearest, each edge rewired with probability p.
 
     Edges come as (u, v) with u < v, in order. An edge of a node that knows everyone already stays as it is.
     """

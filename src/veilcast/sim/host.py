@@ -1,8 +1,8 @@
 """A host: the place where a machine lives, and dies, and comes back.
 
-An address has one host for the whole run; a machine is one of its incarnations. What a host has written to its disk
-outlives the machine, and is handed to the next one in its `Birth`. A host whose address nobody added is simply down:
-frames to it are lost, as on a network.
+An address has one host for the whole run; a machine is one of its incarnations. What a host has written to
+its disk outlives the machine, and is handed to the next one in its `Birth`. A host whose address nobody added
+is simply down: frames to it are lost, as on a network.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ class Host:
         self.held: list[tuple[Link | None, Any]] | None = None
         # True when the host is down, paused, or has a clock of its own: when a step is not the plain one.
         self.unusual = True
-        # The deadline the machine named last, and the times at which the queue will wake this host for it. The times
-        # fall from first to last: a new one is added only when it is earlier than all, so the last is the next to come,
-        # nothing in the queue ever has to be cancelled, and moving a deadline to and fro adds no entries.
+        # The deadline the machine named last, and the times at which the queue will wake this host for it.
+        # The times fall from first to last: a new one is added only when it is earlier than all, so the last
+        # is the next to come, nothing in the queue ever has to be cancelled, and moving a deadline to and fro
+        # adds no entries.
         self.deadline: int | None = None
         self.alarms: list[int] = []
         # How many turns the host has asked for at one and the same instant.

@@ -1,11 +1,11 @@
 """Links: when a frame arrives, and whether it does.
 
-A link's latency is drawn once, from the quantiles of `Links.latency_us`, the same both ways; each frame adds a draw from
-`Links.jitter_us`. Frames of one link keep their order, jitter or not; only the weather breaks it. The weather is what
-goes wrong everywhere: loss, duplication, reordering, each a rate in parts per million.
+A link's latency is drawn once, from the quantiles of `Links.latency_us`, the same both ways; each frame adds
+a draw from `Links.jitter_us`. Frames of one link keep their order, jitter or not; only the weather breaks it.
+The weather is what goes wrong everywhere: loss, duplication, reordering, each a rate in parts per million.
 
-The chance of a frame is one keyed hash of (link, how many frames went before): it gives all the words a frame may need,
-keeps no generator per link, and makes a frame's fate independent of every other link.
+The chance of a frame is one keyed hash of (link, how many frames went before): it gives all the words a frame
+may need, keeps no generator per link, and makes a frame's fate independent of every other link.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long frames take. Both are evenly spaced quantiles: one number is a constant, two a uniform range."""
+    """How long frames take, as evenly spaced quantiles: one number is a constant, two are a uniform range."""
 
     latency_us: tuple[int, ...] = (10_000, 100_000)
     """Drawn once for each link; at least 1, so that time goes on whatever machines send."""
@@ -61,7 +61,7 @@ class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Link:
     """One direction of a pair: where it leads, and what is known of its frames."""
 
-    __slots__ = ("blocks", "latency_us", "number", "source", "target", "tie", "_frames", "_key", "_latest")
+    __slots__ = ("_frames", "_key", "_latest", "blocks", "latency_us", "number", "source", "target", "tie")
 
     def __init__(self, number: int, source: Address, target: Host, latency_us: int) -> None:
         self.number = number

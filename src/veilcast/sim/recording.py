@@ -1,7 +1,7 @@
 """Writes what a world shows into the tables of `veilcast.observe`, and into nothing else.
 
-Times are the world's own, not a node's skewed clock: the observer has a good watch. A pair or a node that is seen more
-than once in an epoch is one row of it.
+Times are the world's own, not a node's skewed clock: the observer has a good watch. A pair or a node that is
+seen more than once in an epoch is one row of it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The trace: one hash over everything that could be observed of a run.
 
-Each record is a time, a number and some bytes: a frame put on a link (when it will arrive, the link's number, the data),
-or a note of anything else (when, a negative code, what). Records are gathered in one flat list and hashed a chunk at a
-time, in a form that tells every two lists apart (MessagePack), because a call into the hash for each frame would cost
-more than the frame. Two runs have the same digest exactly when they have the same records in the same order.
+Each record is a time, a number and some bytes: a frame put on a link (when it will arrive, the link's number,
+the data), or a note of anything else (when, a negative code, what). Records are gathered in one flat list and
+hashed a chunk at a time, in a form that tells every two lists apart (MessagePack), because a call into the
+hash for each frame would cost more than the frame. Two runs have the same digest exactly when they have the
+same records in the same order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from veilcast.machine import Event
 
 
 class Trace:
-    """`records` is open to the engine's loop, which adds three items a frame, and flushes when there are `CHUNK`."""
+    """`records` is open to the engine's loop, which adds three items a frame and flushes at `CHUNK`."""
 
     __slots__ = ("_hash", "records")
 
@@ -35,7 +36,7 @@ class Trace:
         self.note(time, EVENTS - host, type(event).__name__.encode() + _ENCODER.encode(event))
 
     def flush(self) -> None:
-        """Hash the chunk. Its length goes in too, so call this at a count of records, never for any other reason."""
+        """Hash the chunk. Its length goes in too, so call this at a count of records, for no other reason."""
         self._hash.update(_ENCODER.encode(self.records))
         self.records.clear()
 

@@ -1,0 +1,218 @@
+"""Faults as values: what goes wrong, when, and for how long; scripted, or drawn from the seed.
+
+A fault begins at `at_us` of the run and ends `for_us` later, or never. `swarm` draws a plan: each seed
+switches on a random subset of the kinds, each with random strength, since a world where everything fails a
+little at once hides the bugs that need one thing to fail a lot. All drawn faults are over by three quarters
+of the run: what a protocol must achieve in the end, it must achieve in the calm that follows. Clocks stay
+wrong.
+
+Faults of one node may overlap: the first end of a crash restarts it, the first end of a pause continues it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.sim.chance import generator
+from veilcast.sim.links import CALM, Weather
+from veilcast.sim.world import World
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
+    """The base of every fault; in TOML its `kind` says which it is."""
+
+    lasting: ClassVar[bool] = True
+    """Whether this fault goes on until it is ended."""
+
+    at_us: int = 0
+    for_us: int | None = None
+    """None is for good."""
+
+    def __post_init__(self) -> None:
+        if self.at_us < 0:
+            raise ConfigError("at_us must not be negative")
+        if self.for_us is not None and (self.for_us <= 0 or not self.lasting):
+            raise ConfigError("for_us must be positive, and is not for what happens at once")
+
+    def nodes(self) -> tuple[Address, ...]:
+        """The addresses it names, so that a script can be checked before it runs."""
+        return ()
+
+    def begin(self, world: World) -> None:
+        raise NotImplementedError
+
+    def end(self, world: World) -> None:
+        """Nothing to undo, unless a fault says otherwise."""
+
+
+class Crash(Fault, frozen=True, tag="crash"):
+    """The machine dies; at the end the next incarnation starts, with what the disk holds."""
+
+    node: Address
+
+    def nodes(self) -> tuple[Address, ...]:
+        return (self.node,)
+
+    def begin(self, world: World) -> None:
+        world.crash(self.node)
+
+    def end(self, world: World) -> None:
+        world.restart(self.node)
+
+
+class Pause(Fault, frozen=True, tag="pause"):
+    """The process stops; at the end all that came for it meanwhile comes at once."""
+
+    node: Address
+
+    def nodes(self) -> tuple[Address, ...]:
+        return (self.node,)
+
+    def begin(self, world: World) -> None:
+        world.pause(self.node)
+
+    def end(self, world: World) -> None:
+        world.resume(self.node)
+
+
+class Partition(Fault, frozen=True, tag="partition"):
+    """No frame gets from these sources to these targets. One way: the other way is a second fault."""
+
+    sources: tuple[Address, ...]
+    targets: tuple[Address, ...]
+
+    def nodes(self) -> tuple[Address, ...]:
+        return self.sources + self.targets
+
+    def begin(self, world: World) -> None:
+        self._each(world.block)
+
+    def end(self, world: World) -> None:
+        self._each(world.unblock)
+
+    def _each(self, act: Callable[[Address, Address], None]) -> None:
+        for source in self.sources:
+            for target in self.targets:
+                if source != target:
+                    act(source, target)
+
+
+class Storm(Fault, frozen=True, tag="storm"):
+    """Bad weather on all links; at the end it is calm."""
+
+    weather: Weather
+
+    def begin(self, world: World) -> None:
+        world.set_weather(self.weather)
+
+    def end(self, world: World) -> None:
+        world.set_weather(CALM)
+
+
+class Skew(Fault, frozen=True, tag="skew"):
+    """A clock that is wrong by an offset and runs at a wrong rate, from now on."""
+
+    lasting: ClassVar[bool] = False
+
+    node: Address
+    offset_us: int = 0
+    drift_ppm: int = 0
+
+    def nodes(self) -> tuple[Address, ...]:
+        return (self.node,)
+
+    def begin(self, world: World) -> None:
+        world.set_clock(self.node, self.offset_us, self.drift_ppm)
+
+
+AnyFault: TypeAlias = Crash | Pause | Partition | Storm | Skew
+
+
+def inject(world: World, faults: Iterable[Fault]) -> None:
+    """Schedule faults; their times count from the world's present."""
+    for fault in faults:
+        world.after(fault.at_us, _bind(fault.begin, world))
+        if fault.for_us is not None:
+            world.after(fault.at_us + fault.for_us, _bind(fault.end, world))
+
+
+def swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Sequence[str]) -> tuple[AnyFault, ...]:
+    """The plan of this seed. Each kind has its own chance, so leaving one out leaves the others alike."""
+    plan: list[AnyFault] = []
+    weather = {}
+    for kind in kinds:
+        rng = generator(seed, "swarm", kind)
+        if rng.getrandbits(1):
+            continue
+        if kind in _STORMS:
+            weather[f"{kind}_ppm"] = rng.randint(1, _STORMS[kind])
+            if kind == "reorder":
+                weather["reorder_us"] = rng.randint(1_000, 500_000)
+        else:
+            plan += _PLANS[kind](rng, addresses, horizon_us * 3 // 4)
+    if weather:
+        plan.insert(0, Storm(for_us=horizon_us * 3 // 4, weather=Weather(**weather)))
+    return tuple(plan)
+
+
+def _crashes(rng: Random, addresses: Sequence[Address], horizon_us: int) -> list[AnyFault]:
+    return [Crash(node=node, at_us=at, for_us=length) for node, at, length in _spells(rng, addresses, horizon_us)]
+
+
+def _pauses(rng: Random, addresses: Sequence[Address], horizon_us: int) -> list[AnyFault]:
+    return [Pause(node=node, at_us=at, for_us=length) for node, at, length in _spells(rng, addresses, horizon_us)]
+
+
+def _partitions(rng: Random, addresses: Sequence[Address], horizon_us: int) -> list[AnyFault]:
+    faults: list[AnyFault] = []
+    for _ in range(rng.randint(1, 3)):
+        at, length = _spell(rng, horizon_us)
+        mixed = rng.sample(addresses, len(addresses))
+        cut = rng.randint(1, max(1, min(PARTITION_SIDE, len(mixed) // 2)))
+        one, other = tuple(mixed[:cut]), tuple(mixed[cut:])
+        if rng.getrandbits(1):
+            one, other = other, one
+        faults.append(Partition(sources=one, targets=other, at_us=at, for_us=length))
+    return faults
+
+
+def _skews(rng: Random, addresses: Sequence[Address], horizon_us: int) -> list[AnyFault]:
+    share = rng.randint(1, len(addresses))
+    return [
+        Skew(node=node, offset_us=rng.randint(-5_000_000, 5_000_000), drift_ppm=rng.randint(-500, 500))
+        for node in rng.sample(addresses, share)
+    ]
+
+
+def _spells(rng: Random, addresses: Sequence[Address], horizon_us: int) -> Iterable[tuple[Address, int, int]]:
+    for _ in range(rng.randint(1, max(1, len(addresses) // 4))):
+        yield rng.choice(addresses), *_spell(rng, horizon_us)
+
+
+def _spell(rng: Random, horizon_us: int) -> tuple[int, int]:
+    """A beginning, and a length that ends before the horizon."""
+    at = rng.randrange(horizon_us)
+    return at, rng.randint(1, horizon_us - at)
+
+
+def _bind(step: Callable[[World], None], world: World) -> Callable[[], None]:
+    return lambda: step(world)
+
+
+PARTITION_SIDE: Final = 32
+"""Nodes on the smaller side of a drawn partition: it blocks every pair across, so this bounds its work."""
+_STORMS: Final = {"loss": 300_000, "duplicate": 300_000, "reorder": 500_000}
+"""The kinds that are weather, and the most parts per million of each."""
+_PLANS: Final[dict[str, Callable[[Random, Sequence[Address], int], list[AnyFault]]]] = {
+    "crash": _crashes,
+    "pause": _pauses,
+    "partition": _partitions,
+    "skew": _skews,
+}
+KINDS: Final = (*_STORMS, *_PLANS)

@@ -1,0 +1,93 @@
+"""Populations: who lives in a scenario's world, how they are connected, and what they do there.
+
+One frozen value per kind, read from the `[population]` table; `settle` puts the machines into a world and
+schedules their doings. A mode of the network joins the simulator by one class here and one name in
+`AnyPopulation`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.sim.chance import derive, generator
+from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
+from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.sim.graphs import watts_strogatz
+from veilcast.sim.world import World
+
+
+class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="flood"):
+    """Flood machines on a small world, where someone publishes every so often."""
+
+    nodes: int = 50
+    neighbours: int = 4
+    rewire: float = 0.1
+    memory: int = 1024
+    """Ids a node remembers; fewer than are under way at once, and it floods for ever."""
+    messages: int = 20
+    every_us: int = 100_000
+    body_size: int = 64
+    checks: tuple[str, ...] = ("once", "intact", "memory")
+
+    def __post_init__(self) -> None:
+        if self.nodes < 3:
+            raise ConfigError("population.nodes must be at least 3")
+        for name in ("memory", "every_us"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"population.{name} must be at least 1")
+        for name in ("messages", "body_size"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"population.{name} must not be negative")
+        for check in self.checks:
+            if check not in _CHECKS:
+                raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
+
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(Address(f"n{i}") for i in range(self.nodes))
+
+    def settle(self, world: World, duration_us: int) -> None:
+        sent: dict[bytes, bytes] = {}
+        addresses = self.addresses()
+        for check in self.checks:
+            world.watch(self._checker(check, sent))
+        for address in addresses:
+            world.add(address, lambda birth: Flood(self.memory))
+            world.label(_TOPIC, address, "subscriber", world.start, world.start + duration_us)
+        graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, generator(world.seed, "graph"))
+        for u, v in graph:
+            world.connect(addresses[u], addresses[v])
+        rng = generator(world.seed, "workload")
+        for number in range(self.messages):
+            self._plan_message(world, rng.choice(addresses), number, sent)
+
+    def _plan_message(self, world: World, publisher: Address, number: int, sent: dict[bytes, bytes]) -> None:
+        message = derive(world.seed, "message", str(number))[:ID_SIZE]
+        body = (b"%d " % number * self.body_size)[: self.body_size]
+
+        def publish(machine: Flood, now: int) -> None:
+            sent[message] = body
+            world.label(_TOPIC, publisher, "publisher", world.now, world.now)
+            machine.publish(message, body)
+
+        world.after(number * self.every_us, lambda: world.call(publisher, publish))
+
+    def _checker(self, check: str, sent: dict[bytes, bytes]) -> Checker:
+        match check:
+            case "once":
+                return AtMostOnce()
+            case "intact":
+                return Intact(sent)
+            case "everyone":
+                return Everyone(sent, self.addresses())
+            case _:
+                return Bounded("ids", self.memory, lambda machine: machine.remembered)
+
+
+AnyPopulation: TypeAlias = FloodPopulation
+
+_CHECKS: Final = ("once", "intact", "everyone", "memory")
+_TOPIC: Final = "flood"

@@ -1,0 +1,150 @@
+"""Scenarios: a whole run as a TOML file, read into frozen values that cannot be wrong.
+
+A scenario names a population (which machines, on which graph, doing what), the links between them, and what
+goes wrong: a script of faults, a swarm of them drawn from the seed, or both. `load` takes a packaged name or
+a path, `run` makes a world of it and lets it run. An unknown key is an error that names the key.
+"""
+
+from __future__ import annotations
+
+import shlex
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.sim.engine import Counts, SimulationError
+from veilcast.sim.faults import KINDS, AnyFault, inject, swarm
+from veilcast.sim.links import Links
+from veilcast.sim.populations import AnyPopulation
+from veilcast.sim.recording import Recorder
+from veilcast.sim.world import EventSink, World
+
+
+class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Faults drawn from the seed."""
+
+    kinds: tuple[str, ...] = KINDS
+    """What the seed may switch on."""
+
+    def __post_init__(self) -> None:
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ConfigError(f"swarm.kinds: no kind {kind!r}, only {', '.join(KINDS)}")
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys of a scenario file."""
+
+    about: str
+    """One line for people."""
+    duration_us: int
+    population: AnyPopulation
+    links: Links = Links()
+    faults: tuple[AnyFault, ...] = ()
+    swarm: Swarm | None = None
+    epoch_us: int = 3_600_000_000
+    disk_us: int = 1_000
+
+    def __post_init__(self) -> None:
+        if self.duration_us < 1 or self.epoch_us < 1:
+            raise ConfigError("duration_us and epoch_us must be at least 1")
+        if self.disk_us < 0:
+            raise ConfigError("disk_us must not be negative")
+        known = dict.fromkeys(self.population.addresses())
+        for fault in self.faults:
+            for node in fault.nodes():
+                if node not in known:
+                    raise ConfigError(f"faults: there is no node {node!r} in this population")
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """A configuration, and the name or path by which it is found again."""
+
+    name: str
+    config: Config
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a run."""
+
+    scenario: str
+    seed: int
+    trace_hash: str
+    counts: Counts
+    deliveries: int
+    """Notes delivered to subscribers, copies included."""
+    duration_us: int
+    """Virtual time that passed; less than the scenario's when the run failed."""
+    violations: tuple[str, ...]
+    """A run stops at its first; the text ends with the command that replays it."""
+
+
+def names() -> tuple[str, ...]:
+    """The scenarios that come with the package."""
+    files = (Path(entry.name) for entry in _packaged().iterdir())
+    return tuple(sorted(file.stem for file in files if file.suffix == ".toml"))
+
+
+def load(name_or_path: str | Path) -> Scenario:
+    name = str(name_or_path)
+    if name in names():
+        return Scenario(name, parse((_packaged() / f"{name}.toml").read_bytes(), name))
+    try:
+        return Scenario(name, parse(Path(name).read_bytes(), name))
+    except OSError as error:
+        known = ", ".join(names())
+        raise ConfigError(f"no scenario {name}: {error.strerror}; the packaged ones are {known}") from error
+
+
+def parse(toml: bytes, name: str) -> Config:
+    try:
+        return msgspec.toml.decode(toml, type=Config)
+    except (msgspec.DecodeError, ConfigError) as error:
+        raise ConfigError(f"scenario {name}: {error}") from error
+
+
+def run(scenario: Scenario, seed: int, recorder: Recorder | None = None, on_event: EventSink | None = None) -> Outcome:
+    """Run a scenario under a seed. Failures are part of the outcome, not raised."""
+    world = build(scenario, seed, recorder, on_event)
+    violations: tuple[str, ...] = ()
+    try:
+        world.run(scenario.config.duration_us)
+        world.finish()
+    except SimulationError as failure:
+        violations = (str(failure),)
+    return Outcome(
+        scenario=scenario.name,
+        seed=seed,
+        trace_hash=world.trace_hash,
+        counts=world.counts,
+        deliveries=world.notes,
+        duration_us=world.now - world.start,
+        violations=violations,
+    )
+
+
+def build(scenario: Scenario, seed: int, recorder: Recorder | None = None, on_event: EventSink | None = None) -> World:
+    """The world of a scenario at its start, for those who want to step through it."""
+    config = scenario.config
+    world = World(
+        seed=seed,
+        links=config.links,
+        recorder=recorder,
+        run=f"{scenario.name}-{seed}",
+        epoch_us=config.epoch_us,
+        disk_us=config.disk_us,
+        on_event=on_event,
+        replay=f"veilcast sim run {shlex.quote(scenario.name)} --seed {seed}",
+    )
+    config.population.settle(world, config.duration_us)
+    inject(world, config.faults)
+    if config.swarm is not None:
+        inject(world, swarm(seed, config.population.addresses(), config.duration_us, config.swarm.kinds))
+    return world
+
+
+def _packaged() -> Traversable:
+    return resources.files("veilcast") / "scenarios"

@@ -1,0 +1,295 @@
+"""The world: hosts that live and die, disks, ties between peers, and the mechanisms of every fault.
+
+It knows mechanisms (crash, pause, block, set a clock), not policies: those are in `faults`.
+
+Links carry datagrams: a frame to any address travels, whether or not the two are connected. `connect`, and
+the events `Connect` and `Disconnect`, make and end ties: pairs that are told of one another (`peer_up`,
+`peer_lost`) and that stand in the topology table. Pauses and partitions are silent, as on a network; a crash
+is noticed by tied peers, a latency later, as the end of a stream is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from veilcast.errors import ConfigError, LocalError
+from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Record
+from veilcast.sim import trace as codes
+from veilcast.sim.checkers import Checker, ViolationError, overrides
+from veilcast.sim.clock import Clock
+from veilcast.sim.engine import START_US, Engine, take_turn
+from veilcast.sim.host import Birth, Factory, Host
+from veilcast.sim.links import FIXED, TIED, UNTIED, Link, Links, Weather
+from veilcast.sim.recording import Recorder, Recording
+
+EventSink: TypeAlias = Callable[[Address, Event, int], None]
+"""Gets every event of every machine, with the world's time."""
+
+
+class World(Engine):
+    """Machines at addresses, run by `run`; what befalls them, by the methods named after it."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        links: Links | None = None,
+        recorder: Recorder | None = None,
+        run: str = "",
+        epoch_us: int = 3_600_000_000,
+        disk_us: int = 1_000,
+        on_event: EventSink | None = None,
+        replay: str = "",
+    ) -> None:
+        recording = None if recorder is None else Recording(recorder, run, epoch_us)
+        super().__init__(seed, Links() if links is None else links, recording, replay or f"seed {seed}")
+        self.start = START_US
+        self._disk_us = disk_us
+        self._on_event = on_event
+        self._notes = 0
+        self._event_checkers: list[Checker] = []
+        self._end_checkers: list[Checker] = []
+
+    # --- building
+    # ---------------------------------------------------------------------------------------------
+
+    def watch(self, checker: Checker) -> None:
+        """Let a checker see this world, from its first machine on."""
+        if self._hosts:
+            raise LocalError("checkers come before the first machine, or they would miss what it does")
+        for hook, checkers in (
+            ("on_event", self._event_checkers),
+            ("on_change", self._change_checkers),
+            ("on_end", self._end_checkers),
+        ):
+            if overrides(checker, hook):
+                checkers.append(checker)
+
+    def add(self, address: Address, factory: Factory) -> None:
+        """Start a machine at this address; the same factory builds its later incarnations."""
+        host = self._host(address)
+        if host.factory is not None:
+            raise ConfigError(f"{address} is in this world already")
+        host.factory = factory
+        self.restart(address)
+
+    def connect(self, u: Address, v: Address) -> None:
+        """Tie two addresses for the whole run; their machines are told, now or when they come (back) up."""
+        if u == v:
+            raise ConfigError(f"{u} cannot be connected to itself")
+        self._tie(self._link(self._host(u), v), FIXED)
+
+    def label(self, topic: str, node: Address, role: str, since_us: int, until_us: int) -> None:
+        """Write down the truth about a node, for `lab.measure` alone."""
+        if self._recording is not None:
+            self._recording.truth(topic, node, role, since_us, until_us)
+
+    # --- running and looking
+    # ----------------------------------------------------------------------------------
+
+    def run(self, duration_us: int) -> None:
+        if self._recording is not None:
+            self._survey()
+            for edge in self._recording.epoch_edges(self._time, self._time + duration_us):
+                self._push(edge, None, None, self._survey)
+        super().run(duration_us)
+
+    def finish(self) -> None:
+        """Ask every checker for its last word; raises `SimulationError`."""
+        for checker in self._end_checkers:
+            try:
+                checker.on_end(self)
+            except ViolationError as violation:
+                raise self._failed(type(checker).__name__, violation) from violation
+
+    def machine(self, address: Address) -> Any:
+        """The machine that lives at this address, or None. Any, since each mode offers its own methods."""
+        return self._host(address).machine
+
+    def incarnation(self, address: Address) -> int:
+        """How often this address has been started again; -1 before its first life."""
+        return self._host(address).incarnation
+
+    def clock(self, address: Address) -> int:
+        """What the clock at this address shows now."""
+        clock = self._host(address).clock
+        return self._time if clock is None else clock.read(self._time)
+
+    @property
+    def notes(self) -> int:
+        """How many `Delivered` events there have been."""
+        return self._notes
+
+    # --- what may befall a host, a link, or all
+    # ---------------------------------------------------------------
+
+    def crash(self, address: Address) -> None:
+        """End a machine: all that is not on its disk is gone, and frames to it are lost until it restarts."""
+        host = self._host(address)
+        if host.machine is None:
+            return
+        self._trace.note(self._time, codes.CRASH, address.encode())
+        self._lost += sum(link is not None for link, _ in host.held or ())
+        host.clear()
+        for link in host.links.values():
+            if link.tie == UNTIED:
+                continue
+            if link.tie == TIED:
+                self._untie(link)
+            self._tell(link.target, "peer_lost", address, link.latency_us)
+
+    def restart(self, address: Address) -> None:
+        """Start the next incarnation of a machine that is down; it gets what the disk holds."""
+        host = self._host(address)
+        if host.machine is not None or host.factory is None:
+            return
+        host.incarnation += 1
+        self._trace.note(self._time, codes.BIRTH, address.encode())
+        birth = Birth(address, host.incarnation, self.clock(address), dict(host.disk or {}), self.seed)
+        host.machine = host.factory(birth)
+        if self._change_checkers:
+            if not hasattr(host.machine, "version"):
+                raise LocalError(f"a checker watches for changes, but the machine at {address} has no version")
+            host.watched = True
+            host.version = host.machine.version
+        host.settle()
+        self._push(self._time, host, None, take_turn)
+        for link in host.links.values():
+            if link.tie == FIXED and link.target.machine is not None:
+                self._tell(host, "peer_up", link.target.address, 0)
+                self._tell(link.target, "peer_up", address, link.latency_us)
+
+    def pause(self, address: Address) -> None:
+        """Stop the process: all that comes for it waits."""
+        host = self._host(address)
+        if host.machine is not None and host.held is None:
+            self._trace.note(self._time, codes.PAUSE, address.encode())
+            host.held = []
+            host.settle()
+
+    def resume(self, address: Address) -> None:
+        """Continue the process: what has waited comes now, in its order, and then the timer if it is due."""
+        host = self._host(address)
+        if host.held is None:
+            return
+        self._trace.note(self._time, codes.RESUME, address.encode())
+        held, host.held = host.held, None
+        host.settle()
+        for link, data in held:
+            self._push(self._time, host, link, data)
+        if host.deadline is not None:
+            self._arm(host, host.deadline)
+
+    def block(self, source: Address, destination: Address) -> None:
+        """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
+        self._trace.note(self._time, codes.BLOCK, f"{source} {destination}".encode())
+        self._plain = False
+        self._link(self._host(source), destination).blocks += 1
+
+    def unblock(self, source: Address, destination: Address) -> None:
+        """Take one block away; a way that was blocked twice stays closed."""
+        link = self._link(self._host(source), destination)
+        if link.blocks:
+            self._trace.note(self._time, codes.UNBLOCK, f"{source} {destination}".encode())
+            link.blocks -= 1
+
+    def set_clock(self, address: Address, offset_us: int, drift_ppm: int) -> None:
+        """Set a node's clock this far from the world's, and let it run fast or slow; it never goes back."""
+        host = self._host(address)
+        self._trace.note(self._time, codes.CLOCK, b"%s %d %d" % (address.encode(), offset_us, drift_ppm))
+        host.clock = Clock(self._time, offset_us, drift_ppm, floor_us=self.clock(address))
+        host.settle()
+        if host.deadline is not None:
+            self._arm(host, host.deadline)
+
+    def set_weather(self, weather: Weather) -> None:
+        """What goes wrong on the links from now on."""
+        self._trace.note(self._time, codes.WEATHER, msgspec.json.encode(weather))
+        self._weather = weather
+        self._plain = False
+
+    # --- what machines ask for
+    # --------------------------------------------------------------------------------
+
+    def _take(self, host: Host, event: Event) -> None:
+        # `Listen` asks for nothing here: every host that is up can be reached.
+        if isinstance(event, Delivered):
+            self._notes += 1
+        elif isinstance(event, Record):
+            self._write(host, event)
+        elif isinstance(event, Connect):
+            link = self._link(host, event.peer)
+            incarnation = host.incarnation
+            self.after(2 * link.latency_us, lambda: self._answer(host, incarnation, link))
+        elif isinstance(event, Disconnect):
+            link = self._link(host, event.peer)
+            if link.tie != UNTIED:
+                self._untie(link)
+                self._tell(link.target, "peer_lost", host.address, link.latency_us)
+        for checker in self._event_checkers:
+            self._ask(checker, checker.on_event, host, event)
+        if self._on_event is not None:
+            self._on_event(host.address, event, self._time)
+
+    def _write(self, host: Host, record: Record) -> None:
+        """The disk writes on while a process is paused, but not for one that has died: its buffer is gone."""
+        machine = host.machine
+
+        def written() -> None:
+            if host.machine is machine:
+                if host.disk is None:
+                    host.disk = {}
+                host.disk[record.record] = record.data
+                self._tell(host, "stored", record.record, 0)
+
+        self.after(self._disk_us, written)
+
+    def _answer(self, host: Host, incarnation: int, link: Link) -> None:
+        """A round trip after `Connect`: the pair is tied if the peer is up and both ways are open."""
+        if host.machine is None or host.incarnation != incarnation or link.tie != UNTIED:
+            return
+        back = self._link(link.target, host.address)
+        if link.target.machine is None or link.blocks or back.blocks:
+            self._tell(host, "peer_lost", link.target.address, 0)
+        else:
+            self._tie(link, TIED)
+
+    def _tie(self, link: Link, tie: int) -> None:
+        host, target = self._host(link.source), link.target
+        link.tie = self._link(target, host.address).tie = tie
+        if host.machine is not None and target.machine is not None:
+            self._tell(host, "peer_up", target.address, 0)
+            self._tell(target, "peer_up", host.address, 0)
+            if self._recording is not None:
+                self._recording.pair(self._time, host.address, target.address)
+
+    def _untie(self, link: Link) -> None:
+        link.tie = self._link(link.target, link.source).tie = UNTIED
+
+    def _tell(self, host: Host, notice: str, about: Address | int, delay_us: int) -> None:
+        """Give a notice to the machine that is up now, if it has that notice; never to its successor."""
+        addressee = host.machine
+        if not hasattr(addressee, notice):
+            return
+
+        def told(machine: Any, now: int) -> None:
+            if machine is addressee:
+                getattr(machine, notice)(about, now)
+
+        self._push(self._time + delay_us, host, None, told)
+
+    def _survey(self) -> None:
+        """At the start of a run and at every edge of an epoch: who is up, and which pairs are tied."""
+        recording = self._recording
+        if recording is None:
+            return
+        for host in self._hosts.values():
+            if host.machine is None:
+                continue
+            recording.presence(self._time, host.address)
+            for link in host.links.values():
+                if link.tie != UNTIED and link.target.machine is not None:
+                    recording.pair(self._time, host.address, link.target.address)
