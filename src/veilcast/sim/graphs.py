@@ -12,10 +12,7 @@ def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int
 
     Edges come as (u, v) with u < v, in order. An edge of a node that knows everyone already stays as it is.
     """
-    if k < 2 or k % 2 or k >= n:
-        raise ConfigError(f"neighbours must be even, at least 2 and less than the {n} nodes, not {k}")
-    if not 0 <= p <= 1:
-        raise ConfigError(f"rewire must be a probability, not {p}")
+    check_small_world(n, k, p)
     # Neighbours as keys of a dict: membership in constant time, and an order that does not depend on hashes.
     known: list[dict[int, None]] = [{} for _ in range(n)]
     for step in range(1, k // 2 + 1):
@@ -33,3 +30,10 @@ def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int
             del known[u][v], known[v][u]
             known[u][w] = known[w][u] = None
     return [(u, v) for u in range(n) for v in sorted(known[u]) if u < v]
+
+
+def check_small_world(n: int, k: int, p: float) -> None:
+    if k < 2 or k % 2 or k >= n:
+        raise ConfigError(f"neighbours must be even, at least 2 and less than the {n} nodes, not {k}")
+    if not 0 <= p <= 1:
+        raise ConfigError(f"rewire must be a probability, not {p}")

@@ -16,7 +16,7 @@ from veilcast.machine import Address
 from veilcast.sim.chance import derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.flood import ID_SIZE, Flood
-from veilcast.sim.graphs import watts_strogatz
+from veilcast.sim.graphs import check_small_world, watts_strogatz
 from veilcast.sim.world import World
 
 
@@ -34,8 +34,7 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
     checks: tuple[str, ...] = ("once", "intact", "memory")
 
     def __post_init__(self) -> None:
-        if self.nodes < 3:
-            raise ConfigError("population.nodes must be at least 3")
+        check_small_world(self.nodes, self.neighbours, self.rewire)
         for name in ("memory", "every_us"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")

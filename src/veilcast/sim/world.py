@@ -92,7 +92,6 @@ class World(Engine):
 
     def run(self, duration_us: int) -> None:
         if self._recording is not None:
-            self._survey()
             for edge in self._recording.epoch_edges(self._time, self._time + duration_us):
                 self._push(edge, None, None, self._survey)
         super().run(duration_us)
@@ -161,6 +160,8 @@ class World(Engine):
             if link.tie == FIXED and link.target.machine is not None:
                 self._tell(host, "peer_up", link.target.address, 0)
                 self._tell(link.target, "peer_up", address, link.latency_us)
+        if self._recording is not None:
+            self._see(host, self._recording)
 
     def pause(self, address: Address) -> None:
         """Stop the process: all that comes for it waits."""
@@ -282,14 +283,14 @@ class World(Engine):
         self._push(self._time + delay_us, host, None, told)
 
     def _survey(self) -> None:
-        """At the start of a run and at every edge of an epoch: who is up, and which pairs are tied."""
-        recording = self._recording
-        if recording is None:
-            return
-        for host in self._hosts.values():
-            if host.machine is None:
-                continue
-            recording.presence(self._time, host.address)
-            for link in host.links.values():
-                if link.tie != UNTIED and link.target.machine is not None:
-                    recording.pair(self._time, host.address, link.target.address)
+        """At the edge of an epoch: write down who is up, and which pairs are tied."""
+        if self._recording is not None:
+            for host in self._hosts.values():
+                if host.machine is not None:
+                    self._see(host, self._recording)
+
+    def _see(self, host: Host, recording: Recording) -> None:
+        recording.presence(self._time, host.address)
+        for link in host.links.values():
+            if link.tie != UNTIED and link.target.machine is not None:
+                recording.pair(self._time, host.address, link.target.address)

@@ -1,0 +1,189 @@
+"""A checker is only worth having if it catches a planted bug: here are the bugs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Frame
+from veilcast.sim.adversaries import Tamperer
+from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
+from veilcast.sim.engine import SimulationError
+from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.sim.host import Birth
+from veilcast.sim.world import World
+
+NODES = tuple(Address(f"n{i}") for i in range(8))
+BODY = b"body"
+
+
+class Forgetful(Flood):
+    """Forgets ids that end in 7: the next copy is news to it."""
+
+    __slots__ = ()
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        super().receive(data, source, now)
+        if data[ID_SIZE - 1] == 7:
+            self._seen.clear()
+
+
+class Lossy(Flood):
+    """Drops every 50th frame it should send."""
+
+    __slots__ = ("counted",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted = 0
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        kept = []
+        for frame in super().frames_to_send(now, limit):
+            self.counted += 1
+            if self.counted % 50:
+                kept.append(frame)
+        return kept
+
+
+class Hoarder(Flood):
+    """Ignores its bound."""
+
+    __slots__ = ()
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self._memory = 10**9
+        super().receive(data, source, now)
+
+
+def kite(seed: int, build: Callable[[Birth], Any], messages: int) -> World:
+    """A triangle, where copies meet, with a tail, where every frame matters; watched by every checker."""
+    sent: dict[bytes, bytes] = {}
+    world = World(seed=seed, replay=f"veilcast sim run kite --seed {seed}")
+    for checker in (
+        AtMostOnce(),
+        Intact(sent),
+        Everyone(sent, NODES),
+        Bounded("ids", 1024, lambda machine: machine.remembered),
+    ):
+        world.watch(checker)
+    for address in NODES:
+        world.add(address, build)
+    for u, v in pairwise(NODES):
+        world.connect(u, v)
+    world.connect(NODES[0], NODES[2])
+    world.run(0)
+    for number in range(messages):
+        message = number.to_bytes(ID_SIZE, "big")
+        sent[message] = BODY
+        plan_message(world, NODES[number % len(NODES)], message, number * 1_000)
+    return world
+
+
+def plan_message(world: World, publisher: Address, message: bytes, at_us: int) -> None:
+    world.after(at_us, lambda: world.call(publisher, lambda machine, now: machine.publish(message, BODY)))
+
+
+def failure(seed: int, build: Callable[[Birth], Any], messages: int = 100) -> str:
+    world = kite(seed, build, messages)
+    with pytest.raises(SimulationError) as caught:
+        run_to_the_end(world)
+    return str(caught.value)
+
+
+def run_to_the_end(world: World) -> None:
+    world.run(60_000_000)
+    world.finish()
+
+
+def test_a_correct_machine_passes_every_check() -> None:
+    world = kite(1, lambda birth: Flood(), 1_100)
+    run_to_the_end(world)
+    assert world.notes == 1_100 * len(NODES)
+
+
+@pytest.mark.parametrize(
+    ("build", "messages", "finding"),
+    [
+        (lambda birth: Forgetful(), 100, "AtMostOnce: .* twice"),
+        (lambda birth: Lossy(), 100, "Everyone: .* never delivered"),
+        (lambda birth: Hoarder(), 1_100, "Bounded: .* has 1025 ids"),
+    ],
+)
+def test_a_planted_bug_is_caught_and_its_replay_finds_the_same(
+    build: Callable[[Birth], Flood], messages: int, finding: str
+) -> None:
+    first = failure(17, build, messages)
+    assert "veilcast sim run kite --seed 17" in first
+    assert re.match(finding, first)
+    assert first == failure(17, build, messages)
+
+
+def test_a_changed_message_is_caught() -> None:
+    class Hidden(Tamperer):
+        @property
+        def remembered(self) -> int:
+            return int(self.inner.remembered)
+
+        def publish(self, message: bytes, body: bytes) -> None:
+            self.inner.publish(message, body)
+
+    def build(birth: Birth) -> Hidden:
+        return Hidden(Flood(), birth.rng, tamper_ppm=20_000)
+
+    assert "Intact: " in failure(17, build)
+
+
+class Counting(Checker):
+    def __init__(self) -> None:
+        self.changes = 0
+
+    def on_change(self, world: World, address: Address, machine: Any) -> None:
+        self.changes += 1
+
+
+def test_a_step_that_changed_nothing_is_not_checked() -> None:
+    world, counting = World(seed=1), Counting()
+    world.watch(counting)
+    world.add(NODES[0], lambda birth: Flood())
+    message = bytes(ID_SIZE)
+    for _ in range(5):
+        world.call(NODES[0], lambda machine, now: machine.publish(message, b""))
+    world.run(1_000)
+    assert counting.changes == 1
+
+
+def test_a_machine_without_a_version_cannot_escape_a_checker() -> None:
+    class Bare:
+        pass
+
+    world = World(seed=1)
+    world.watch(Counting())
+    with pytest.raises(LocalError, match="version"):
+        world.add(NODES[0], lambda birth: Bare())  # type: ignore[arg-type, return-value]
+
+
+def test_a_note_nobody_sent_is_caught() -> None:
+    world = World(seed=1)
+    world.watch(Intact({}))
+    world.add(NODES[0], lambda birth: Flood())
+    world.call(NODES[0], lambda machine, now: machine.publish(bytes(ID_SIZE), b"x"))
+    with pytest.raises(SimulationError, match="nobody sent"):
+        world.run(1_000)
+
+
+def test_a_new_incarnation_may_deliver_again() -> None:
+    world = World(seed=1)
+    world.watch(AtMostOnce())
+    world.add(NODES[0], lambda birth: Flood())
+    for _ in range(2):
+        world.call(NODES[0], lambda machine, now: machine.publish(bytes(ID_SIZE), b"x"))
+        world.run(1_000)
+        world.crash(NODES[0])
+        world.restart(NODES[0])
+    assert world.notes == 2

@@ -1,0 +1,117 @@
+"""Scenarios load by name or path, name what they refuse, and fail with the command that replays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.sim import populations, scenario
+from veilcast.sim.faults import Crash, Partition
+from veilcast.sim.flood import ID_SIZE, Flood
+
+SMALL = """
+about = "small"
+duration_us = 3_000_000
+[population]
+kind = "flood"
+nodes = 10
+messages = 5
+"""
+
+
+@pytest.mark.parametrize("name", scenario.names())
+@pytest.mark.parametrize("seed", range(5))
+def test_a_packaged_scenario_runs_clean_and_says_what_it_is_about(name: str, seed: int) -> None:
+    loaded = scenario.load(name)
+    outcome = scenario.run(loaded, seed)
+    assert loaded.config.about
+    assert outcome.violations == ()
+    assert outcome.deliveries > 0
+    assert outcome.duration_us == loaded.config.duration_us
+    assert outcome == scenario.run(loaded, seed)
+
+
+def test_a_path_works_like_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "my scenario.toml"
+    path.write_text(SMALL)
+    loaded = scenario.load(path)
+    assert loaded.name == str(path)
+    assert scenario.run(loaded, 1).counts.sent > 0
+
+
+def test_a_script_of_faults_is_read() -> None:
+    script = """
+[[faults]]
+kind = "crash"
+node = "n3"
+at_us = 1_000
+for_us = 2_000
+[[faults]]
+kind = "partition"
+sources = ["n1"]
+targets = ["n2", "n3"]
+"""
+    config = scenario.parse((SMALL + script).encode(), "x")
+    assert config.faults == (
+        Crash(node=Address("n3"), at_us=1_000, for_us=2_000),
+        Partition(sources=(Address("n1"),), targets=(Address("n2"), Address("n3"))),
+    )
+    calm = scenario.run(scenario.Scenario("x", scenario.parse(SMALL.encode(), "x")), 1)
+    assert scenario.run(scenario.Scenario("x", config), 1).trace_hash != calm.trace_hash
+
+
+@pytest.mark.parametrize(
+    ("added", "named"),
+    [
+        ("sped = 3", "sped"),
+        ("rewire = 7", "rewire"),
+        ("neighbours = 3", "neighbours"),
+        ('checks = ["twice"]', "twice"),
+        ("memory = 0", "memory"),
+        ("body_size = -1", "body_size"),
+        ("[links]\nlatency_us = [0]", "latency_us"),
+        ("[links]\nspeed = 3", "speed"),
+        ('[swarm]\nkinds = ["fire"]', "fire"),
+        ('[[faults]]\nkind = "fire"', "fire"),
+        ('[[faults]]\nkind = "crash"\nnode = "x9"', "x9"),
+        ('[[faults]]\nkind = "crash"\nnode = "n1"\nuntil = 5', "until"),
+        ('[[faults]]\nkind = "storm"\nweather = { rain = 1 }', "rain"),
+    ],
+)
+def test_what_is_wrong_is_named(added: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=f"scenario bad: .*{named}"):
+        scenario.parse((SMALL + added).encode(), "bad")
+
+
+def test_a_missing_scenario_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="flood-storm"):
+        scenario.load("no-such-thing")
+
+
+def test_what_is_not_toml_is_refused() -> None:
+    with pytest.raises(ConfigError, match="scenario bad"):
+        scenario.parse(b"= = =", "bad")
+
+
+class Forgetful(Flood):
+    __slots__ = ()
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        super().receive(data, source, now)
+        if data[ID_SIZE - 1] < 64:
+            self._seen.clear()
+
+
+def test_a_violation_is_an_outcome_with_the_one_command_that_replays_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(populations, "Flood", Forgetful)
+    outcome = scenario.run(scenario.load("flood"), 17)
+    (violation,) = outcome.violations
+    assert violation.endswith("replay: veilcast sim run flood --seed 17")
+    assert "twice" in violation
+    assert outcome.duration_us < scenario.load("flood").config.duration_us
+    assert scenario.run(scenario.load("flood"), 17) == outcome

@@ -1,0 +1,39 @@
+"""The trace tells any two runs apart, and does not depend on when it is looked at."""
+
+from __future__ import annotations
+
+from veilcast.machine import Address, Connect, Disconnect
+from veilcast.sim.trace import CHUNK, Trace
+
+
+def test_records_do_not_run_together() -> None:
+    one, other = Trace(), Trace()
+    one.note(1, 2, b"ab")
+    one.note(1, 2, b"c")
+    other.note(1, 2, b"a")
+    other.note(1, 2, b"bc")
+    assert one.digest() != other.digest()
+
+
+def test_looking_at_the_digest_changes_nothing() -> None:
+    one, other = Trace(), Trace()
+    for number in range(CHUNK):
+        one.note(number, 0, b"x")
+        other.note(number, 0, b"x")
+        if number % 1_000 == 0:
+            one.digest()
+    assert one.digest() == other.digest()
+
+
+def test_events_of_different_types_with_equal_fields_differ() -> None:
+    one, other = Trace(), Trace()
+    one.event(1, 2, Connect(Address("a")))
+    other.event(1, 2, Disconnect(Address("a")))
+    assert one.digest() != other.digest()
+
+
+def test_full_chunks_are_not_kept() -> None:
+    trace = Trace()
+    for number in range(CHUNK):
+        trace.note(number, 0, b"x")
+        assert len(trace.records) < CHUNK

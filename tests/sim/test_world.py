@@ -1,0 +1,360 @@
+"""Each thing that may befall a host does what it says, and only that."""
+
+from __future__ import annotations
+
+import pytest
+
+from veilcast.errors import ConfigError, LocalError
+from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Machine, Record
+from veilcast.sim.adversaries import Puppet
+from veilcast.sim.checkers import AtMostOnce
+from veilcast.sim.host import Birth
+from veilcast.sim.links import Links, Weather
+from veilcast.sim.world import World
+
+
+class Diary(Puppet):
+    """A puppet that also emits what it is told to, keeps notices, and sets one timer."""
+
+    def __init__(self, stored: dict[int, bytes] | None = None) -> None:
+        super().__init__()
+        self.restored = stored or {}
+        self.outbox: list[Frame] = []
+        self.asks: list[Event] = []
+        self.notices: list[tuple[str, object, int]] = []
+        self.deadline: int | None = None
+        self.fired: list[int] = []
+
+    def send(self, peer: Address, data: bytes) -> None:
+        self.outbox.append(Frame(peer, data))
+
+    def handle_timer(self, now: int) -> None:
+        if self.deadline is not None and self.deadline <= now:
+            self.deadline = None
+            self.fired.append(now)
+
+    def next_timer(self) -> int | None:
+        return self.deadline
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames, self.outbox = self.outbox[:limit], self.outbox[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        return self.asks.pop(0) if self.asks else None
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self.notices.append(("up", peer, now))
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self.notices.append(("lost", peer, now))
+
+    def stored(self, record: int, now: int) -> None:
+        self.notices.append(("stored", record, now))
+
+    def record(self, number: int, data: bytes) -> None:
+        self.asks.append(Record(number, data))
+
+
+class Pair:
+    """Diaries at a and b, one millisecond apart; times are read from the world's start."""
+
+    a, b = Address("a"), Address("b")
+
+    def __init__(self) -> None:
+        self.world = World(seed=7, links=Links(latency_us=(1_000,)))
+        for address in (self.a, self.b):
+            self.world.add(address, lambda birth: Diary(birth.stored))
+        self.world.run(0)
+
+    def send(self, data: bytes, *, back: bool = False) -> None:
+        source, target = (self.b, self.a) if back else (self.a, self.b)
+        self.world.call(source, lambda machine, now: machine.send(target, data))
+
+    def at(self, address: Address) -> Diary:
+        machine = self.world.machine(address)
+        assert isinstance(machine, Diary)
+        return machine
+
+    def got(self, *, back: bool = False) -> list[tuple[int, bytes]]:
+        machine = self.at(self.a if back else self.b)
+        return [(now - self.world.start, data) for now, _, data in machine.received]
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+# --- crash and restart --------------------------------------------------------------------------------------
+
+
+def test_a_crash_loses_what_was_not_stored_and_keeps_what_was(pair: Pair) -> None:
+    pair.at(pair.a).record(1, b"kept")
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(1_000)
+    assert pair.at(pair.a).notices == [("stored", 1, pair.world.now)]
+    pair.at(pair.a).record(2, b"lost")
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(999)
+    pair.world.crash(pair.a)
+    pair.world.run(10_000)
+    assert pair.world.machine(pair.a) is None
+    pair.world.restart(pair.a)
+    pair.world.run(10_000)
+    assert pair.at(pair.a).restored == {1: b"kept"}
+    assert pair.at(pair.a).notices == []
+    assert pair.world.incarnation(pair.a) == 1
+
+
+def test_frames_to_a_dead_host_are_lost_and_frames_it_sent_before_arrive(pair: Pair) -> None:
+    pair.send(b"from a")
+    pair.send(b"to a", back=True)
+    pair.world.run(500)
+    pair.world.crash(pair.a)
+    pair.world.run(5_000)
+    assert pair.got() == [(1_000, b"from a")]
+    assert pair.world.counts.lost == 1
+    pair.world.restart(pair.a)
+    pair.send(b"again", back=True)
+    pair.world.run(5_000)
+    assert [data for _, data in pair.got(back=True)] == [b"again"]
+
+
+def test_a_timer_of_the_dead_does_not_wake_the_living(pair: Pair) -> None:
+    pair.at(pair.a).deadline = pair.world.now + 3_000
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(1_000)
+    pair.world.crash(pair.a)
+    pair.world.restart(pair.a)
+    pair.world.run(10_000)
+    assert pair.at(pair.a).fired == []
+
+
+def test_an_incarnation_has_its_own_chance_and_others_keep_theirs() -> None:
+    def luck(addresses: str, crash: str = "") -> dict[str, int]:
+        world, drawn = World(seed=3), dict[str, int]()
+
+        def born(birth: Birth) -> Machine:
+            drawn[birth.address] = birth.rng.getrandbits(64) ^ int.from_bytes(birth.entropy(8), "big")
+            return Puppet()
+
+        for name in addresses:
+            world.add(Address(name), born)
+        if crash:
+            world.crash(Address(crash))
+            world.restart(Address(crash))
+        return drawn
+
+    alone, more, again = luck("ab"), luck("axb"), luck("ab", crash="a")
+    assert (alone["a"], alone["b"]) == (more["a"], more["b"])
+    assert again["a"] != alone["a"]
+    assert again["b"] == alone["b"]
+
+
+# --- pause --------------------------------------------------------------------------------------------------
+
+
+def test_a_pause_delays_frames_timers_and_calls_but_loses_nothing(pair: Pair) -> None:
+    pair.at(pair.b).deadline = pair.world.now + 2_000
+    pair.world.call(pair.b, lambda machine, now: None)
+    pair.world.run(0)
+    pair.world.pause(pair.b)
+    for number in range(3):
+        pair.send(b"%d" % number)
+    called: list[int] = []
+    pair.world.call(pair.b, lambda machine, now: called.append(now))
+    pair.world.run(5_000)
+    assert (pair.got(), pair.at(pair.b).fired, called) == ([], [], [])
+    assert pair.world.counts.in_flight == 3
+    pair.world.resume(pair.b)
+    pair.world.run(0)
+    assert pair.got() == [(5_000, b"0"), (5_000, b"1"), (5_000, b"2")]
+    assert pair.at(pair.b).fired == called == [pair.world.now]
+    assert pair.world.counts.lost == 0
+
+
+def test_what_waits_for_a_paused_host_is_lost_if_it_dies(pair: Pair) -> None:
+    pair.world.pause(pair.b)
+    pair.send(b"x")
+    pair.world.run(5_000)
+    pair.world.crash(pair.b)
+    pair.world.restart(pair.b)
+    pair.world.run(5_000)
+    assert pair.got() == []
+    assert pair.world.counts.lost == 1
+
+
+# --- links --------------------------------------------------------------------------------------------------
+
+
+def test_a_block_closes_one_way_and_leaves_the_other_open(pair: Pair) -> None:
+    pair.send(b"under way")
+    pair.world.run(500)
+    pair.world.block(pair.a, pair.b)
+    pair.send(b"blocked")
+    pair.send(b"open", back=True)
+    pair.world.run(5_000)
+    assert pair.got() == [(1_000, b"under way")]
+    assert pair.got(back=True) == [(1_500, b"open")]
+    pair.world.unblock(pair.a, pair.b)
+    pair.send(b"healed")
+    pair.world.run(5_000)
+    assert [data for _, data in pair.got()] == [b"under way", b"healed"]
+
+
+def test_a_way_blocked_twice_needs_two_unblocks(pair: Pair) -> None:
+    pair.world.block(pair.a, pair.b)
+    pair.world.block(pair.a, pair.b)
+    pair.world.unblock(pair.a, pair.b)
+    pair.send(b"x")
+    pair.world.run(5_000)
+    assert pair.got() == []
+
+
+def test_a_frame_arrives_after_the_latency_of_its_link(pair: Pair) -> None:
+    pair.send(b"x")
+    pair.world.run(999)
+    assert pair.got() == []
+    pair.world.run(1)
+    assert pair.got() == [(1_000, b"x")]
+
+
+def test_weather_begins_and_ends(pair: Pair) -> None:
+    pair.world.set_weather(Weather(loss_ppm=1_000_000))
+    pair.send(b"lost")
+    pair.world.run(0)
+    pair.world.set_weather(Weather())
+    pair.send(b"kept")
+    pair.world.run(5_000)
+    assert pair.got() == [(1_000, b"kept")]
+
+
+# --- clocks -------------------------------------------------------------------------------------------------
+
+
+def test_a_skewed_host_is_told_its_own_time_and_others_the_worlds(pair: Pair) -> None:
+    pair.world.set_clock(pair.b, offset_us=70_000, drift_ppm=0)
+    pair.send(b"x")
+    pair.send(b"y", back=True)
+    pair.world.run(5_000)
+    assert pair.got() == [(71_000, b"x")]
+    assert pair.got(back=True) == [(1_000, b"y")]
+
+
+def test_a_clock_set_back_stands_still_until_time_catches_up(pair: Pair) -> None:
+    told: list[int] = []
+    pair.world.run(10_000)
+    pair.world.set_clock(pair.a, offset_us=-5_000, drift_ppm=0)
+    for _ in range(12):
+        pair.world.call(pair.a, lambda machine, now: told.append(now - pair.world.start))
+        pair.world.run(1_000)
+    assert told == [10_000] * 6 + [11_000, 12_000, 13_000, 14_000, 15_000, 16_000]
+
+
+def test_timers_fire_on_the_hosts_own_time(pair: Pair) -> None:
+    pair.world.set_clock(pair.a, offset_us=0, drift_ppm=1_000_000)
+    pair.at(pair.a).deadline = pair.world.now + 10_000
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(4_999)
+    assert pair.at(pair.a).fired == []
+    pair.world.run(1)
+    assert pair.at(pair.a).fired == [pair.world.start + 10_000]
+
+
+def test_a_clock_put_ahead_makes_an_armed_timer_due(pair: Pair) -> None:
+    pair.at(pair.a).deadline = pair.world.now + 10_000
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(1_000)
+    pair.world.set_clock(pair.a, offset_us=50_000, drift_ppm=0)
+    pair.world.run(0)
+    assert pair.at(pair.a).fired == [pair.world.start + 51_000]
+
+
+# --- ties ---------------------------------------------------------------------------------------------------
+
+
+def test_connected_machines_are_told_of_one_another_and_of_a_crash(pair: Pair) -> None:
+    pair.world.connect(pair.a, pair.b)
+    pair.world.run(0)
+    start = pair.world.now
+    pair.world.crash(pair.a)
+    pair.world.run(5_000)
+    pair.world.restart(pair.a)
+    pair.world.run(5_000)
+    notices = [("up", pair.a, start), ("lost", pair.a, start + 1_000), ("up", pair.a, start + 6_000)]
+    assert pair.at(pair.b).notices == notices
+    assert pair.at(pair.a).notices == [("up", pair.b, start + 5_000)]
+
+
+def test_connect_is_answered_after_a_round_trip(pair: Pair) -> None:
+    pair.at(pair.a).asks.append(Connect(pair.b))
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(5_000)
+    when = pair.world.start + 2_000
+    assert pair.at(pair.a).notices == [("up", pair.b, when)]
+    assert pair.at(pair.b).notices == [("up", pair.a, when)]
+    pair.at(pair.a).asks.append(Disconnect(pair.b))
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(5_000)
+    assert pair.at(pair.a).notices == [("up", pair.b, when)]
+    assert pair.at(pair.b).notices == [("up", pair.a, when), ("lost", pair.a, pair.world.start + 6_000)]
+
+
+@pytest.mark.parametrize("trouble", ["dead", "blocked", "unknown"])
+def test_connect_to_a_peer_out_of_reach_is_answered_by_peer_lost(pair: Pair, trouble: str) -> None:
+    peer = pair.b
+    if trouble == "dead":
+        pair.world.crash(pair.b)
+    elif trouble == "blocked":
+        pair.world.block(pair.b, pair.a)
+    else:
+        peer = Address("nobody")
+    pair.at(pair.a).asks.append(Connect(peer))
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(1_000_000)
+    assert [notice[:2] for notice in pair.at(pair.a).notices] == [("lost", peer)]
+
+
+def test_events_are_handed_out_with_their_place_and_time() -> None:
+    seen: list[object] = []
+    world = World(seed=1, links=Links(), on_event=lambda *what: seen.append(what))
+
+    class Asker(Puppet):
+        asked = False
+
+        def next_event(self) -> Listen | None:
+            self.asked, before = True, self.asked
+            return None if before else Listen("all")
+
+    world.add(Address("a"), lambda birth: Asker())
+    world.run(10)
+    assert seen == [("a", Listen("all"), world.start)]
+
+
+# --- misuse -------------------------------------------------------------------------------------------------
+
+
+def test_misuse_is_refused(pair: Pair) -> None:
+    with pytest.raises(ConfigError, match="already"):
+        pair.world.add(pair.a, lambda birth: pair.at(pair.a))
+    with pytest.raises(ConfigError, match="itself"):
+        pair.world.connect(pair.a, pair.a)
+    with pytest.raises(LocalError, match="before the first"):
+        pair.world.watch(AtMostOnce())
+    with pytest.raises(LocalError, match="back"):
+        pair.world.run(-1)
+    with pytest.raises(LocalError, match="past"):
+        pair.world.after(-1, lambda: None)
+
+
+def test_repeating_a_fault_that_is_there_changes_nothing(pair: Pair) -> None:
+    before = pair.world.trace_hash
+    pair.world.restart(pair.a)
+    pair.world.resume(pair.a)
+    assert pair.world.incarnation(pair.a) == 0
+    pair.world.crash(pair.a)
+    after = pair.world.trace_hash
+    pair.world.crash(pair.a)
+    pair.world.pause(pair.a)
+    assert before != after == pair.world.trace_hash
