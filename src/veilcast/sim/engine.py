@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Event, Machine
+from veilcast.machine import Address, Event, Frame, Machine
 from veilcast.sim.agenda import BUCKET_BITS, Agenda
 from veilcast.sim.chance import checked_seed
 from veilcast.sim.checkers import Checker, ViolationError
@@ -56,8 +56,10 @@ class Engine:
         self._links = links
         self._links_made = 0
         self._weather: Weather = CALM
-        # False once a frame's arrival may be anything but "now plus the latency of its link".
-        self._plain = links.jitter_us == (0,)
+        # Calm until a frame's arrival may be anything but "now plus the latency of its link"; and plain as long as
+        # it is calm and nobody records, so that the loop can send a frame without asking anyone.
+        self._calm = links.jitter_us == (0,)
+        self._plain = self._calm and recording is None
         self._trace = Trace()
         self._recording = recording
         self._change_checkers: list[Checker] = []
@@ -126,8 +128,7 @@ class Engine:
         # events) leaves the loop for a method; what every frame needs is inlined and held in local names.
         agenda, sequence, limit = self._agenda, self._sequence, FRAMES_LIMIT
         buckets, push = agenda.buckets, agenda.push
-        trace, recording = self._trace, self._recording
-        records = trace.records
+        trace, records = self._trace, self._trace.records
         host: Host | None = None
         time, number = self._time, 0
         try:
@@ -157,11 +158,11 @@ class Engine:
                     frames = machine.frames_to_send(now, limit)
                     if frames:
                         self._sent += len(frames)
-                        links = host.links
-                        for frame in frames:
-                            way = links.get(frame.destination) or self._link(host, frame.destination)
-                            payload = frame.data
-                            if self._plain:
+                        if self._plain:
+                            links = host.links
+                            for frame in frames:
+                                destination, payload = frame.destination, frame.data
+                                way = links.get(destination) or self._link(host, destination)
                                 arrival = time + way.latency_us
                                 entry = (arrival, sequence(), way.target, way, payload)
                                 bucket = buckets.get(arrival >> BUCKET_BITS)
@@ -170,18 +171,15 @@ class Engine:
                                 else:
                                     bucket.append(entry)
                                 records += (arrival, way.number, payload)
-                            else:
-                                self._carry(way, payload)
-                            if recording is not None:
-                                recording.cell(time, host.address, frame.destination, len(payload))
-                        if len(records) >= CHUNK:
-                            trace.flush()
+                            if len(records) >= CHUNK:
+                                trace.flush()
+                        else:
+                            self._send(host, frames)
                         if len(frames) >= limit:
                             self._give_turn(host, len(frames))
 
                     event = machine.next_event()
                     while event is not None:
-                        trace.event(time, host.index, event)
                         self._take(host, event)
                         event = machine.next_event()
 
@@ -255,17 +253,23 @@ class Engine:
         if host.turns > TURNS_LIMIT:
             raise LocalError(f"{TURNS_LIMIT} turns at one instant: its timer stays due, or its frames never end")
 
-    def _carry(self, link: Link, data: bytes) -> None:
-        """Send one frame through the weather."""
-        arrivals = link.arrivals(self._time, self.seed, self._links.jitter_us, self._weather)
-        for arrival in arrivals:
-            self._push(arrival, link.target, link, data)
-            self._trace.note(arrival, link.number, data)
-        if len(arrivals) == 2:
-            self._duplicated += 1
-        elif not arrivals:
-            self._lost += 1
-            self._trace.note(LOST, link.number, data)
+    def _send(self, host: Host, frames: list[Frame]) -> None:
+        """Send frames through the weather, under the eyes of a recorder: all that the loop leaves out."""
+        for frame in frames:
+            link, data = self._link(host, frame.destination), frame.data
+            if self._recording is not None:
+                self._recording.cell(self._time, host.address, frame.destination, len(data))
+            arrivals: tuple[int, ...] = (self._time + link.latency_us,)
+            if not self._calm:
+                arrivals = link.arrivals(self._time, self.seed, self._links.jitter_us, self._weather)
+            for arrival in arrivals:
+                self._push(arrival, link.target, link, data)
+                self._trace.note(arrival, link.number, data)
+            if len(arrivals) == 2:
+                self._duplicated += 1
+            elif not arrivals:
+                self._lost += 1
+                self._trace.note(LOST, link.number, data)
 
     def _take(self, host: Host, event: Event) -> None:
         """Act on what a machine tells or asks."""
@@ -295,8 +299,13 @@ class Engine:
     def _link(self, host: Host, destination: Address) -> Link:
         link = host.links.get(destination)
         if link is None:
-            latency = self._links.latency_between(host.address, destination, self.seed)
-            link = Link(self._links_made, host.address, self._host(destination), latency)
+            target = self._host(destination)
+            back = target.links.get(host.address)
+            if back is None:
+                latency_us = self._links.latency_between(host.address, destination, self.seed)
+            else:
+                latency_us = back.latency_us
+            link = Link(self._links_made, host.address, target, latency_us)
             self._links_made += 1
             self._trace.note(self._time, LINK, f"{host.address} {destination}".encode())
             host.links[destination] = link

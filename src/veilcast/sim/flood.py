@@ -56,6 +56,8 @@ class Flood:
         return None
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        if not self._frames:
+            return []
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 

@@ -1,6 +1,6 @@
 """The trace: one hash over everything that could be observed of a run.
 
-Each record is a time, a number and some bytes: a frame put on a link (when it will arrive, the link's number,
+Each record is a time, a number and a content: a frame put on a link (when it will arrive, the link's number,
 the data), or a note of anything else (when, a negative code, what). Records are gathered in one flat list and
 hashed a chunk at a time, in a form that tells every two lists apart (MessagePack), because a call into the
 hash for each frame would cost more than the frame. Two runs have the same digest exactly when they have the
@@ -23,7 +23,7 @@ class Trace:
     __slots__ = ("_hash", "records")
 
     def __init__(self) -> None:
-        self.records: list[int | bytes] = []
+        self.records: list[int | bytes | str | Event] = []
         self._hash = blake2b(digest_size=32, person=b"veilcast.trace")
 
     def note(self, time: int, code: int, data: bytes) -> None:
@@ -32,8 +32,10 @@ class Trace:
             self.flush()
 
     def event(self, time: int, host: int, event: Event) -> None:
-        """A machine's event: the type's name and all fields, in order, under the number of its host."""
-        self.note(time, EVENTS - host, type(event).__name__.encode() + _ENCODER.encode(event))
+        """A machine's event: the number of its host, the type's name and all fields."""
+        self.records += (time, EVENTS - host, type(event).__name__, event)
+        if len(self.records) >= CHUNK:
+            self.flush()
 
     def flush(self) -> None:
         """Hash the chunk. Its length goes in too, so call this at a count of records, for no other reason."""

@@ -187,7 +187,7 @@ class World(Engine):
     def block(self, source: Address, destination: Address) -> None:
         """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
         self._trace.note(self._time, codes.BLOCK, f"{source} {destination}".encode())
-        self._plain = False
+        self._plain = self._calm = False
         self._link(self._host(source), destination).blocks += 1
 
     def unblock(self, source: Address, destination: Address) -> None:
@@ -210,12 +210,13 @@ class World(Engine):
         """What goes wrong on the links from now on."""
         self._trace.note(self._time, codes.WEATHER, msgspec.json.encode(weather))
         self._weather = weather
-        self._plain = False
+        self._plain = self._calm = False
 
     # --- what machines ask for
     # --------------------------------------------------------------------------------
 
     def _take(self, host: Host, event: Event) -> None:
+        self._trace.event(self._time, host.index, event)
         # `Listen` asks for nothing here: every host that is up can be reached.
         if isinstance(event, Delivered):
             self._notes += 1
