@@ -1,18 +1,17 @@
 """How many frames a second does the simulator carry, beside SimPy, and does it hold at 100,000 nodes?
 
 The workload: floods on a Watts-Strogatz graph (k = 4, p = 0.1) with a fixed latency for each edge, uniform
-between 10 and 100 ms; a node forwards on first receipt to all but the sender. One frame is one delivery.
-Floods follow one another, a second apart, so that each has the network to itself.
+between 10 and 100 ms; a node forwards on first receipt to all but the sender. One frame is one delivery. On
+500 nodes 200 floods follow one another, a second apart (300,200 frames); on 100,000 nodes there is one at a
+time (300,001).
 
 `veilcast` runs the whole contract on real bytes (receive, frames_to_send, next_event, next_timer), hashes its
 trace and emits an event for each first receipt. The SimPy models pass integers and do none of that. They come
-in the two usual styles: one Timeout with a callback for each message, the fastest SimPy there is; and a
-process with a Store for each node and a process for each message under way, as its documentation models
-networks.
+in the two usual styles: a Timeout with a callback for each message, the least that SimPy can do; and a
+process with a Store for each node and a process for each message under way.
 
-Each kernel gets the same graphs, must deliver exactly the same number of frames, and takes turns with the
-others; the best of several rounds counts, by process time, since the machine may be shared. SimPy's slow
-style gets fewer floods, or fewer nodes, and only its rate is compared.
+The machine may be shared, so the kernels take turns, in short rounds, and the best round of each counts, by
+process time. All must deliver exactly the frames that the graph calls for.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import simpy
 
@@ -38,172 +38,191 @@ from veilcast.sim.world import World
 Edges = list[tuple[int, int]]
 
 
-class Run(NamedTuple):
-    frames: int
-    seconds: float
+class Kernel(Protocol):
+    """A network that can be flooded again and again."""
+
+    @property
+    def delivered(self) -> int: ...
+
+    def flood(self, floods: int) -> None: ...
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    results = measure(arguments.rounds)
-    if arguments.json:
-        json.dump(results, sys.stdout, indent=2)
-        print()
+    as_json = parser.parse_args().json
+    results = measure()
+    if as_json:
+        print(json.dumps(results, indent=2))
     else:
         show(results)
 
 
-def measure(rounds: int) -> dict[str, Any]:
-    small, large = graph(SMALL), graph(LARGE)
+def measure() -> dict[str, Any]:
+    rates = race(
+        SMALL, graph(SMALL), rounds=25, floods={"veilcast": 8, "simpy callback": 8, "simpy store": 2}
+    )
+    large = graph(LARGE)
     before = resident_bytes()
-    per_node = world_bytes(large, before)
-    rates: dict[str, float] = {}
-    jobs: list[tuple[str, Callable[[], Run], int]] = [
-        ("veilcast 500", lambda: veilcast(SMALL, small, FLOODS), frames_of(SMALL, small, FLOODS)),
-        ("simpy store 500", lambda: simpy_store(SMALL, small, 20), frames_of(SMALL, small, 20)),
-        ("simpy callback 500", lambda: simpy_callback(SMALL, small, FLOODS), frames_of(SMALL, small, FLOODS)),
-        ("veilcast 100000", lambda: veilcast(LARGE, large, 1), frames_of(LARGE, large, 1)),
-        ("simpy callback 100000", lambda: simpy_callback(LARGE, large, 1), frames_of(LARGE, large, 1)),
-    ]
-    for _ in range(rounds):
-        for name, job, frames in jobs:
-            gc.collect()
-            run = job()
-            assert run.frames == frames, f"{name} delivered {run.frames} frames, not {frames}"
-            rates[name] = max(rates.get(name, 0), run.frames / run.seconds)
-    # Once: it is slow, and nothing is decided by it.
-    run = simpy_store(LARGE, large, 1)
-    assert run.frames == frames_of(LARGE, large, 1)
-    rates["simpy store 100000"] = run.frames / run.seconds
+    world = Veilcast(LARGE, large)
+    per_node = (resident_bytes() - before) // LARGE
+    del world
+    rates |= race(LARGE, large, rounds=1, floods={"veilcast": 1, "simpy callback": 1, "simpy store": 1})
+    ratios = {
+        f"{one} / {other}": round(rates[one] / rates[other], 2)
+        for one, other in (
+            ("veilcast 500", "simpy store 500"),
+            ("veilcast 500", "simpy callback 500"),
+            ("veilcast 100000", "simpy store 100000"),
+            ("veilcast 100000", "simpy callback 100000"),
+            ("veilcast 100000", "veilcast 500"),
+        )
+    }
+    memory = {"bytes per node": per_node, "peak MiB": peak_bytes() >> 20}
     return {
-        "frames_per_second": {name: round(rate) for name, rate in rates.items()},
-        "veilcast over simpy store, n=500": round(rates["veilcast 500"] / rates["simpy store 500"], 2),
-        "veilcast over simpy callback, n=500": round(rates["veilcast 500"] / rates["simpy callback 500"], 2),
-        "veilcast over simpy store, n=100000": round(
-            rates["veilcast 100000"] / rates["simpy store 100000"], 2
-        ),
-        "veilcast n=100000 over n=500": round(rates["veilcast 100000"] / rates["veilcast 500"], 2),
-        "bytes_per_node": per_node,
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "frames per second": {name: round(rate) for name, rate in rates.items()},
+        "ratios": ratios,
+        "memory": memory,
     }
 
 
+def race(n: int, edges: Edges, rounds: int, floods: dict[str, int]) -> dict[str, float]:
+    """The best rate of each kernel. Each is built once, and floods its network again in every round."""
+    kernels = {name: KERNELS[name](n, edges) for name in floods}
+    rates = dict.fromkeys(floods, 0.0)
+    for _ in range(rounds):
+        for name, kernel in kernels.items():
+            before = kernel.delivered
+            gc.collect()
+            gc.disable()  # As the world does for itself; so all are measured alike.
+            start = time.process_time()
+            kernel.flood(floods[name])
+            seconds = time.process_time() - start
+            gc.enable()
+            frames = kernel.delivered - before
+            assert frames == frames_of(n, edges, floods[name]), f"{name} delivered {frames} frames"
+            rates[name] = max(rates[name], frames / seconds)
+    return {f"{name} {n}": rate for name, rate in rates.items()}
+
+
 def show(results: dict[str, Any]) -> None:
-    rates = results["frames_per_second"]
+    rates = results["frames per second"]
     print(f"{'frames a second':<18}{'n=500':>12}{'n=100,000':>12}")
-    for kernel in ("veilcast", "simpy callback", "simpy store"):
-        print(f"{kernel:<18}{rates[f'{kernel} 500']:>12,}{rates[f'{kernel} 100000']:>12,}")
-    print()
-    for name in list(results)[1:]:
-        print(f"{name:<38}{results[name]:>10,}")
+    for name in KERNELS:
+        print(f"{name:<18}{rates[f'{name} 500']:>12,}{rates[f'{name} 100000']:>12,}")
+    for group in ("ratios", "memory"):
+        print()
+        for name, value in results[group].items():
+            print(f"{name:<42}{value:>10,}")
 
 
 # --- the kernels
-# ------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------
 
 
-def build(n: int, edges: Edges) -> tuple[World, list[Address]]:
-    world = World(seed=1, links=Links(latency_us=(10_000, 100_000)))
-    addresses = [Address(f"n{i}") for i in range(n)]
-    for address in addresses:
-        world.add(address, lambda birth: Flood())
-    for u, v in edges:
-        world.connect(addresses[u], addresses[v])
-    world.run(0)
-    return world, addresses
+class Veilcast:
+    """The world, with flood machines."""
+
+    def __init__(self, n: int, edges: Edges) -> None:
+        self._world = World(seed=1, links=Links(latency_us=(10_000, 100_000)))
+        self._addresses = [Address(f"n{i}") for i in range(n)]
+        self._flooded = 0
+        for address in self._addresses:
+            self._world.add(address, lambda birth: Flood())
+        for number, (u, v) in enumerate(edges):
+            self._world.connect(self._addresses[u], self._addresses[v])
+            if number % 1_000 == 0:
+                self._world.run(0)  # The machines hear of their peers now, so that no notices pile up.
+        self._world.run(0)
+
+    @property
+    def delivered(self) -> int:
+        return self._world.counts.delivered
+
+    def flood(self, floods: int) -> None:
+        for number in range(floods):
+            self._world.after(number * SECOND, self._publish)
+        self._world.run((floods + 10) * SECOND)
+        assert self._world.notes == len(self._addresses) * self._flooded
+
+    def _publish(self) -> None:
+        message = self._flooded.to_bytes(ID_SIZE, "big")
+        publisher = self._addresses[self._flooded % len(self._addresses)]
+        self._flooded += 1
+        self._world.call(publisher, lambda machine, now: machine.publish(message, b"sixteen bytes..."))
 
 
-def veilcast(n: int, edges: Edges, floods: int) -> Run:
-    world, addresses = build(n, edges)
-    for number in range(floods):
-        plan_flood(world, addresses[number % n], number)
-    start = time.process_time()
-    world.run((floods + 10) * SECOND)
-    seconds = time.process_time() - start
-    assert world.notes == n * floods
-    assert world.counts.in_flight == 0
-    return Run(world.counts.delivered, seconds)
-
-
-def plan_flood(world: World, publisher: Address, number: int) -> None:
-    def publish(machine: Flood, now: int) -> None:
-        machine.publish(number.to_bytes(ID_SIZE, "big"), b"sixteen bytes...")
-
-    world.after(number * SECOND, lambda: world.call(publisher, publish))
-
-
-def simpy_callback(n: int, edges: Edges, floods: int) -> Run:
+class SimpyCallback:
     """One Timeout for each message, its delivery a callback; no process at all."""
-    environment = simpy.Environment()
-    peers = latencies(n, edges)
-    seen: list[dict[int, None]] = [{} for _ in range(n)]
-    delivered = 0
 
-    def forward(node: int, source: int, message: int) -> None:
-        seen[node][message] = None
-        for peer, latency in peers[node]:
+    def __init__(self, n: int, edges: Edges) -> None:
+        self.delivered = 0
+        self._environment = simpy.Environment()
+        self._peers = latencies(n, edges)
+        self._seen: list[dict[int, None]] = [{} for _ in range(n)]
+        self._flooded = 0
+
+    def flood(self, floods: int) -> None:
+        for number in range(floods):
+            event = self._environment.timeout(number * SECOND, self._flooded)
+            event.callbacks.append(
+                lambda event: self._forward(event.value % len(self._peers), OWNER, event.value)
+            )
+            self._flooded += 1
+        self._environment.run()
+
+    def _forward(self, node: int, source: int, message: int) -> None:
+        self._seen[node][message] = None
+        timeout, arrive = self._environment.timeout, self._arrive
+        for peer, latency in self._peers[node]:
             if peer != source:
-                event = environment.timeout(latency, (peer, node, message))
-                event.callbacks.append(arrive)
+                timeout(latency, (peer, node, message)).callbacks.append(arrive)
 
-    def arrive(event: simpy.Event) -> None:
-        nonlocal delivered
-        delivered += 1
+    def _arrive(self, event: Any) -> None:
+        self.delivered += 1
         node, source, message = event.value
-        if message not in seen[node]:
-            forward(node, source, message)
-
-    for number in range(floods):
-        event = environment.timeout(number * SECOND, number)
-        event.callbacks.append(lambda event: forward(event.value % n, -1, event.value))
-    return timed(environment, lambda: delivered)
+        if message not in self._seen[node]:
+            self._forward(node, source, message)
 
 
-def simpy_store(n: int, edges: Edges, floods: int) -> Run:
+class SimpyStore:
     """A process that reads from a Store for each node, and a process for each message under way."""
-    environment = simpy.Environment()
-    peers = latencies(n, edges)
-    stores = [simpy.Store(environment) for _ in range(n)]
-    delivered = 0
 
-    def carry(peer: int, node: int, message: int, latency: int) -> Any:
-        yield environment.timeout(latency)
-        yield stores[peer].put((node, message))
+    def __init__(self, n: int, edges: Edges) -> None:
+        self.delivered = 0
+        self._environment = simpy.Environment()
+        self._peers = latencies(n, edges)
+        self._stores = [simpy.Store(self._environment) for _ in range(n)]
+        self._flooded = 0
+        for node in range(n):
+            self._environment.process(self._live(node))
+        self._environment.run()
 
-    def live(node: int) -> Any:
-        nonlocal delivered
-        seen: dict[int, None] = {}
+    def flood(self, floods: int) -> None:
+        self._environment.process(self._publish(floods))
+        self._environment.run()
+
+    def _publish(self, floods: int) -> Any:
+        for _ in range(floods):
+            yield self._stores[self._flooded % len(self._stores)].put((OWNER, self._flooded))
+            self._flooded += 1
+            yield self._environment.timeout(SECOND)
+
+    def _live(self, node: int) -> Any:
+        store, process, seen = self._stores[node], self._environment.process, dict[int, None]()
         while True:
-            source, message = yield stores[node].get()
-            delivered += source != OWNER
+            source, message = yield store.get()
+            self.delivered += source != OWNER
             if message in seen:
                 continue
             seen[message] = None
-            for peer, latency in peers[node]:
+            for peer, latency in self._peers[node]:
                 if peer != source:
-                    environment.process(carry(peer, node, message, latency))
+                    process(self._carry(peer, node, message, latency))
 
-    def publish() -> Any:
-        for number in range(floods):
-            yield stores[number % n].put((OWNER, number))
-            yield environment.timeout(SECOND)
-
-    for node in range(n):
-        environment.process(live(node))
-    environment.process(publish())
-    return timed(environment, lambda: delivered)
-
-
-def timed(environment: simpy.Environment, delivered: Callable[[], int]) -> Run:
-    gc.disable()  # As the world does for itself.
-    start = time.process_time()
-    environment.run()
-    seconds = time.process_time() - start
-    gc.enable()
-    return Run(delivered(), seconds)
+    def _carry(self, peer: int, node: int, message: int, latency: int) -> Any:
+        yield self._environment.timeout(latency)
+        yield self._stores[peer].put((node, message))
 
 
 # --- the workload
@@ -225,31 +244,31 @@ def latencies(n: int, edges: Edges) -> list[list[tuple[int, int]]]:
 
 
 def frames_of(n: int, edges: Edges, floods: int) -> int:
-    """Every node but the publisher forwards to all its peers but one: two frames an edge, less one for each node."""
+    """Every node sends to all its peers but the one it heard from first; the publisher has no such peer."""
     return floods * (2 * len(edges) - (n - 1))
-
-
-def world_bytes(edges: Edges, before: int) -> int:
-    """What one node and its links keep in memory, by the growth of the process."""
-    world, _ = build(LARGE, edges)
-    grown = resident_bytes() - before
-    del world
-    return grown // LARGE
 
 
 def resident_bytes() -> int:
     """The memory this process holds now; its peak so far where the system does not tell."""
     try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak_bytes()
+
+
+def peak_bytes() -> int:
+    """The system counts in KiB, but macOS in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 SECOND = 1_000_000
 SMALL, LARGE = 500, 100_000
-FLOODS = 200
 OWNER = -1
+KERNELS: dict[str, Callable[[int, Edges], Kernel]] = {
+    "veilcast": Veilcast,
+    "simpy callback": SimpyCallback,
+    "simpy store": SimpyStore,
+}
 
 if __name__ == "__main__":
     main()

@@ -56,10 +56,11 @@ class Flood:
         return None
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        if not self._frames:
+        frames = self._frames
+        if not frames:
             return []
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
+        self._frames = frames[limit:]
+        return frames[:limit] if self._frames else frames
 
     def next_event(self) -> Event | None:
         return self._events.pop(0) if self._events else None
