@@ -59,9 +59,7 @@ def main() -> None:
 
 
 def measure() -> dict[str, Any]:
-    rates = race(
-        SMALL, graph(SMALL), rounds=25, floods={"veilcast": 8, "simpy callback": 8, "simpy store": 2}
-    )
+    rates = race(SMALL, graph(SMALL), rounds=25, floods={"veilcast": 8, "simpy callback": 8, "simpy store": 2})
     large = graph(LARGE)
     before = resident_bytes()
     world = Veilcast(LARGE, large)
@@ -165,9 +163,7 @@ class SimpyCallback:
     def flood(self, floods: int) -> None:
         for number in range(floods):
             event = self._environment.timeout(number * SECOND, self._flooded)
-            event.callbacks.append(
-                lambda event: self._forward(event.value % len(self._peers), OWNER, event.value)
-            )
+            event.callbacks.append(lambda event: self._forward(event.value % len(self._peers), OWNER, event.value))
             self._flooded += 1
         self._environment.run()
 

@@ -71,9 +71,7 @@ def test_swarms_differ_between_seeds_and_all_kinds_come_up() -> None:
         found: dict[str, None] = {}
         for fault in swarm(seed, NODES, 10 * SECOND, KINDS):
             if isinstance(fault, Storm):
-                found |= {
-                    k: None for k in ("loss", "duplicate", "reorder") if getattr(fault.weather, f"{k}_ppm")
-                }
+                found |= {k: None for k in ("loss", "duplicate", "reorder") if getattr(fault.weather, f"{k}_ppm")}
             else:
                 found[type(fault).__name__.lower()] = None
         return tuple(sorted(found))

@@ -13,9 +13,7 @@ from veilcast.sim.graphs import watts_strogatz
 
 
 @given(st.integers(3, 60), st.integers(1, 5), st.floats(0, 1), st.integers(0, 2**32))
-def test_rewiring_keeps_the_number_of_edges_and_makes_no_loop_or_double(
-    n: int, half: int, p: float, seed: int
-) -> None:
+def test_rewiring_keeps_the_number_of_edges_and_makes_no_loop_or_double(n: int, half: int, p: float, seed: int) -> None:
     k = min(2 * half, (n - 1) // 2 * 2)
     edges = watts_strogatz(n, k, p, Random(seed))
     assert len(edges) == len(dict.fromkeys(edges)) == n * k // 2

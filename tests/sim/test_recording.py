@@ -19,11 +19,7 @@ EPOCH = 1_000_000
 
 class Rows(list[Row]):
     def of(self, kind: type[Row]) -> list[tuple[object, ...]]:
-        return [
-            tuple(getattr(row, name) for name in row.__struct_fields__[1:])
-            for row in self
-            if type(row) is kind
-        ]
+        return [tuple(getattr(row, name) for name in row.__struct_fields__[1:]) for row in self if type(row) is kind]
 
 
 def world_of_two(rows: Rows) -> World:
