@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from veilcast.machine import Address, Connect, Disconnect
+import pytest
+
+from veilcast.machine import Address, Connect, Disconnect, Event
 from veilcast.sim.trace import CHUNK, Trace
 
 
@@ -30,6 +32,20 @@ def test_events_of_different_types_with_equal_fields_differ() -> None:
     one.event(1, 2, Connect(Address("a")))
     other.event(1, 2, Disconnect(Address("a")))
     assert one.digest() != other.digest()
+
+
+class Odd(Event, frozen=True):
+    content: object
+
+
+def test_what_has_no_one_form_is_refused_and_sets_are_sorted() -> None:
+    one, other, odd = Trace(), Trace(), Trace()
+    one.event(1, 2, Odd(frozenset(["a", "b", "c"])))
+    other.event(1, 2, Odd(frozenset(["c", "b", "a"])))
+    assert one.digest() == other.digest()
+    odd.event(1, 2, Odd(object()))
+    with pytest.raises(TypeError):
+        odd.digest()
 
 
 def test_full_chunks_are_not_kept() -> None:

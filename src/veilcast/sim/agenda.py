@@ -1,8 +1,8 @@
-"""The queue of a world: entries in order of (time, sequence), taken two milliseconds at a time.
+"""The queue of a world: entries in order of (time, sequence), taken eight milliseconds at a time.
 
 A heap pays for its depth on every step, most of it in cache misses: with 10^5 frames in flight that is more
 than all else a step costs. Nothing needs the whole queue in order, though, only the next few entries. So
-entries are thrown unsorted into buckets of 2,048 microseconds, a heap keeps the few bucket numbers, and a
+entries are thrown unsorted into buckets of 8,192 microseconds, a heap keeps the few bucket numbers, and a
 bucket is sorted once, when its time has come. The order is exactly that of a heap.
 """
 
@@ -17,7 +17,7 @@ from veilcast.sim.host import Host
 from veilcast.sim.links import Link
 
 Entry: TypeAlias = tuple[int, int, Host | None, Link | None, Any]
-"""Time, sequence number, and what happens; see `World._loop`. No two are alike in the first two."""
+"""Time, sequence number, and what happens; see `Engine._loop`. No two are alike in the first two."""
 
 
 class Agenda:
@@ -62,4 +62,4 @@ class Agenda:
             yield from bucket
 
 
-BUCKET_BITS: Final = 11
+BUCKET_BITS: Final = 13

@@ -56,8 +56,8 @@ class Engine:
         self._links = links
         self._links_made = 0
         self._weather: Weather = CALM
-        # Calm until a frame's arrival may be anything but "now plus the latency of its link"; and plain as long as
-        # it is calm and nobody records, so that the loop can send a frame without asking anyone.
+        # Calm until a frame's arrival may be anything but "now plus the latency of its link"; and plain as
+        # long as it is calm and nobody records, so that the loop can send a frame without asking anyone.
         self._calm = links.jitter_us == (0,)
         self._plain = self._calm and recording is None
         self._trace = Trace()

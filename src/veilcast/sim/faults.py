@@ -6,7 +6,8 @@ little at once hides the bugs that need one thing to fail a lot. All drawn fault
 of the run: what a protocol must achieve in the end, it must achieve in the calm that follows. Clocks stay
 wrong.
 
-Faults of one node may overlap: the first end of a crash restarts it, the first end of a pause continues it.
+Faults may overlap: the first end of a crash restarts a node, the first end of a pause continues it, the end
+of any storm is calm; a way that two partitions block stays closed until both have ended.
 """
 
 from __future__ import annotations

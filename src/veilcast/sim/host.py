@@ -74,7 +74,8 @@ class Host:
         self.links: dict[Address, Link] = {}
         self.disk: dict[int, bytes] | None = None
         self.clock: Clock | None = None
-        # What arrived for a paused host, in order; None when it is not paused.
+        # What arrived for a paused host, in order; None when it is not paused. Bounded by what others send
+        # it.
         self.held: list[tuple[Link | None, Any]] | None = None
         # True when the host is down, paused, or has a clock of its own: when a step is not the plain one.
         self.unusual = True

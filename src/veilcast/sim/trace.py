@@ -66,4 +66,5 @@ WEATHER: Final = -9
 EVENTS: Final = -100
 """The event of host 0; that of host n is n less."""
 
-_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=repr)
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+"""Sorts sets and dicts; refuses what has no one form, so no event can make a trace depend on an address."""
