@@ -133,17 +133,17 @@ class Delayer(Wrapper):
 
 
 class Replayer(Wrapper):
-    """Sends each frame it receives once more, to whoever writes to it next. Remembers `MEMORY` frames."""
+    """Sends each frame it receives once more, to whoever writes to it next; at most `MEMORY` wait."""
 
     def __init__(self, inner: Machine) -> None:
         super().__init__(inner)
-        self._heard: deque[bytes] = deque(maxlen=MEMORY)
+        self._last: bytes | None = None
         self._replays: deque[Frame] = deque(maxlen=MEMORY)
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        if self._heard:
-            self._replays.append(Frame(source, self._heard.popleft()))
-        self._heard.append(data)
+        if self._last is not None:
+            self._replays.append(Frame(source, self._last))
+        self._last = data
         super().receive(data, source, now)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:

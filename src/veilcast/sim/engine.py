@@ -131,6 +131,7 @@ class Engine:
         trace, records = self._trace, self._trace.records
         host: Host | None = None
         time, number = self._time, 0
+        sent = delivered = 0
         try:
             while True:
                 for time, number, host, link, data in agenda.open():  # noqa: B007 - `close` needs the number
@@ -146,7 +147,7 @@ class Engine:
                             continue
                     machine = host.machine
                     if link is not None:
-                        self._delivered += 1
+                        delivered += 1
                         machine.receive(data, link.source, now)
                     elif data is not None:
                         data(machine, now)
@@ -157,7 +158,7 @@ class Engine:
 
                     frames = machine.frames_to_send(now, limit)
                     if frames:
-                        self._sent += len(frames)
+                        sent += len(frames)
                         if self._plain:
                             links = host.links
                             for frame in frames:
@@ -199,6 +200,8 @@ class Engine:
             raise self._failed("the world" if host is None else host.address, error) from error
         finally:
             agenda.close(time, number)
+            self._sent += sent
+            self._delivered += delivered
 
     def _admit(self, host: Host, link: Link | None, data: Any) -> int:
         """What the clock of an unusual host shows, or `_NEVER` when it does not get this entry now."""

@@ -147,6 +147,7 @@ def swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Seque
     """The plan of this seed. Each kind has its own chance, so leaving one out leaves the others alike."""
     plan: list[AnyFault] = []
     weather = {}
+    calm_from_us = max(1, horizon_us * 3 // 4)
     for kind in kinds:
         rng = generator(seed, "swarm", kind)
         if rng.getrandbits(1):
@@ -156,9 +157,9 @@ def swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Seque
             if kind == "reorder":
                 weather["reorder_us"] = rng.randint(1_000, 500_000)
         else:
-            plan += _PLANS[kind](rng, addresses, horizon_us * 3 // 4)
+            plan += _PLANS[kind](rng, addresses, calm_from_us)
     if weather:
-        plan.insert(0, Storm(for_us=horizon_us * 3 // 4, weather=Weather(**weather)))
+        plan.insert(0, Storm(for_us=calm_from_us, weather=Weather(**weather)))
     return tuple(plan)
 
 
