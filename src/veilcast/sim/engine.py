@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Final, TypeAlias
@@ -44,7 +45,7 @@ class Counts(msgspec.Struct, frozen=True):
     in_flight: int
 
 
-class Engine:
+class Engine(ABC):
     """Hosts, links, an agenda, and time. Times in calls are microseconds from the present."""
 
     def __init__(self, seed: int, links: Links, recording: Recording | None, replay: str) -> None:
@@ -274,9 +275,9 @@ class Engine:
                 self._lost += 1
                 self._trace.note(LOST, link.number, data)
 
+    @abstractmethod
     def _take(self, host: Host, event: Event) -> None:
         """Act on what a machine tells or asks."""
-        raise NotImplementedError
 
     def _ask(self, checker: Checker, hook: Callable[[Any, Address, Any], None], host: Host, what: Any) -> None:
         try:

@@ -54,7 +54,6 @@ class World(Engine):
         self._end_checkers: list[Checker] = []
 
     # --- building
-    # ---------------------------------------------------------------------------------------------
 
     def watch(self, checker: Checker) -> None:
         """Let a checker see this world, from its first machine on."""
@@ -88,7 +87,6 @@ class World(Engine):
             self._recording.truth(topic, node, role, since_us, until_us)
 
     # --- running and looking
-    # ----------------------------------------------------------------------------------
 
     def run(self, duration_us: int) -> None:
         if self._recording is not None:
@@ -123,7 +121,6 @@ class World(Engine):
         return self._notes
 
     # --- what may befall a host, a link, or all
-    # ---------------------------------------------------------------
 
     def crash(self, address: Address) -> None:
         """End a machine: all that is not on its disk is gone, and frames to it are lost until it restarts."""
@@ -213,7 +210,6 @@ class World(Engine):
         self._plain = self._calm = False
 
     # --- what machines ask for
-    # --------------------------------------------------------------------------------
 
     def _take(self, host: Host, event: Event) -> None:
         self._trace.event(self._time, host.index, event)
