@@ -23,7 +23,9 @@ paula, sam = (rings[name].at(EPOCH).topic("news/eu") for name in ("paula", "sam"
 sealed = seal(paula.content, b"hello", context=paula.token, entropy=os.urandom)
 print("sam reads:", unseal(sam.content, sealed, context=sam.token).decode())
 
-authority, notice = issuer.revoke(authority, "mallory", None, EPOCH, os.urandom)
+authority = issuer.revoke(authority, "mallory", None, EPOCH, os.urandom)
+notice = authority.bulletin
+assert notice is not None
 paula, sam = (bulletin.apply(rings[name], notice, EPOCH).at(EPOCH + 1).topic("news/eu") for name in ("paula", "sam"))
 sealed = seal(paula.content, b"without mallory", context=paula.token, entropy=os.urandom)
 print("sam reads:", unseal(sam.content, sealed, context=sam.token).decode())

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from veilcast.authority import issuer
+from veilcast.authority.bulletin import Bulletin
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
@@ -13,6 +14,7 @@ from veilcast.authority.topickeys import Role
 from veilcast.machine import Entropy
 
 NOW, EPOCHS = 100, 24
+HOUR_US = 3_600_000_000
 TOPIC, OTHER = "news/eu", "chat"
 
 
@@ -28,9 +30,15 @@ class People:
     mallory: Keyring
 
 
+def bulletin_of(state: Authority) -> Bulletin:
+    """The bulletin that a decision left in the state."""
+    assert state.bulletin is not None
+    return state.bulletin
+
+
 def make_people(profile: Profile = "hardened", seed: int = 7) -> People:
     entropy = random.Random(seed).randbytes
-    state = issuer.create(3_600_000_000, entropy)
+    state = issuer.create(HOUR_US, entropy)
     for topic in (TOPIC, OTHER):
         state = issuer.declare_label(state, topic, profile, entropy)
     state, alice = issuer.grant_ready(state, "alice", [(TOPIC, "publisher")], NOW, EPOCHS, entropy)

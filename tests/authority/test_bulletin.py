@@ -9,19 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.authority import bulletin, issuer
-from veilcast.authority.bulletin import ENTRY, TAG, Revoked, apply
+from veilcast.authority.bulletin import ENTRIES_MAX, ENTRY, FINGERPRINT, TAG, VOID_MAX, Void, apply
+from veilcast.authority.plain import to_bytes
+from veilcast.authority.request import ask, complete
+from veilcast.authority.revoked import Revoked
 from veilcast.crypto.certificate import Kind
+from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.sign import SigningKey
 from veilcast.errors import AuthorityError, ForgedError, LocalError, MalformedError, UnknownTopicError
+from veilcast.wire import geometry
 
 sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, NOW, OTHER, TOPIC, make_people
+from people import EPOCHS, HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 
 LAST = NOW + EPOCHS - 1
 
 
 def test_those_who_stay_go_on_together_and_the_one_shut_out_is_left_behind() -> None:
     people = make_people()
-    state, notice = issuer.revoke(people.authority, "mallory", None, NOW + 2, people.entropy)
+    state = issuer.revoke(people.authority, "mallory", None, NOW + 2, people.entropy)
+    notice = bulletin_of(state)
     alice, bob, mallory = (apply(ring, notice, NOW + 2) for ring in (people.alice, people.bob, people.mallory))
     for epoch in (NOW, NOW + 2):
         assert mallory.at(epoch).topic(TOPIC).token == alice.at(epoch).topic(TOPIC).token
@@ -41,7 +48,8 @@ def test_those_who_stay_go_on_together_and_the_one_shut_out_is_left_behind() -> 
 
 def test_a_newcomer_after_the_revocation_meets_those_who_stayed() -> None:
     people = make_people()
-    state, notice = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    notice = bulletin_of(state)
     state, dora = issuer.grant_ready(state, "dora", [(TOPIC, "subscriber")], NOW, EPOCHS, people.entropy)
     bob = apply(people.bob, notice, NOW)
     for epoch in (NOW, NOW + 1, LAST):
@@ -50,8 +58,10 @@ def test_a_newcomer_after_the_revocation_meets_those_who_stayed() -> None:
 
 def test_several_bulletins_add_up_and_must_come_in_order() -> None:
     people = make_people()
-    state, first = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
-    state, second = issuer.rotate(state, None, NOW + 1, people.entropy)
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    first = bulletin_of(state)
+    state = issuer.rotate(state, None, NOW + 1, people.entropy)
+    second = bulletin_of(state)
     with pytest.raises(AuthorityError, match="bulletin 1 is missing"):
         apply(people.bob, second, NOW + 1)
     alice, bob = (apply(apply(ring, first, NOW), second, NOW + 1) for ring in (people.alice, people.bob))
@@ -64,7 +74,8 @@ def test_several_bulletins_add_up_and_must_come_in_order() -> None:
 
 def test_shut_out_of_one_topic_a_member_keeps_the_others() -> None:
     people = make_people()
-    _, notice = issuer.revoke(people.authority, "bob", TOPIC, NOW, people.entropy)
+    state = issuer.revoke(people.authority, "bob", TOPIC, NOW, people.entropy)
+    notice = bulletin_of(state)
     bob = apply(people.bob, notice, NOW)
     assert sorted(bob.at(NOW + 1).topics) == [OTHER]
     assert bob.at(NOW + 1).topic(OTHER).token == people.bob.at(NOW + 1).topic(OTHER).token
@@ -72,9 +83,10 @@ def test_shut_out_of_one_topic_a_member_keeps_the_others() -> None:
 
 def test_forwarders_refuse_the_void_keys_from_the_next_epoch_on_and_no_others() -> None:
     people = make_people()
-    _, notice = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
-    known = Revoked(limit=1000)
-    known.add(notice)
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    notice = bulletin_of(state)
+    known = Revoked(people.authority.root, limit=1000)
+    known.add(notice, NOW)
     before = people.mallory.at(NOW).topic(TOPIC).certificate
     assert before is not None
     known.check(before, NOW)
@@ -94,58 +106,87 @@ def test_a_revoked_sub_authority_takes_its_certificates_with_it() -> None:
     root, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
     child = issuer.declare_label(child, "sports/tennis", "hardened", people.entropy)
     _, dora = issuer.grant_ready(child, "dora", [("sports/tennis", "publisher")], NOW, EPOCHS, people.entropy)
-    _, notice = issuer.revoke_group(root, "sports", NOW, people.entropy)
-    known = Revoked(limit=10)
-    known.add(notice)
+    state = issuer.revoke_group(root, "sports", NOW, people.entropy)
+    notice = bulletin_of(state)
+    known = Revoked(people.authority.root, limit=10)
+    known.add(notice, NOW)
     with pytest.raises(ForgedError):
         known.check(dora.membership.certificate, NOW + 1)
 
 
-def test_the_list_of_void_keys_is_bounded_and_the_oldest_go_first() -> None:
+def test_the_list_of_void_keys_is_bounded_and_forgets_what_has_ended() -> None:
     people = make_people()
-    state, first = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
-    _, second = issuer.revoke(state, "carol", None, NOW, people.entropy)
-    known = Revoked(limit=len(second.revoked))
-    known.add(first)
-    known.add(second)
-    known.check(people.mallory.membership.certificate, NOW + 1)
-    with pytest.raises(ForgedError):
-        known.check(people.carol.membership.certificate, NOW + 1)
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    first = bulletin_of(state)
+    state = issuer.revoke(state, "carol", None, NOW, people.entropy)
+    second = bulletin_of(state)
+    known = Revoked(people.authority.root, limit=len(first.void))
+    known.add(first, NOW)
+    known.add(second, NOW)
+    assert len(known) == len(first.void)
+    known.add(second, LAST + 1)
+    assert len(known) == 0
     with pytest.raises(LocalError):
-        Revoked(limit=0)
+        Revoked(people.authority.root, limit=0)
+
+
+def test_forwarders_take_no_void_keys_from_strangers_or_from_the_wrong_authority() -> None:
+    people = make_people()
+    root, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    victim = people.carol.membership.certificate
+    name = fingerprint(victim.leaf.subject)
+    writer = bulletin.BulletinWriter(1, NOW + 1, people.entropy)
+    hostile = writer.sign(child.key, [Void(name, LAST)], child.delegation)
+    known = Revoked(root.root, limit=10)
+    known.add(hostile, NOW)
+    known.check(victim, NOW + 1)
+    forged = writer.sign(SigningKey.generate(people.entropy), [Void(name, LAST)], None)
+    with pytest.raises(ForgedError):
+        known.add(forged, NOW)
 
 
 def test_all_entries_have_one_size_and_none_names_its_reader() -> None:
     people = make_people()
-    state, notice = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    notice = bulletin_of(state)
     assert len(notice.entries) % ENTRY == 0
     tags = [notice.entries[start : start + TAG] for start in range(0, len(notice.entries), ENTRY)]
     assert tags == sorted(tags)
     assert len(set(tags)) == len(tags)
-    _, again = issuer.rotate(state, TOPIC, NOW, people.entropy)
+    state = issuer.rotate(state, TOPIC, NOW, people.entropy)
+    again = bulletin_of(state)
     later = {again.entries[start : start + TAG] for start in range(0, len(again.entries), ENTRY)}
     assert not later & set(tags)
 
 
-def test_a_member_cannot_read_the_entries_of_another() -> None:
+def test_a_member_can_open_no_entry_but_its_own() -> None:
     people = make_people()
-    _, notice = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
-    wraps = {name: ring.grants[0].wrap for name, ring in (("bob", people.bob), ("mallory", people.mallory))}
-    assert notice.read(wraps["bob"], TOPIC, 0) is not None
-    kind, data = notice.read(wraps["mallory"], TOPIC, 0) or (None, b"?")
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    notice = bulletin_of(state)
+    rings = {"alice": people.alice, "bob": people.bob, "carol": people.carol, "mallory": people.mallory}
+    opened = {
+        name: [epoch for epoch in (0, *range(NOW, LAST + 1)) if notice.read(ring.grants[0].wrap, TOPIC, epoch)]
+        for name, ring in rings.items()
+    }
+    assert opened == {"alice": [0, *range(NOW + 1, LAST + 1)], "bob": [0], "carol": [0], "mallory": [0]}
+    assert len(notice.entries) // ENTRY == sum(len(epochs) for epochs in opened.values())
+    kind, data = notice.read(people.mallory.grants[0].wrap, TOPIC, 0) or (None, b"?")
     assert kind is bulletin.Entry.ENDED
     assert not any(data)
 
 
 def test_nothing_of_a_bulletin_can_be_changed_and_nobody_else_can_write_one() -> None:
     people = make_people()
-    _, notice = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    notice = bulletin_of(state)
     stranger = issuer.create(3_600_000_000, people.entropy)
     stranger = issuer.declare_label(stranger, TOPIC, "hardened", people.entropy)
-    _, foreign = issuer.rotate(stranger, TOPIC, NOW, people.entropy)
+    state = issuer.rotate(stranger, TOPIC, NOW, people.entropy)
+    foreign = bulletin_of(state)
     forged = [
         msgspec.structs.replace(notice, effective=NOW + 9),
-        msgspec.structs.replace(notice, revoked=notice.revoked[1:]),
+        msgspec.structs.replace(notice, void=notice.void[1:]),
+        msgspec.structs.replace(notice, void=(Void(notice.void[0].name, 1), *notice.void[1:])),
         msgspec.structs.replace(notice, entries=notice.entries[ENTRY:]),
         msgspec.structs.replace(notice, number=2),
         foreign,
@@ -175,14 +216,82 @@ def test_hostile_bytes_are_refused_with_one_error(data: bytes) -> None:
 
 def test_a_bulletin_survives_the_journey() -> None:
     people = make_people()
-    _, notice = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
-    assert bulletin.decode(bulletin.encode(notice)) == notice
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    notice = bulletin_of(state)
+    assert bulletin.decode(to_bytes(notice)) == notice
 
 
 def test_a_paper_grant_ends_by_being_forgotten() -> None:
     people = make_people("paper")
-    _, notice = issuer.revoke(people.authority, "bob", None, NOW, people.entropy)
+    state = issuer.revoke(people.authority, "bob", None, NOW, people.entropy)
+    notice = bulletin_of(state)
     bob = apply(people.bob, notice, NOW)
     assert bob.at(NOW + 1).topics == {}
     # The paper's own limit: nothing changes for a revoked member that does not play along.
     assert people.bob.at(NOW + 1).topic(TOPIC).token == people.alice.at(NOW + 1).topic(TOPIC).token
+
+
+def test_a_grant_that_came_late_takes_the_bulletin_the_others_have_had() -> None:
+    people = make_people()
+    asking = ask(OTHER, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, people.alice.membership.link)
+    state, reply = issuer.grant(people.authority, "alice", asking.request, NOW, EPOCHS, people.entropy)
+    state = issuer.rotate(state, None, NOW, people.entropy)
+    notice = bulletin_of(state)
+    alice = apply(complete(asking, reply, apply(people.alice, notice, NOW)), notice, NOW)
+    bob = apply(people.bob, notice, NOW)
+    for topic in (TOPIC, OTHER):
+        assert alice.at(NOW + 1).topic(topic).token == bob.at(NOW + 1).topic(topic).token
+
+
+def test_a_bulletin_without_a_publishers_signature_is_refused_whole() -> None:
+    people = make_people()
+    writer = bulletin.BulletinWriter(1, NOW + 1, people.entropy)
+    writer.add(people.alice.grants[0].wrap, TOPIC, 0, bulletin.Entry.BRIDGE, bytes(range(32)))
+    with pytest.raises(ForgedError, match="lacks a signature"):
+        apply(people.alice, writer.sign(people.authority.key, [], None), NOW)
+
+
+def test_an_entry_of_no_known_kind_is_refused() -> None:
+    people = make_people()
+    writer = bulletin.BulletinWriter(1, NOW + 1, people.entropy)
+    writer.add(people.bob.grants[0].wrap, TOPIC, 0, 9, b"")  # type: ignore[arg-type]
+    with pytest.raises(ForgedError, match="no known kind"):
+        apply(people.bob, writer.sign(people.authority.key, [], None), NOW)
+
+
+def test_after_the_root_has_ended_a_sub_authority_its_grants_end_and_its_bulletins_are_refused() -> None:
+    people = make_people()
+    root, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    child = issuer.declare_label(child, "sports/tennis", "hardened", people.entropy)
+    child, dora = issuer.grant_ready(child, "dora", [("sports/tennis", "subscriber")], NOW, EPOCHS, people.entropy)
+    child = issuer.rotate(child, None, NOW, people.entropy)
+    dora = apply(dora, bulletin_of(issuer.revoke_group(root, "sports", NOW, people.entropy)), NOW)
+    assert sorted(dora.at(NOW).topics) == ["sports/tennis"]
+    assert dora.at(NOW + 1).topics == {}
+    with pytest.raises(ForgedError, match="ended the sub-authority"):
+        apply(dora, bulletin_of(child), NOW + 1)
+
+
+def test_revoking_one_topic_voids_every_key_ever_certified_for_it() -> None:
+    people = make_people()
+    state, again = issuer.grant_ready(people.authority, "mallory", [(TOPIC, "publisher")], NOW, EPOCHS, people.entropy)
+    state = issuer.revoke(state, "mallory", TOPIC, NOW, people.entropy)
+    known = Revoked(state.root, limit=1000)
+    known.add(bulletin_of(state), NOW)
+    for ring in (people.mallory, again):
+        chain = ring.at(NOW + 1).topic(TOPIC).certificate
+        assert chain is not None
+        with pytest.raises(ForgedError):
+            known.check(chain, NOW + 1)
+        known.check(ring.membership.certificate, NOW + 1)
+
+
+def test_the_largest_bulletin_fits_the_parts_that_carry_it_and_more_is_refused() -> None:
+    carried = geometry.PART_MAX * geometry.PARTS_MAX
+    assert carried >= ENTRY * ENTRIES_MAX + VOID_MAX * (FINGERPRINT + 12) + 1024
+    people = make_people()
+    writer = bulletin.BulletinWriter(1, NOW, people.entropy)
+    names = [Void(number.to_bytes(16, "big"), NOW) for number in range(VOID_MAX + 1)]
+    with pytest.raises(AuthorityError, match="too much"):
+        writer.sign(people.authority.key, names, None)
+    assert writer.sign(people.authority.key, names[:-1], None).void

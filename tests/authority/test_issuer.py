@@ -8,16 +8,20 @@ import pytest
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, epoch_of, epochs_in
+from veilcast.authority.plain import to_bytes
 from veilcast.authority.record import TopicRecord
-from veilcast.authority.request import ask, complete
-from veilcast.crypto.certificate import Kind
+from veilcast.authority.request import ask, complete, decode
+from veilcast.authority.topickeys import Role
+from veilcast.crypto.certificate import Chain, Kind, certify
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
 from veilcast.errors import (
     AuthorityError,
     ConfigError,
     ExpiredError,
     ForgedError,
+    MalformedError,
     RemoteError,
     StaleError,
     UnknownMemberError,
@@ -26,7 +30,7 @@ from veilcast.errors import (
 from veilcast.topics import Reals, Schema
 
 sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, NOW, OTHER, TOPIC, make_people
+from people import EPOCHS, HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 
 LAST = NOW + EPOCHS - 1
 
@@ -87,8 +91,6 @@ def test_keys_of_one_topic_say_nothing_of_another() -> None:
 
 def test_the_authority_keeps_no_private_key_of_a_member() -> None:
     people = make_people()
-    from veilcast.authority.plain import to_bytes
-
     state = to_bytes(people.authority)
     seeds = [grant.seed for grant in people.alice.grants if grant.seed is not None]
     assert seeds
@@ -98,16 +100,16 @@ def test_the_authority_keeps_no_private_key_of_a_member() -> None:
 
 def test_a_member_that_makes_its_own_keys_ends_with_a_keyring_as_good_as_a_ready_one() -> None:
     people = make_people()
-    asking, request = ask(TOPIC, "publisher", NOW, EPOCHS, people.entropy, None)
-    state, reply = issuer.grant(people.authority, "dora", request, NOW, EPOCHS, people.entropy)
+    asking = ask(TOPIC, "publisher", HOUR_US, NOW, EPOCHS, people.entropy)
+    state, reply = issuer.grant(people.authority, "dora", asking.request, NOW, EPOCHS, people.entropy)
     dora = complete(asking, reply, None)
     keys = dora.at(NOW + 5).topic(TOPIC)
     assert keys.token == people.bob.at(NOW + 5).topic(TOPIC).token
     assert keys.certificate is not None
     keys.certificate.verify(state.root, Kind.PUBLISHER, NOW + 5)
     # A later request adds a topic to the same membership.
-    asking, request = ask(OTHER, "subscriber", NOW, EPOCHS, people.entropy, dora.membership.link)
-    state, reply = issuer.grant(state, "dora", request, NOW, EPOCHS, people.entropy)
+    asking = ask(OTHER, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, dora.membership.link)
+    state, reply = issuer.grant(state, "dora", asking.request, NOW, EPOCHS, people.entropy)
     both = complete(asking, reply, dora)
     assert sorted(both.at(NOW).topics) == [OTHER, TOPIC]
     assert both.membership.link == dora.membership.link
@@ -115,8 +117,8 @@ def test_a_member_that_makes_its_own_keys_ends_with_a_keyring_as_good_as_a_ready
 
 def test_only_the_member_that_asked_can_open_the_reply() -> None:
     people = make_people()
-    asking, request = ask(TOPIC, "subscriber", NOW, EPOCHS, people.entropy, None)
-    _, reply = issuer.grant(people.authority, "dora", request, NOW, EPOCHS, people.entropy)
+    asking = ask(TOPIC, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy)
+    _, reply = issuer.grant(people.authority, "dora", asking.request, NOW, EPOCHS, people.entropy)
     thief = msgspec.structs.replace(asking, link=Secret(people.entropy(32)))
     for stolen, bytes_ in ((thief, reply), (asking, reply[:-1]), (asking, b""), (asking, bytes(len(reply)))):
         with pytest.raises(RemoteError):
@@ -127,18 +129,18 @@ def test_bad_wishes_are_refused_and_leave_no_trace() -> None:
     people = make_people()
     state, entropy = people.authority, people.entropy
     before = repr(sorted(state.members)), state.bulletins
-    _, request = ask("sports", "subscriber", NOW, EPOCHS, entropy, None)
+    request = ask("sports", "subscriber", HOUR_US, NOW, EPOCHS, entropy).request
     with pytest.raises(UnknownTopicError):
         issuer.grant(state, "dora", request, NOW, EPOCHS, entropy)
-    _, request = ask(TOPIC, "subscriber", NOW, EPOCHS, entropy, None)
+    request = ask(TOPIC, "subscriber", HOUR_US, NOW, EPOCHS, entropy).request
     with pytest.raises(AuthorityError):
         issuer.grant(state, "", request, NOW, EPOCHS, entropy)
     with pytest.raises(AuthorityError):
         issuer.grant(state, "dora", request, NOW, BATCH_MAX + 1, entropy)
-    _, old = ask(TOPIC, "subscriber", NOW - 2 * EPOCHS, EPOCHS, entropy, None)
+    old = ask(TOPIC, "subscriber", HOUR_US, NOW - 2 * EPOCHS, EPOCHS, entropy).request
     with pytest.raises(ExpiredError):
         issuer.grant(state, "dora", old, NOW, EPOCHS, entropy)
-    _, short = ask(TOPIC, "publisher", NOW, 3, entropy, None)
+    short = ask(TOPIC, "publisher", HOUR_US, NOW, 3, entropy).request
     with pytest.raises(AuthorityError):
         issuer.grant(state, "dora", short, NOW, EPOCHS, entropy)
     with pytest.raises(UnknownMemberError):
@@ -149,6 +151,14 @@ def test_bad_wishes_are_refused_and_leave_no_trace() -> None:
         issuer.rotate(state, "sports", NOW, entropy)
     with pytest.raises(ConfigError):
         issuer.declare_label(state, "a//b", "hardened", entropy)
+    early = ask(TOPIC, "subscriber", HOUR_US, NOW + 2, EPOCHS, entropy).request
+    with pytest.raises(AuthorityError, match="to come"):
+        issuer.grant(state, "dora", early, NOW, EPOCHS, entropy)
+    other = ask(TOPIC, "subscriber", 2 * HOUR_US, NOW, EPOCHS, entropy).request
+    with pytest.raises(AuthorityError, match="epochs of 7200 s"):
+        issuer.grant(state, "dora", other, NOW, EPOCHS, entropy)
+    with pytest.raises(AuthorityError):
+        ask(TOPIC, "subscriber", HOUR_US, NOW, BATCH_MAX + 1, entropy)
     assert (repr(sorted(state.members)), state.bulletins) == before
 
 
@@ -204,12 +214,140 @@ def test_a_sub_authority_that_declares_a_foreign_topic_by_force_convinces_no_mem
     # The attacker edits its own state: the topic it may not speak for, as if it might.
     forced = msgspec.structs.replace(child, group="")
     forced = issuer.declare_label(forced, "news/asia", "hardened", people.entropy)
-    forced, victim = issuer.grant_ready(forced, "v", [("news/asia", "subscriber")], NOW, EPOCHS, people.entropy)
     with pytest.raises(ForgedError, match="group"):
-        victim.at(NOW)
+        issuer.grant_ready(forced, "v", [("news/asia", "subscriber")], NOW, EPOCHS, people.entropy)
 
 
 def test_epochs_count_time_in_pieces() -> None:
     assert epoch_of(7_200_000_000, 3_600_000_000) == 2
     assert epochs_in(30, 3_600_000_000) == 720
     assert epochs_in(0.0001, 3_600_000_000) == 1
+
+
+def test_a_membership_alone_is_a_grant_of_no_topic() -> None:
+    people = make_people()
+    state, forwarder = issuer.grant_ready(people.authority, "f", [], NOW, EPOCHS, people.entropy)
+    assert forwarder.at(LAST).topics == {}
+    forwarder.at(LAST).membership.verify(state.root, Kind.MEMBER, LAST)
+    with pytest.raises(ExpiredError):
+        forwarder.at(LAST + 1)
+
+
+def test_nobody_can_have_anothers_key_certified_and_so_voided() -> None:
+    people = make_people()
+    asking = ask(TOPIC, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, people.alice.membership.link)
+    with pytest.raises(AuthorityError, match="another member"):
+        issuer.grant(people.authority, "mallory2", asking.request, NOW, EPOCHS, people.entropy)
+    issuer.grant(people.authority, "alice", asking.request, NOW, EPOCHS, people.entropy)
+
+
+def test_a_shorter_grant_does_not_shorten_a_longer_membership() -> None:
+    people = make_people()
+    asking = ask(OTHER, "subscriber", HOUR_US, NOW, 1, people.entropy, people.alice.membership.link)
+    state, reply = issuer.grant(people.authority, "alice", asking.request, NOW, 1, people.entropy)
+    alice = complete(asking, reply, people.alice)
+    assert sorted(alice.at(NOW).topics) == [OTHER, TOPIC]
+    assert sorted(alice.at(LAST).topics) == [TOPIC]
+    state = issuer.revoke(state, "alice", None, NOW + 2, people.entropy)
+    assert bulletin_of(state).voids(alice.membership.certificate.leaf.subject)
+
+
+def test_a_revoked_member_gets_nothing_more_under_its_name() -> None:
+    people = make_people()
+    state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
+    with pytest.raises(AuthorityError, match="revoked"):
+        issuer.grant_ready(state, "mallory", [(TOPIC, "subscriber")], NOW, EPOCHS, people.entropy)
+    with pytest.raises(AuthorityError, match="already"):
+        issuer.revoke(state, "mallory", None, NOW, people.entropy)
+
+
+def test_who_publishes_and_reads_a_topic_can_do_both() -> None:
+    people = make_people()
+    orders: tuple[list[Role], list[Role]] = (["publisher", "subscriber"], ["subscriber", "publisher"])
+    for roles in orders:
+        wanted: list[tuple[str, Role]] = [
+            (TOPIC, "publisher" if role == "publisher" else "subscriber") for role in roles
+        ]
+        _, both = issuer.grant_ready(people.authority, "dora", wanted, NOW, EPOCHS, people.entropy)
+        assert both.at(NOW).topic(TOPIC).signing is not None
+
+
+def test_a_reply_must_fit_what_was_asked_and_come_from_one_authority() -> None:
+    people = make_people()
+    asking = ask(TOPIC, "publisher", HOUR_US, NOW, EPOCHS, people.entropy)
+    _, reply = issuer.grant(people.authority, "dora", asking.request, NOW, EPOCHS, people.entropy)
+    other = msgspec.structs.replace(asking, request=msgspec.structs.replace(asking.request, topic=OTHER))
+    with pytest.raises(UnknownTopicError):
+        complete(other, reply, None)
+    seedless = msgspec.structs.replace(asking, seed=Secret(people.entropy(32)))
+    with pytest.raises(ForgedError):
+        complete(seedless, reply, None)
+    stranger = issuer.declare_label(issuer.create(HOUR_US, people.entropy), TOPIC, "hardened", people.entropy)
+    asking = ask(TOPIC, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, people.alice.membership.link)
+    _, foreign = issuer.grant(stranger, "alice", asking.request, NOW, EPOCHS, people.entropy)
+    with pytest.raises(AuthorityError, match="another authority"):
+        complete(asking, foreign, people.alice)
+
+
+def test_a_keyring_whose_membership_or_record_was_swapped_does_not_open_an_epoch() -> None:
+    people = make_people()
+    stranger = issuer.create(HOUR_US, people.entropy)
+    _, foreign = issuer.grant_ready(stranger, "x", [], NOW, EPOCHS, people.entropy)
+    swapped = msgspec.structs.replace(people.bob, membership=foreign.membership)
+    with pytest.raises(ForgedError):
+        swapped.at(NOW)
+
+
+def test_readers_refuse_a_publisher_that_a_foreign_sub_authority_certified() -> None:
+    people = make_people()
+    root, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    reader = people.bob.at(NOW).topic(TOPIC)
+    key = SigningKey.generate(people.entropy)
+    # The hostile sub-authority knows the token, as every forwarder does, and certifies a publisher of its own for it.
+    leaf = certify(child.key, Kind.PUBLISHER, key.public, reader.token, NOW, NOW)
+    forged = Chain(leaf, child.delegation)
+    forged.verify(root.root, Kind.PUBLISHER, NOW)  # All that a forwarder can check holds.
+    with pytest.raises(ForgedError, match="outside its group"):
+        reader.check_publisher(forged, root.root, NOW)
+    good = people.alice.at(NOW).topic(TOPIC).certificate
+    assert good is not None
+    reader.check_publisher(good, root.root, NOW)
+    with pytest.raises(ForgedError, match="another topic"):
+        people.bob.at(NOW).topic(OTHER).check_publisher(good, root.root, NOW)
+
+
+def test_groups_do_not_overlap_and_can_be_delegated_again() -> None:
+    people = make_people()
+    root, _ = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    with pytest.raises(AuthorityError, match="overlaps"):
+        issuer.delegate(root, "sports/golf", NOW, EPOCHS, people.entropy)
+    with pytest.raises(AuthorityError, match="declared here already"):
+        issuer.delegate(root, "news", NOW, EPOCHS, people.entropy)
+    root, _ = issuer.delegate(root, "sports", NOW, EPOCHS, people.entropy)
+    ended = issuer.revoke_group(root, "sports", NOW, people.entropy)
+    assert len(bulletin_of(ended).void) == 2
+    with pytest.raises(AuthorityError, match="that long"):
+        issuer.delegate(root, "art", NOW, 2**32, people.entropy)
+
+
+def test_requests_that_contradict_themselves_cannot_be_built() -> None:
+    good = ask(TOPIC, "publisher", HOUR_US, NOW, 2, make_people().entropy).request
+    for change in (
+        {"role": "subscriber"},
+        {"publisher_keys": b""},
+        {"publisher_keys": b"x"},
+        {"link": b""},
+        {"first": -1},
+    ):
+        with pytest.raises(MalformedError):
+            msgspec.structs.replace(good, **change)
+    assert decode(to_bytes(good)) == good
+    for bad in (b"", b"VCrq", b"VCrq\x02", to_bytes(good)[:-1], b"VCrq\x01" + b"\x91" * 5000):
+        with pytest.raises(MalformedError):
+            decode(bad)
+
+
+def test_declaring_again_makes_a_new_edition() -> None:
+    people = make_people()
+    state = issuer.declare(people.authority, TopicRecord(TOPIC, Schema(), 0.5), people.entropy)
+    assert state.topics[TOPIC].record.edition == 2

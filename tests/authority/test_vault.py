@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
+from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import from_bytes, to_bytes
+from veilcast.authority.request import Asking, ask
 from veilcast.authority.vault import FILE_MAX, alone, read_private, read_secret, write_secret, write_whole
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
@@ -20,29 +21,30 @@ RIGHT = Secret(b"right")
 ENTROPY = random.Random(5).randbytes
 
 
-class Thing(msgspec.Struct, frozen=True):
-    name: str
-    key: Secret
-
-
-class Other(msgspec.Struct, frozen=True):
-    name: str
-    key: Secret
+THING = ask("t", "subscriber", 1, 0, 1, ENTROPY)
 
 
 def test_a_secret_file_opens_with_its_passphrase_and_kind_only(tmp_path: Path) -> None:
     path = tmp_path / "thing"
-    write_secret(path, Thing("n", Secret(b"kkk")), RIGHT, cost=CHEAP, entropy=ENTROPY)
-    assert read_secret(path, Thing, RIGHT) == Thing("n", Secret(b"kkk"))
+    write_secret(path, THING, RIGHT, cost=CHEAP, entropy=ENTROPY)
+    assert read_secret(path, Asking, RIGHT) == THING
     assert path.stat().st_mode & 0o777 == 0o600
-    assert b"kkk" not in path.read_bytes()
-    with pytest.raises(PassphraseError):
-        read_secret(path, Thing, Secret(b"wrong"))
-    with pytest.raises(TamperedError):
-        read_secret(path, Other, RIGHT)
+    assert THING.seed.reveal() not in path.read_bytes()
+    with pytest.raises(PassphraseError, match="thing"):
+        read_secret(path, Asking, Secret(b"wrong"))
+    with pytest.raises(TamperedError, match="thing"):
+        read_secret(path, Keyring, RIGHT)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(TamperedError):
-        read_secret(path, Thing, RIGHT)
+        read_secret(path, Asking, RIGHT)
+
+
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "theirs"
+    write_whole(path, b"x")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionsError, match="another user"):
+        read_private(path)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o620])
@@ -64,12 +66,14 @@ def test_missing_directories_and_huge_files_are_told_in_one_line(tmp_path: Path)
     os.truncate(huge, FILE_MAX + 1)
     with pytest.raises(TamperedError):
         read_private(huge)
+    with pytest.raises(StorageError, match="larger"):
+        write_whole(huge, bytes(FILE_MAX + 1))
 
 
 def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
-    (tmp_path / ".file.new").symlink_to(victim)
+    (tmp_path / f".file.{os.getpid()}.new").symlink_to(victim)
     with pytest.raises(StorageError):
         write_whole(tmp_path / "file", b"secret")
     assert victim.read_bytes() == b"precious"
@@ -86,6 +90,8 @@ def test_a_write_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_pat
         assert path.read_bytes() in (b"old", b"new" * 1000)
         if child.returncode == 0:
             break
+        for leftover in tmp_path.glob(".file.*.new"):
+            leftover.unlink()
     assert outcomes[0] == (9, b"old")
     assert outcomes[-1] == (0, b"new" * 1000)
     assert len(outcomes) > 5
@@ -114,12 +120,34 @@ def test_a_directory_serves_one_command_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_plain_bytes_of_another_kind_are_not_taken(tmp_path: Path) -> None:
-    assert from_bytes(to_bytes(Thing("n", Secret(b"k"))), Thing).key == Secret(b"k")
-    for bad in (b"", b"\xc1", msgspec.msgpack.encode({"name": "n", "key": b""}), msgspec.msgpack.encode(["n"])):
+def test_plain_bytes_of_another_kind_or_version_are_not_taken() -> None:
+    data = to_bytes(THING)
+    assert from_bytes(data, Asking, TamperedError) == THING
+    assert data[:5] == b"VCas\x01"
+    for bad in (b"", data[:4], data[:4] + b"\x02" + data[5:], data[:-1], to_bytes(THING.request), data[:5] + b"\xc1"):
         with pytest.raises(TamperedError):
-            from_bytes(bad, Thing)
+            from_bytes(bad, Asking, TamperedError)
 
+
+def test_two_writers_never_tear_a_file(tmp_path: Path) -> None:
+    """Writers in several processes at once: a reader sees one whole content or another, and no write fails."""
+    path = tmp_path / "file"
+    write_whole(path, b"a" * 5000)
+    writers = [subprocess.Popen([sys.executable, "-c", _WRITER, str(path), letter]) for letter in "bcd"]
+    while any(writer.poll() is None for writer in writers):
+        content = path.read_bytes()
+        assert content == content[:1] * 5000
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from veilcast.authority.vault import write_whole
+for _ in range(50):
+    write_whole(Path(sys.argv[1]), sys.argv[2].encode() * 5000)
+"""
 
 _DYING = """
 import os, sys

@@ -1,9 +1,12 @@
 """Bulletins: how a revocation reaches those who stay, without the authority being met again.
 
-A bulletin is signed, numbered and public; members carry it to one another. It lists fingerprints of the keys that are
-void from epoch `effective` on, and entries for those who stay. An entry is found by a tag that only its member and the
-authority can compute, and all entries have one size, so nobody else learns whom it is for, or whether it brings a
-bridge to new topic keys or a publisher's new signature. What does show is how many entries there are.
+A bulletin is signed, numbered and public; members carry it to one another. It lists the keys that are void from epoch
+`effective` on, and entries for those who stay. An entry is found by a tag that only its member and the authority can
+compute, and all entries have one size, so nobody else learns whom it is for, or whether it brings a bridge to new topic
+keys or a publisher's new signature. What does show is how many entries there are.
+
+An authority speaks only for what it granted itself: its bulletins change no grant and void no key of another's. The
+root can void the key of a sub-authority, and with it everything that one certified.
 
 Entry: tag (16) | seal of kind (1) and data (64).
 """
@@ -16,15 +19,15 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Grant, Keyring
-from veilcast.authority.plain import to_bytes
+from veilcast.authority.plain import from_bytes
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.topickeys import bridged
-from veilcast.crypto.certificate import Certificate, Chain, signer_of
+from veilcast.crypto.certificate import EPOCH_MAX, Certificate, signer_of
 from veilcast.crypto.derive import derive, fingerprint
 from veilcast.crypto.seal import OVERHEAD, seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
-from veilcast.errors import AuthorityError, ForgedError, LocalError, MalformedError
+from veilcast.errors import AuthorityError, ForgedError, MalformedError
 from veilcast.machine import Entropy
 
 
@@ -36,30 +39,38 @@ class Entry(enum.IntEnum):
     ENDED = 3
 
 
+class Void(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A key that is void, by its fingerprint, and the last epoch it would have stood in."""
+
+    name: bytes
+    last: int
+
+    def __post_init__(self) -> None:
+        if len(self.name) != FINGERPRINT or not 0 <= self.last <= EPOCH_MAX:
+            raise MalformedError("not the name of a key")
+
+
 class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`signature` is over everything else but the delegation, which has its own."""
 
     number: int
     effective: int
-    revoked: tuple[bytes, ...]
+    void: tuple[Void, ...]
     entries: bytes
     signature: bytes
     delegation: Certificate | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.number < 1 << 32 or not 0 <= self.effective < 1 << 32:
+        if not 1 <= self.number <= NUMBER_MAX or not 0 <= self.effective <= EPOCH_MAX:
             raise MalformedError("a bulletin's number or epoch is out of bounds")
-        if len(self.revoked) > REVOKED_MAX or any(len(name) != FINGERPRINT for name in self.revoked):
-            raise MalformedError("a bulletin's list of revoked keys is out of bounds")
-        if len(self.entries) % ENTRY or len(self.entries) > ENTRY * ENTRIES_MAX:
-            raise MalformedError("a bulletin's entries are out of bounds")
+        if len(self.void) > VOID_MAX or len(self.entries) % ENTRY or len(self.entries) > ENTRY * ENTRIES_MAX:
+            raise MalformedError("a bulletin's lists are out of bounds")
 
     def verify(self, root: bytes, epoch: int) -> bytes:
         """Raise unless the root, or a delegate of it, signed this; say which of them by its public key."""
         signer = signer_of(root, self.delegation, epoch)
-        verify(
-            signer, _signed(self.number, self.effective, self.revoked, self.entries), self.signature, purpose=_PURPOSE
-        )
+        body = _body(self.number, self.effective, self.void, self.entries)
+        verify(signer, body, self.signature, purpose=_PURPOSE)
         return signer
 
     def read(self, wrap: Secret, topic: str, epoch: int) -> tuple[Entry, bytes] | None:
@@ -69,52 +80,38 @@ class Bulletin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         if start is None:
             return None
         plain = unseal(key, self.entries[start + TAG : start + ENTRY], context=tag)
-        return Entry(plain[0]), plain[1:]
+        try:
+            return Entry(plain[0]), plain[1:]
+        except ValueError as error:
+            raise ForgedError("a bulletin's entry is of no known kind") from error
+
+    def voids(self, public: bytes) -> bool:
+        name = fingerprint(public)
+        return any(void.name == name for void in self.void)
+
+
+def decode(data: bytes) -> Bulletin:
+    """Parse what somebody brought; the signature is still to be checked."""
+    return from_bytes(data, Bulletin, MalformedError)
 
 
 def apply(keyring: Keyring, bulletin: Bulletin, epoch: int) -> Keyring:
-    """The keyring as it is after the bulletin. Bulletins are applied in order; one applied before changes nothing.
-
-    Only grants of the authority that signed it can change: a sub-authority has no say over the topics of others.
-    """
+    """The keyring as it is after the bulletin. Each grant takes bulletins in order, and each of them once."""
     signer = bulletin.verify(keyring.root, epoch)
-    applied = keyring.bulletins.get(signer, 0)
-    if bulletin.number <= applied:
-        return keyring
-    if bulletin.number != applied + 1:
-        raise AuthorityError(f"bulletin {applied + 1} is missing; apply it before number {bulletin.number}")
-    out = fingerprint(keyring.membership.certificate.leaf.subject) in bulletin.revoked
-    grants = tuple(
-        grant
-        if grant.issuer(keyring.root) != signer
-        else _ended(grant, record, bulletin.effective)
-        if out
-        else _renewed(grant, record, bulletin)
-        for grant, record in keyring.records()
-    )
-    return msgspec.structs.replace(keyring, grants=grants, bulletins={**keyring.bulletins, signer: bulletin.number})
-
-
-class Revoked:
-    """The void keys a node knows of: what a forwarder checks certificates against. Bounded; the oldest go first."""
-
-    def __init__(self, limit: int) -> None:
-        if limit < 1:
-            raise LocalError("a list of revoked keys has room for at least one")
-        self._since: dict[bytes, int] = {}
-        self._limit = limit
-
-    def add(self, bulletin: Bulletin) -> None:
-        for name in bulletin.revoked:
-            self._since.setdefault(name, bulletin.effective)
-        while len(self._since) > self._limit:
-            del self._since[next(iter(self._since))]
-
-    def check(self, chain: Chain, epoch: int) -> None:
-        """Raise `ForgedError` if the certified key, or the delegate's that certified it, is void in this epoch."""
-        for certificate in (chain.leaf, chain.delegation):
-            if certificate is not None and epoch >= self._since.get(fingerprint(certificate.subject), epoch + 1):
-                raise ForgedError("the key has been revoked")
+    if keyring.void.get(signer, epoch + 1) <= epoch:
+        raise ForgedError("the root has ended the sub-authority that signed this")
+    void = dict(keyring.void)
+    grants = []
+    for grant, record in keyring.records():
+        issuer = grant.issuer(keyring.root)
+        if issuer == signer:
+            grants.append(_through(grant, record, bulletin, keyring.membership.certificate.leaf.subject))
+        elif signer == keyring.root and bulletin.voids(issuer):
+            void[issuer] = bulletin.effective
+            grants.append(_ended(grant, record, bulletin.effective))
+        else:
+            grants.append(grant)
+    return msgspec.structs.replace(keyring, grants=tuple(grants), void=void)
 
 
 class BulletinWriter:
@@ -130,43 +127,40 @@ class BulletinWriter:
         plain = bytes((kind,)) + data.ljust(SIGNATURE, b"\0")
         self._entries[tag] = seal(key, plain, context=tag, entropy=self._entropy)
 
-    def sign(self, key: SigningKey, revoked: list[bytes], delegation: Certificate | None) -> Bulletin:
+    def sign(self, key: SigningKey, void: list[Void], delegation: Certificate | None) -> Bulletin:
+        if len(void) > VOID_MAX or len(self._entries) > ENTRIES_MAX:
+            raise AuthorityError("too much for one bulletin; rotate topic by topic, or grant publishers fewer days")
         # Sorted by tag, which is as good as shuffled to everybody else, and lets a member search by halving.
         entries = b"".join(tag + self._entries[tag] for tag in sorted(self._entries))
-        names = tuple(sorted(revoked))
-        signature = key.sign(_signed(self.number, self.effective, names, entries), purpose=_PURPOSE)
+        names = tuple(sorted(void, key=lambda entry: entry.name))
+        signature = key.sign(_body(self.number, self.effective, names, entries), purpose=_PURPOSE)
         return Bulletin(self.number, self.effective, names, entries, signature, delegation)
 
 
-def encode(bulletin: Bulletin) -> bytes:
-    return to_bytes(bulletin)
-
-
-def decode(data: bytes) -> Bulletin:
-    """Parse what somebody brought; `MalformedError` for anything else. The signature is still to be checked."""
-    try:
-        return msgspec.msgpack.decode(data, type=Bulletin)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError("not a bulletin") from error
-
-
-def _renewed(grant: Grant, record: TopicRecord, bulletin: Bulletin) -> Grant:
-    entry = bulletin.read(grant.wrap, record.topic, 0)
-    if entry is None:
+def _through(grant: Grant, record: TopicRecord, bulletin: Bulletin, link: bytes) -> Grant:
+    """A grant of the bulletin's own authority, after it."""
+    if bulletin.number <= grant.bulletin:
         return grant
-    kind, data = entry
-    if kind is not Entry.BRIDGE:
-        return _ended(grant, record, bulletin.effective)
-    bridge = Secret(data[:32])
+    if bulletin.number != grant.bulletin + 1:
+        raise AuthorityError(f"bulletin {grant.bulletin + 1} is missing; apply it before number {bulletin.number}")
+    entry = bulletin.read(grant.wrap, record.topic, 0)
+    if bulletin.voids(link) or (entry is not None and entry[0] is Entry.ENDED):
+        grant = _ended(grant, record, bulletin.effective)
+    elif entry is not None:
+        grant = _bridged(grant, record, bulletin, Secret(entry[1][:32]))
+    return msgspec.structs.replace(grant, bulletin=bulletin.number)
+
+
+def _bridged(grant: Grant, record: TopicRecord, bulletin: Bulletin, bridge: Secret) -> Grant:
     kept = max(0, bulletin.effective - grant.first)
     keys = grant.keys[:kept] + tuple(bridged(key, bridge) for key in grant.keys[kept:])
-    signatures = grant.signatures[:kept]
+    signatures = list(grant.signatures[:kept])
     for epoch in range(grant.first + kept, grant.first + len(grant.signatures)):
-        signature = bulletin.read(grant.wrap, record.topic, epoch)
-        if signature is None:
+        entry = bulletin.read(grant.wrap, record.topic, epoch)
+        if entry is None or entry[0] is not Entry.SIGNATURE:
             raise ForgedError("the bulletin lacks a signature for a publisher that stays")
-        signatures += (signature[1],)
-    return msgspec.structs.replace(grant, keys=keys, signatures=signatures)
+        signatures.append(entry[1])
+    return msgspec.structs.replace(grant, keys=keys, signatures=tuple(signatures))
 
 
 def _ended(grant: Grant, record: TopicRecord, effective: int) -> Grant:
@@ -191,14 +185,16 @@ def _find(entries: bytes, tag: bytes) -> int | None:
     return None
 
 
-def _signed(number: int, effective: int, revoked: tuple[bytes, ...], entries: bytes) -> bytes:
-    head = number.to_bytes(8, "big") + effective.to_bytes(8, "big") + len(revoked).to_bytes(8, "big")
-    return head + b"".join(revoked) + entries
+def _body(number: int, effective: int, void: tuple[Void, ...], entries: bytes) -> bytes:
+    head = number.to_bytes(8, "big") + effective.to_bytes(8, "big") + len(void).to_bytes(8, "big")
+    return head + b"".join(entry.name + entry.last.to_bytes(8, "big") for entry in void) + entries
 
 
 TAG: Final = 16
 FINGERPRINT: Final = 16
 ENTRY: Final = TAG + OVERHEAD + 1 + SIGNATURE
-REVOKED_MAX: Final = 100_000
-ENTRIES_MAX: Final = 500_000
+NUMBER_MAX: Final = 0xFFFF_FFFF
+VOID_MAX: Final = 20_000
+ENTRIES_MAX: Final = 140_000
+"""So that the whole of it can be carried in the parts that `wire` has room for; a test compares the two."""
 _PURPOSE: Final = b"veilcast/bulletin"

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from veilcast.authority.bulletin import Bulletin, BulletinWriter, Entry
+from veilcast.authority.bulletin import Bulletin, BulletinWriter, Entry, Void
 from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import Grant, Keyring
 from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
@@ -25,7 +25,7 @@ from veilcast.authority.topickeys import (
     paper_key,
     token_of,
 )
-from veilcast.crypto.certificate import NO_SCOPE, Certificate, Chain, Kind, certify
+from veilcast.crypto.certificate import EPOCH_MAX, NO_SCOPE, Certificate, Chain, Kind, certify
 from veilcast.crypto.derive import derive, fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC, SigningKey
@@ -54,9 +54,10 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """A key that was certified, by its fingerprint, and until when it would stand if nobody revoked it."""
+    """A key that was certified, by its fingerprint: for which topic ("" is a link key), and until when it stands."""
 
     name: bytes
+    topic: str
     last: int
 
 
@@ -68,19 +69,22 @@ class Member(msgspec.Struct, frozen=True):
     revoked: bool = False
 
 
-class Authority(msgspec.Struct, frozen=True):
-    """The whole state. A sub-authority has the root's public key, a group of topics and a delegation for it."""
+class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole state. A sub-authority has the root's public key, a group of topics and a delegation for it.
 
-    version: int
+    The last bulletin is part of the state, so that a number once signed always means the same bytes.
+    """
+
     seed: Secret
     root: bytes
     epoch_us: int
     group: str = ""
     delegation: Certificate | None = None
-    delegated: dict[str, Issued] = {}
+    delegated: dict[str, tuple[Issued, ...]] = {}
     topics: dict[str, Topic] = {}
     members: dict[str, Member] = {}
     bulletins: int = 0
+    bulletin: Bulletin | None = None
 
     @property
     def key(self) -> SigningKey:
@@ -102,7 +106,7 @@ class Authority(msgspec.Struct, frozen=True):
 def create(epoch_us: int, entropy: Entropy) -> Authority:
     """A new root."""
     seed = Secret(entropy(32))
-    return Authority(VERSION, seed, SigningKey(seed).public, epoch_us)
+    return Authority(seed, SigningKey(seed).public, epoch_us)
 
 
 def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Authority:
@@ -113,9 +117,13 @@ def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Auth
         if in_group(record.topic, group_scope(group)):
             raise AuthorityError(f"topics under {group!r} belong to the sub-authority made for them")
     known = authority.topics.get(record.topic)
-    if known is not None and known.record.profile != record.profile:
+    if known is None:
+        topic = Topic(record, Secret(entropy(32)))
+    elif known.record.profile != record.profile:
         raise AuthorityError(f"{record.topic!r} is a topic of the {known.record.profile} profile, and stays one")
-    topic = Topic(record, known.master, known.bridges) if known is not None else Topic(record, Secret(entropy(32)))
+    else:
+        newer = msgspec.structs.replace(record, edition=known.record.edition + 1)
+        topic = msgspec.structs.replace(known, record=newer)
     return msgspec.structs.replace(authority, topics={**authority.topics, record.topic: topic})
 
 
@@ -131,55 +139,44 @@ def grant(
     authority: Authority, member: str, request: Request, epoch: int, epochs: int, entropy: Entropy
 ) -> tuple[Authority, bytes]:
     """Grant what is asked: the new state, and a reply that only the asking member can open."""
-    if not member or len(member) > NAME_MAX or not member.isprintable():
-        raise AuthorityError(f"a member's name has 1 to {NAME_MAX} printable characters")
-    if not 1 <= epochs <= BATCH_MAX:
-        raise AuthorityError(
-            f"a grant holds 1 to {BATCH_MAX} epochs, not {epochs}; ask for fewer days or longer epochs"
-        )
-    if authority.delegation is not None and epoch + epochs - 1 > authority.delegation.last:
-        raise ExpiredError(f"this sub-authority's delegation ends with epoch {authority.delegation.last}")
-    if request.first + epochs - 1 < epoch:
-        raise ExpiredError("the request asks for epochs that are over; make a new one")
-    known = authority.members.get(member, Member())
-    if known.revoked:
-        raise AuthorityError(f"{member!r} has been revoked; grant under another name if that is meant")
-    topic = authority.topic(request.topic)
-    wrap = Secret(entropy(32))
-    issued, given = _grant_of(authority, topic, request, epochs, wrap)
-    membership = certify(
-        authority.key, Kind.MEMBER, request.link, NO_SCOPE, min(epoch, request.first), request.first + epochs - 1
-    )
-    keys = (request.link, *_split(request.publisher_keys))
-    names = [Issued(fingerprint(key), given.last) for key in keys]
-    others = tuple(old for old in known.given if (old.topic, old.role) != (given.topic, given.role))
-    standing = [old for old in known.issued if old.last >= epoch]
-    updated = Member((*others, given), tuple({issued.name: issued for issued in standing + names}.values()))
-    state = msgspec.structs.replace(authority, members={**authority.members, member: updated})
-    reply = Reply(
-        authority.root, authority.epoch_us, Chain(membership, authority.delegation), issued, authority.bulletins
-    )
-    return state, seal_reply(reply, request.link, entropy)
+    known = _admissible(authority, member, request, epoch, epochs)
+    last = request.first + epochs - 1
+    names = [Issued(fingerprint(request.link), "", last)]
+    names += [Issued(fingerprint(key), request.topic, last) for key in _split(request.publisher_keys)]
+    standing = {issued.name: issued for issued in known.issued if issued.last >= epoch}
+    for issued in names:
+        before = standing.get(issued.name, issued)
+        standing[issued.name] = msgspec.structs.replace(issued, last=max(issued.last, before.last))
+    # A membership never ends before something that was granted with it.
+    until = standing[names[0].name].last
+    membership = certify(authority.key, Kind.MEMBER, request.link, NO_SCOPE, min(epoch, request.first), until)
+    granted, held = None, known.given
+    if request.topic:
+        granted, given = _grant_of(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
+        held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
+    members = {**authority.members, member: Member(held, tuple(standing.values()))}
+    reply = Reply(authority.root, authority.epoch_us, Chain(membership, authority.delegation), granted)
+    return msgspec.structs.replace(authority, members=members), seal_reply(reply, request.link, entropy)
 
 
 def grant_ready(
     authority: Authority, member: str, wanted: list[tuple[str, Role]], epoch: int, epochs: int, entropy: Entropy
 ) -> tuple[Authority, Keyring]:
-    """The short cut: make the member's keys too, and hand out a ready keyring for all that is wanted."""
+    """The short cut: make the member's keys too, and hand out a ready keyring for all that is wanted.
+
+    Nothing wanted is a membership alone: all that forwarders, covers, proxies, servers and brokers need.
+    """
     keyring, link = None, Secret(entropy(32))
-    for topic, role in wanted:
-        asking, request = ask(topic, role, epoch, epochs, entropy, link)
-        authority, reply = grant(authority, member, request, epoch, epochs, entropy)
+    for topic, role in wanted or [("", "subscriber")]:
+        asking = ask(topic, role, authority.epoch_us, epoch, epochs, entropy, link)
+        authority, reply = grant(authority, member, asking.request, epoch, epochs, entropy)
         keyring = complete(asking, reply, keyring)
-    if keyring is None:
-        raise AuthorityError("a grant names at least one topic")
+    assert keyring is not None
     return authority, keyring
 
 
-def revoke(
-    authority: Authority, member: str, topic: str | None, epoch: int, entropy: Entropy
-) -> tuple[Authority, Bulletin]:
-    """Shut a member out, of one topic or of everything, from the next epoch on."""
+def revoke(authority: Authority, member: str, topic: str | None, epoch: int, entropy: Entropy) -> Authority:
+    """Shut a member out, of one topic or of everything, from the next epoch on; the new state holds the bulletin."""
     gone = authority.member(member)
     if gone.revoked:
         raise AuthorityError(f"{member!r} has been revoked already")
@@ -188,36 +185,33 @@ def revoke(
     ended = [given for given in gone.given if topic in (None, given.topic)]
     if topic is not None and not ended:
         raise UnknownTopicError(f"{member!r} holds no grant for {topic!r}")
+    void = [
+        Void(issued.name, issued.last)
+        for issued in gone.issued
+        if issued.last > epoch and topic in (None, issued.topic)
+    ]
     left = tuple(given for given in gone.given if given not in ended)
-    void = [issued.name for issued in gone.issued if issued.last > epoch]
-    if topic is not None:
-        keys = [key for given in ended for key in _split(given.publisher_keys)]
-        void = [fingerprint(key) for key in keys]
     remaining = Member(left, gone.issued, revoked=topic is None)
     state = msgspec.structs.replace(authority, members={**authority.members, member: remaining})
     return _rekey(state, sorted({given.topic for given in ended}), void, ended, epoch, entropy)
 
 
-def revoke_group(authority: Authority, group: str, epoch: int, entropy: Entropy) -> tuple[Authority, Bulletin]:
-    """End a sub-authority, and with it all that it certified, from the next epoch on. Its topics are free again."""
+def revoke_group(authority: Authority, group: str, epoch: int, entropy: Entropy) -> Authority:
+    """End the sub-authorities of a group, and with them all that they certified, from the next epoch on."""
     issued = authority.delegated.get(group)
     if issued is None:
         raise UnknownTopicError(f"no sub-authority for {group!r} was made here")
     left = {name: other for name, other in authority.delegated.items() if name != group}
     state = msgspec.structs.replace(authority, delegated=left)
-    return _rekey(state, [], [issued.name], [], epoch, entropy)
+    return _rekey(state, [], [Void(one.name, one.last) for one in issued], [], epoch, entropy)
 
 
-def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy) -> tuple[Authority, Bulletin]:
+def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy) -> Authority:
     """New keys from the next epoch on, for one topic or all, with nobody shut out."""
-    names = (
-        [topic]
-        if topic is not None
-        else [n for n, t in sorted(authority.topics.items()) if t.record.profile != "paper"]
-    )
-    for name in names:
-        if authority.topic(name).record.profile == "paper":
-            raise AuthorityError(f"{name!r} is a topic of the paper profile, which has one key for ever")
+    hardened = [name for name, known in sorted(authority.topics.items()) if known.record.profile != "paper"]
+    if topic is not None and authority.topic(topic).record.profile == "paper":
+        raise AuthorityError(f"{topic!r} is a topic of the paper profile, which has one key for ever")
+    names = hardened if topic is None else [topic]
     if not names:
         raise AuthorityError("there is no topic to rotate")
     return _rekey(authority, names, [], [], epoch, entropy)
@@ -226,19 +220,57 @@ def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy
 def delegate(
     authority: Authority, group: str, epoch: int, epochs: int, entropy: Entropy
 ) -> tuple[Authority, Authority]:
-    """A sub-authority for a group of topics (P0, section 3): the root's new state, and the new authority."""
+    """A sub-authority for a group of topics (P0, section 3): the root's new state, and the new authority.
+
+    A group may get another sub-authority, when the first one's key is lost or its time is over; `revoke_group` ends
+    them all.
+    """
     check_topic(group)
+    last = epoch + epochs - 1
     if authority.delegation is not None:
         raise AuthorityError("a sub-authority cannot delegate further")
+    if last > EPOCH_MAX:
+        raise AuthorityError("a delegation cannot last that long")
     if any(in_group(name, group_scope(group)) for name in authority.topics):
         raise AuthorityError(f"topics under {group!r} are declared here already; delegate a group before its topics")
-    if group in authority.delegated:
-        raise AuthorityError(f"{group!r} has a sub-authority already")
-    seed, last = Secret(entropy(32)), epoch + epochs - 1
+    for other in authority.delegated:
+        if other != group and (in_group(group, group_scope(other)) or in_group(other, group_scope(group))):
+            raise AuthorityError(f"{group!r} overlaps {other!r}, which has a sub-authority")
+    seed = Secret(entropy(32))
     delegation = certify(authority.key, Kind.DELEGATE, SigningKey(seed).public, group_scope(group), epoch, last)
-    issued = Issued(fingerprint(delegation.subject), last)
-    root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: issued})
-    return root, Authority(VERSION, seed, authority.root, authority.epoch_us, group, delegation)
+    issued = Issued(fingerprint(delegation.subject), group, last)
+    known = tuple(one for one in authority.delegated.get(group, ()) if one.last >= epoch)
+    root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: (*known, issued)})
+    return root, Authority(seed, authority.root, authority.epoch_us, group, delegation)
+
+
+def _admissible(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> Member:
+    """What is known of the member, if it may have what it asks for."""
+    if not member or len(member) > NAME_MAX or not member.isprintable():
+        raise AuthorityError(f"a member's name has 1 to {NAME_MAX} printable characters")
+    if not 1 <= epochs <= BATCH_MAX:
+        raise AuthorityError(
+            f"a grant holds 1 to {BATCH_MAX} epochs, not {epochs}; ask for fewer days or longer epochs"
+        )
+    if request.epoch_us != authority.epoch_us:
+        theirs, ours = request.epoch_us / 1e6, authority.epoch_us / 1e6
+        raise AuthorityError(f"the request counts epochs of {theirs:g} s, and here they have {ours:g} s")
+    last = request.first + epochs - 1
+    if last < epoch:
+        raise ExpiredError("the request asks for epochs that are over; make a new one")
+    if request.first > epoch + 1:
+        raise AuthorityError("the request asks for epochs to come; make it when they are there")
+    if authority.delegation is not None and last > authority.delegation.last:
+        raise ExpiredError(f"this sub-authority's delegation ends with epoch {authority.delegation.last}")
+    known = authority.members.get(member, Member())
+    if known.revoked:
+        raise AuthorityError(f"{member!r} has been revoked; grant under another name if that is meant")
+    wanted = {fingerprint(key) for key in (request.link, *_split(request.publisher_keys))}
+    for name, other in authority.members.items():
+        # Otherwise one member could have another's keys voided by being revoked itself.
+        if name != member and any(issued.name in wanted for issued in other.issued):
+            raise AuthorityError("the request has a key that was certified for another member")
+    return known
 
 
 def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int, wrap: Secret) -> tuple[Grant, Given]:
@@ -255,7 +287,7 @@ def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int,
             token = token_of(topic_key, "paper", record.topic, 0)
             signatures = (certify_publisher(key, SigningKey(seed).public, token, "paper", 0).signature,)
         given = Given(record.topic, request.role, first, last, wrap)
-        return Grant(signed, request.role, first, (topic_key,), wrap, seed, signatures), given
+        return Grant(signed, request.role, first, (topic_key,), wrap, authority.bulletins, seed, signatures), given
     keys = [epoch_key(topic.master, topic.bridges, first + offset) for offset in range(epochs)]
     publics = _split(request.publisher_keys)[:epochs]
     if request.role == "publisher" and len(publics) < epochs:
@@ -264,12 +296,12 @@ def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int,
         _certificate(key, record, keys[offset], public, first + offset) for offset, public in enumerate(publics)
     )
     given = Given(record.topic, request.role, first, last, wrap, b"".join(publics))
-    return Grant(signed, request.role, first, tuple(keys), wrap, None, signatures), given
+    return Grant(signed, request.role, first, tuple(keys), wrap, authority.bulletins, None, signatures), given
 
 
 def _rekey(
-    authority: Authority, topics: list[str], void: list[bytes], ended: list[Given], epoch: int, entropy: Entropy
-) -> tuple[Authority, Bulletin]:
+    authority: Authority, topics: list[str], void: list[Void], ended: list[Given], epoch: int, entropy: Entropy
+) -> Authority:
     """Lay a fresh bridge for each topic, and write the bulletin that brings it to those who stay."""
     writer = BulletinWriter(authority.bulletins + 1, epoch + 1, entropy)
     renewed = dict(authority.topics)
@@ -284,8 +316,8 @@ def _rekey(
             topic = renewed[given.topic]
             if not member.revoked and given.topic in topics and given.last > epoch and topic.record.profile != "paper":
                 _stay(writer, authority.key, topic, given)
-    state = msgspec.structs.replace(authority, topics=renewed, bulletins=writer.number)
-    return state, writer.sign(authority.key, void, authority.delegation)
+    bulletin = writer.sign(authority.key, void, authority.delegation)
+    return msgspec.structs.replace(authority, topics=renewed, bulletins=writer.number, bulletin=bulletin)
 
 
 def _stay(writer: BulletinWriter, key: SigningKey, topic: Topic, given: Given) -> None:
@@ -306,5 +338,4 @@ def _split(keys: bytes) -> list[bytes]:
     return [keys[start : start + PUBLIC] for start in range(0, len(keys), PUBLIC)]
 
 
-VERSION: Final = 1
 NAME_MAX: Final = 200

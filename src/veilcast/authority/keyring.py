@@ -7,16 +7,14 @@ into one-show certificates. Nothing here prints a secret, and nothing reaches ou
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from veilcast.authority.record import SignedRecord, TopicRecord
+from veilcast.authority.record import SignedRecord, TopicRecord, in_group
 from veilcast.authority.topickeys import Role, content_key, publisher_key, token_of
 from veilcast.crypto.certificate import EPOCH_MAX, Certificate, Chain, Kind
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
-from veilcast.errors import ExpiredError, UnknownTopicError
+from veilcast.errors import ExpiredError, ForgedError, UnknownTopicError
 
 
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +27,8 @@ class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Keys of one topic for the epochs from `first` on, one each; in `paper` one key and one signature for all.
 
-    `wrap` is shared with the authority that granted this: its bulletins address the holder by it.
+    `wrap` is shared with the authority that granted this: its bulletins address the holder by it, and `bulletin` is the
+    number of the last one this grant has been through.
     """
 
     record: SignedRecord
@@ -37,6 +36,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: int
     keys: tuple[Secret, ...]
     wrap: Secret
+    bulletin: int
     seed: Secret | None = None
     signatures: tuple[bytes, ...] = ()
 
@@ -59,6 +59,14 @@ class TopicKeys(msgspec.Struct, frozen=True):
     signing: SigningKey | None
     certificate: Chain | None
 
+    def check_publisher(self, chain: Chain, root: bytes, epoch: int) -> None:
+        """Raise unless `chain` certifies a publisher of this topic; only who knows the topic can check its group."""
+        chain.verify(root, Kind.PUBLISHER, epoch)
+        if chain.leaf.scope != self.token:
+            raise ForgedError("the certificate is for another topic")
+        if chain.delegation is not None and not in_group(self.record.topic, chain.group):
+            raise ForgedError("a sub-authority certified a publisher outside its group")
+
 
 class EpochKeys(msgspec.Struct, frozen=True):
     """Everything a member holds for one epoch."""
@@ -76,14 +84,13 @@ class EpochKeys(msgspec.Struct, frozen=True):
 
 
 class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that a member takes home. `bulletins` counts, for each authority that granted something, those applied."""
+    """All that a member takes home. `void` has the sub-authorities that the root ended, and from which epoch on."""
 
-    version: int
     root: bytes
     epoch_us: int
     membership: Membership
-    grants: tuple[Grant, ...]
-    bulletins: dict[bytes, int]
+    grants: tuple[Grant, ...] = ()
+    void: dict[bytes, int] = {}
 
     def at(self, epoch: int) -> EpochKeys:
         """The keys of one epoch; `ExpiredError` when the membership itself does not reach it."""
@@ -91,16 +98,23 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not leaf.first <= epoch <= leaf.last:
             raise ExpiredError(f"the membership is for epochs {leaf.first} to {leaf.last}, and this is {epoch}")
         self.membership.certificate.verify(self.root, Kind.MEMBER, epoch)
-        topics = {}
+        topics: dict[str, TopicKeys] = {}
         for grant in self.grants:
             record = grant.record.verify(self.root, epoch)
-            if grant.first <= epoch <= grant.last(record):
+            publishes = record.topic in topics and topics[record.topic].role == "publisher"
+            if grant.first <= epoch <= grant.last(record) and not publishes:
                 topics[record.topic] = _topic_keys(grant, record, epoch)
         return EpochKeys(epoch, self.membership.link, self.membership.certificate, topics)
 
     def records(self) -> list[tuple[Grant, TopicRecord]]:
         """Every grant with what it is for, expired ones too."""
-        return [(grant, grant.record.verify(self.root, grant.first)) for grant in self.grants]
+        return [(grant, grant.record.verify(self.root, _stands(grant))) for grant in self.grants]
+
+
+def _stands(grant: Grant) -> int:
+    """An epoch in which the record's delegation stands; the grant itself may begin before it or be over."""
+    delegation = grant.record.delegation
+    return grant.first if delegation is None else max(grant.first, delegation.first)
 
 
 def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
@@ -115,6 +129,3 @@ def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
         leaf = Certificate(Kind.PUBLISHER, signing.public, token, first, last, grant.signatures[index])
         certificate = Chain(leaf, grant.record.delegation)
     return TopicKeys(record, grant.role, token, content_key(key), signing, certificate)
-
-
-VERSION: Final = 1

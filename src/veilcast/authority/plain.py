@@ -1,6 +1,7 @@
-"""Structs to bytes and back, secrets included: how this room's values lie inside files and signatures.
+"""Structs to bytes and back: how this room's values lie in files, in signatures and on the way to another member.
 
-MessagePack with one more type: a `Secret` is written as its bytes. The result is as secret as what went in.
+MessagePack behind a magic word and a version, so that no kind of value is ever read as another. One more type: a
+`Secret` is written as its bytes; the result is as secret as what went in.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from veilcast.crypto.secret import Secret
-from veilcast.errors import TamperedError
+from veilcast.errors import ConfigError, LocalError, RemoteError, VeilcastError
 
 Plain = TypeVar("Plain", bound=msgspec.Struct)
 
 
 def to_bytes(value: msgspec.Struct) -> bytes:
-    return _ENCODER.encode(value)
+    return MAGIC_OF[type(value).__name__] + bytes((VERSION,)) + _ENCODER.encode(value)
 
 
-def from_bytes(data: bytes, kind: type[Plain]) -> Plain:
-    """Parse, or raise `TamperedError`: whoever wrote these bytes was not this program, or another version of it."""
+def from_bytes(data: bytes, kind: type[Plain], blame: type[VeilcastError]) -> Plain:
+    """Parse, or raise an error of the class that says whose fault it is: a damaged file's, or a stranger's."""
+    magic = MAGIC_OF[kind.__name__]
+    if not data.startswith(magic):
+        raise blame(f"not a {kind.__name__.lower()}")
+    if data[len(magic) : len(magic) + 1] != bytes((VERSION,)):
+        raise blame(f"a {kind.__name__.lower()} of another version than {VERSION}")
     try:
-        return msgspec.msgpack.decode(data, type=kind, dec_hook=_read_secret)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TamperedError(f"not a {kind.__name__} of a known version") from error
+        return msgspec.msgpack.decode(data[len(magic) + 1 :], type=kind, dec_hook=_read_secret)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RemoteError, ConfigError, LocalError) as error:
+        raise blame(f"not a {kind.__name__.lower()}: damaged, or made by something else") from error
 
 
 def _write_secret(value: Any) -> Any:
@@ -39,4 +45,14 @@ def _read_secret(kind: type, value: Any) -> Any:
     raise ValueError("not a secret")
 
 
+VERSION: Final = 1
+MAGIC_OF: Final = {
+    "Authority": b"VCau",
+    "Keyring": b"VCkr",
+    "Asking": b"VCas",
+    "Request": b"VCrq",
+    "Reply": b"VCre",
+    "Bulletin": b"VCbu",
+    "TopicRecord": b"VCtr",
+}
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_write_secret)

@@ -21,12 +21,16 @@ Profile: TypeAlias = Literal["hardened", "paper"]
 
 
 class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the authority declared of a topic. `cover_share` is kappa: the share of others that act as subscribers."""
+    """What the authority declared of a topic. `cover_share` is kappa: the share of others that act as subscribers.
+
+    `edition` counts the declarations of one topic; the highest is the one that holds.
+    """
 
     topic: str
     schema: Schema
     cover_share: float = 0.75
     profile: Profile = "hardened"
+    edition: int = 1
 
     def __post_init__(self) -> None:
         check_topic(self.topic)
@@ -44,7 +48,7 @@ class SignedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def verify(self, root: bytes, epoch: int) -> TopicRecord:
         """The record, if the root or the topic's own sub-authority declared it."""
         verify(signer_of(root, self.delegation, epoch), self.body, self.signature, purpose=_PURPOSE)
-        record = from_bytes(self.body, TopicRecord)
+        record = from_bytes(self.body, TopicRecord, ForgedError)
         if self.delegation is not None and not in_group(record.topic, self.delegation.scope):
             raise ForgedError("a sub-authority declared a topic outside its group")
         return record
@@ -69,7 +73,7 @@ def in_group(topic: str, scope: bytes) -> bool:
 
 def check_topic(topic: str) -> None:
     """A topic is one or more words with slashes between; the words are the groups it belongs to."""
-    if not 1 <= len(topic.encode()) <= TOPIC_MAX or not topic.isprintable():
+    if not topic.isprintable() or not 1 <= len(topic.encode()) <= TOPIC_MAX:
         raise ConfigError(f"a topic has 1 to {TOPIC_MAX} printable bytes")
     if not all(topic.split("/")):
         raise ConfigError(f"a topic is words with single slashes between them, not {topic!r}")

@@ -1,9 +1,13 @@
 """Asking for a grant with keys of one's own (P0 4.2): the private halves never leave the member.
 
 The member keeps an `Asking` (its link key and, to publish, a seed) and sends a `Request` with the public halves: the
-link key, and one signing key for each epoch it wants certified. The authority answers with a sealed reply that only the
-link key opens (X25519 with a fresh key of the authority's, then a seal). `complete` turns asking and reply into a
-keyring, or adds the new grants to one the member has.
+link key, and one signing key for each epoch it wants certified. Without a topic it asks for a membership alone. The
+authority answers with a sealed reply that only the link key opens (X25519 with a fresh key of the authority's, then a
+seal). `complete` checks that everything in the reply was signed by one authority and fits what was asked for, and makes
+a keyring of it, or adds it to the one the member has.
+
+The reply proves which authority made it, not that it is the right one: a first keyring is bound to whatever root the
+reply names, so the member compares that root's fingerprint, or pins it in advance.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.epoch import BATCH_MAX
-from veilcast.authority.keyring import VERSION, Grant, Keyring, Membership
+from veilcast.authority.keyring import Grant, Keyring, Membership
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.record import check_topic
 from veilcast.authority.topickeys import Role, publisher_key
 from veilcast.crypto.agree import PUBLIC, agree, public_of
-from veilcast.crypto.certificate import Chain
+from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
@@ -27,31 +31,36 @@ from veilcast.errors import AuthorityError, ForgedError, MalformedError
 from veilcast.machine import Entropy
 
 
-class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The private half, kept by the member until the reply comes."""
-
-    link: Secret
-    seed: Secret
-    topic: str
-
-
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The public half: what is asked for, and the keys to certify, one signing key per epoch from `first` on."""
+    """The public half: what is asked for, and the keys to certify, one signing key per epoch from `first` on.
+
+    An empty topic asks for a membership alone. `epoch_us` is the length of the epochs that `first` is counted in.
+    """
 
     topic: str
     role: Role
+    epoch_us: int
     link: bytes
     first: int
     publisher_keys: bytes = b""
 
     def __post_init__(self) -> None:
-        check_topic(self.topic)
-        if len(self.link) != PUBLIC or not 0 <= self.first < 1 << 32:
+        if self.topic:
+            check_topic(self.topic)
+        if len(self.link) != PUBLIC or not 0 <= self.first <= EPOCH_MAX or self.epoch_us < 1:
             raise MalformedError("a request's link key or epoch is out of bounds")
         if len(self.publisher_keys) % SIGNING_PUBLIC or len(self.publisher_keys) > BATCH_MAX * SIGNING_PUBLIC:
             raise MalformedError("a request's signing keys are out of bounds")
-        if bool(self.publisher_keys) != (self.role == "publisher"):
-            raise MalformedError("a publisher's request has signing keys, a subscriber's has none")
+        if bool(self.publisher_keys) != (bool(self.topic) and self.role == "publisher"):
+            raise MalformedError("a publisher's request has signing keys, any other has none")
+
+
+class Asking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The private half, kept by the member until the reply comes, beside the request it goes with."""
+
+    link: Secret
+    seed: Secret
+    request: Request
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,51 +69,28 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     root: bytes
     epoch_us: int
     membership: Chain
-    grant: Grant
-    bulletin: int
+    grant: Grant | None
 
 
 def ask(
-    topic: str, role: Role, first: int, epochs: int, entropy: Entropy, link: Secret | None
-) -> tuple[Asking, Request]:
+    topic: str, role: Role, epoch_us: int, first: int, epochs: int, entropy: Entropy, link: Secret | None = None
+) -> Asking:
     """Make fresh keys and the request for them; `link` is the key of a membership the member already has."""
+    if not 1 <= epochs <= BATCH_MAX:
+        raise AuthorityError(
+            f"a grant holds 1 to {BATCH_MAX} epochs, not {epochs}; ask for fewer days or longer epochs"
+        )
     link = link if link is not None else Secret(entropy(32))
     seed = Secret(entropy(32))
     keys = b""
-    if role == "publisher":
+    if topic and role == "publisher":
         keys = b"".join(publisher_key(seed, topic, first + offset).public for offset in range(epochs))
-    return Asking(link, seed, topic), Request(topic, role, public_of(link), first, keys)
+    return Asking(link, seed, Request(topic, role, epoch_us, public_of(link), first, keys))
 
 
-def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring:
-    """Open the reply and make the keyring of it, or add its grant to the existing one."""
-    reply = _open(asking.link, sealed)
-    grant = reply.grant
-    if grant.role == "publisher" and grant.seed is None:
-        grant = msgspec.structs.replace(grant, seed=asking.seed)
-    issuer = grant.issuer(reply.root)
-    if existing is None:
-        return Keyring(
-            VERSION,
-            reply.root,
-            reply.epoch_us,
-            Membership(asking.link, reply.membership),
-            (grant,),
-            {issuer: reply.bulletin},
-        )
-    if existing.root != reply.root:
-        raise AuthorityError("the reply comes from another authority than the keyring; keep the two apart")
-    if existing.bulletins.get(issuer, reply.bulletin) != reply.bulletin:
-        raise AuthorityError(
-            f"the reply stands at bulletin {reply.bulletin}; apply the missing ones to the keyring first"
-        )
-    kept = tuple(old for old, record in existing.records() if (record.topic, old.role) != (asking.topic, grant.role))
-    return msgspec.structs.replace(
-        existing,
-        membership=Membership(asking.link, reply.membership),
-        grants=(*kept, grant),
-        bulletins={**existing.bulletins, issuer: reply.bulletin},
-    )
+def decode(data: bytes) -> Request:
+    """Parse what somebody handed in."""
+    return from_bytes(data, Request, MalformedError)
 
 
 def seal_reply(reply: Reply, link: bytes, entropy: Entropy) -> bytes:
@@ -115,24 +101,44 @@ def seal_reply(reply: Reply, link: bytes, entropy: Entropy) -> bytes:
     return public + seal(key, to_bytes(reply), context=_CONTEXT, entropy=entropy)
 
 
+def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring:
+    """Open the reply, check it against what was asked, and make the keyring of it, or add it to the existing one."""
+    reply = _open(asking.link, sealed)
+    if existing is not None and existing.root != reply.root:
+        raise AuthorityError("the reply comes from another authority than the keyring; keep the two apart")
+    leaf = reply.membership.leaf
+    if leaf.subject != asking.request.link or reply.epoch_us != asking.request.epoch_us:
+        raise ForgedError("the reply is not to this request")
+    reply.membership.verify(reply.root, Kind.MEMBER, leaf.last)
+    base = (
+        existing
+        if existing is not None
+        else Keyring(reply.root, reply.epoch_us, Membership(asking.link, reply.membership))
+    )
+    keyring = msgspec.structs.replace(base, membership=Membership(asking.link, reply.membership))
+    return keyring if reply.grant is None else _with_grant(keyring, reply.grant, asking)
+
+
+def _with_grant(keyring: Keyring, grant: Grant, asking: Asking) -> Keyring:
+    if grant.role == "publisher" and grant.seed is None:
+        grant = msgspec.structs.replace(grant, seed=asking.seed)
+    wanted = (asking.request.topic, asking.request.role)
+    others = tuple(old for old, record in keyring.records() if (record.topic, old.role) != wanted)
+    alone = msgspec.structs.replace(keyring, grants=(grant,))
+    keys = alone.at(grant.first).topic(wanted[0])
+    if grant.role != wanted[1]:
+        raise ForgedError("the reply is not to this request")
+    if keys.certificate is not None:
+        keys.check_publisher(keys.certificate, keyring.root, grant.first)
+    return msgspec.structs.replace(keyring, grants=(*others, grant))
+
+
 def _open(link: Secret, sealed: bytes) -> Reply:
     public, rest = sealed[:PUBLIC], sealed[PUBLIC:]
     if len(public) != PUBLIC:
         raise ForgedError("not a reply to a request")
     key = derive(agree(link, public), b"vc/reply", public, public_of(link))
-    return from_bytes(unseal(key, rest, context=_CONTEXT), Reply)
-
-
-def encode(request: Request) -> bytes:
-    return to_bytes(request)
-
-
-def decode(data: bytes) -> Request:
-    """Parse what somebody handed in; `MalformedError` for anything else."""
-    try:
-        return msgspec.msgpack.decode(data, type=Request)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError("not a request") from error
+    return from_bytes(unseal(key, rest, context=_CONTEXT), Reply, ForgedError)
 
 
 _CONTEXT: Final = b"veilcast/reply"

@@ -18,7 +18,7 @@ from typing import Final
 from veilcast.authority.plain import Plain, from_bytes, to_bytes
 from veilcast.crypto.passphrase import Cost, lock, unlock
 from veilcast.crypto.secret import Secret
-from veilcast.errors import PermissionsError, StorageError, TamperedError
+from veilcast.errors import PassphraseError, PermissionsError, StorageError, TamperedError
 from veilcast.machine import Entropy
 
 
@@ -30,9 +30,9 @@ def write_secret(path: Path, value: Plain, passphrase: Secret, *, cost: Cost, en
 def read_secret(path: Path, kind: type[Plain], passphrase: Secret) -> Plain:
     data = read_private(path)
     try:
-        return from_bytes(unlock(data, passphrase, purpose=_purpose(kind)), kind)
-    except TamperedError as error:
-        raise TamperedError(f"{path}: {error}") from error
+        return from_bytes(unlock(data, passphrase, purpose=_purpose(kind)), kind, TamperedError)
+    except (TamperedError, PassphraseError) as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def read_private(path: Path) -> bytes:
@@ -53,7 +53,9 @@ def read_private(path: Path) -> bytes:
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put `data` at `path` in one step."""
-    beside = path.with_name(f".{path.name}.new")
+    if len(data) > FILE_MAX:
+        raise StorageError(f"{path} would be larger than any file of ours may be")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
         try:
@@ -76,7 +78,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 def alone(directory: Path) -> Iterator[None]:
     """Hold a directory for one process; a second one is told so at once."""
     try:
-        descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _storage_error("open", directory, error) from error
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, LocalError
 from veilcast.topics import Domain, Integers, Reals, Strings
 
 
@@ -19,7 +19,7 @@ def parse_attribute(text: str) -> Domain:
                 return Integers(name, int(low), int(high), _bits(bits, min(_BITS, max(1, width))))
             case ["float", low, high, *bits]:
                 return Reals(name, float(low), float(high), _bits(bits, _BITS))
-    except ValueError as error:
+    except (ValueError, LocalError) as error:
         raise ConfigError(f"attribute {text!r}: {error}") from error
     raise ConfigError(f"attribute {text!r}: write NAME:str, NAME:int:LOW:HIGH[:BITS] or NAME:float:LOW:HIGH[:BITS]")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def add_commands(commands: Any) -> None:
 
     init = verb("init", issue.init, "make a new authority in DIR")
     init.add_argument("dir", type=Path, metavar="DIR")
-    init.add_argument("--epoch", type=float, default=3600, metavar="SECONDS", help="length of an epoch (3600)")
+    init.add_argument("--epoch", type=positive, default=3600, metavar="SECONDS", help="length of an epoch (3600)")
 
     topic = verb("topic", issue.topic, "declare a topic with attributes, or change what is declared")
     topic.add_argument("dir", type=Path, metavar="DIR")
@@ -37,12 +38,12 @@ def add_commands(commands: Any) -> None:
         metavar="SPEC",
         help="NAME:str, NAME:int:LOW:HIGH[:BITS] or NAME:float:...",
     )
-    topic.add_argument(
-        "--cover", type=float, default=0.75, metavar="SHARE", help="share of others that act as cover (0.75)"
-    )
+    topic.add_argument("--cover", type=float, metavar="SHARE", help="share of others that act as cover (0.75)")
     _add_profile(topic)
 
-    grant = verb("grant", issue.grant, "grant topics to a member: a ready keyring, or the answer to its request")
+    grant = verb(
+        "grant", issue.grant, "let a member in, with topics or without: a ready keyring, or the answer to its request"
+    )
     grant.add_argument("dir", type=Path, metavar="DIR")
     grant.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="may be given several times")
     grant.add_argument("--role", choices=("publisher", "subscriber"))
@@ -55,16 +56,20 @@ def add_commands(commands: Any) -> None:
     _add_profile(grant)
 
     ask = verb("request", hold.ask, "as a member: make keys and a request for a grant")
-    ask.add_argument("--topic", required=True, metavar="TOPIC")
-    ask.add_argument("--role", choices=("publisher", "subscriber"), required=True)
+    ask.add_argument("--topic", default="", metavar="TOPIC", help="without one, a membership alone is asked for")
+    ask.add_argument("--role", choices=("publisher", "subscriber"), default="subscriber")
     ask.add_argument("--keyring", type=Path, required=True, metavar="FILE", help="where the keys will be; may exist")
     ask.add_argument("--out", type=Path, required=True, metavar="FILE", help="the request, to bring to the authority")
-    ask.add_argument("--epoch", type=float, default=3600, metavar="SECONDS", help="the authority's epoch (3600)")
+    ask.add_argument(
+        "--epoch", type=positive, default=3600, metavar="SECONDS", help="the authority's epoch; a keyring knows (3600)"
+    )
+    ask.add_argument("--force", action="store_true", help="give up a request that still waits")
     _add_days(ask)
 
     accept = verb("accept", hold.accept, "as a member: put the authority's answer into the keyring")
     accept.add_argument("answer", type=Path, metavar="ANSWER")
     accept.add_argument("--keyring", type=Path, required=True, metavar="FILE")
+    accept.add_argument("--authority", metavar="FINGERPRINT", help="refuse the answer of any other authority")
 
     revoke = verb("revoke", issue.revoke, "shut a member out from the next epoch on; writes a bulletin")
     revoke.add_argument("dir", type=Path, metavar="DIR")
@@ -85,18 +90,24 @@ def add_commands(commands: Any) -> None:
     delegate.add_argument("dir", type=Path, metavar="DIR")
     delegate.add_argument("--group", required=True, metavar="PREFIX")
     delegate.add_argument("--out", type=Path, required=True, metavar="DIR")
-    delegate.add_argument("--days", type=float, default=365, help="how long it may act (365)")
+    delegate.add_argument("--days", type=positive, default=365, help="how long it may act (365)")
 
-    show = verb("show", show_path, "show an authority (a directory) or a keyring (a file)")
+    show = verb("show", show_path, "show an authority (a directory), a keyring, a request or a bulletin")
     show.add_argument("path", type=Path, metavar="PATH")
     show.add_argument("--topic", metavar="TOPIC", help="this topic only")
 
 
+def positive(text: str) -> float:
+    """A number above zero that is one; argparse names the option if it is not."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError(text)
+    return number
+
+
 def _add_days(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--days", type=float, default=BATCH_DAYS, help=f"how long the grant lasts ({BATCH_DAYS})")
+    parser.add_argument("--days", type=positive, default=BATCH_DAYS, help=f"how long the grant lasts ({BATCH_DAYS})")
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--profile", choices=("hardened", "paper"), default="hardened", help="of a topic declared by this (hardened)"
-    )
+    parser.add_argument("--profile", choices=("hardened", "paper"), help="of a topic that this declares (hardened)")

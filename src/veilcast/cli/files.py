@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from veilcast.authority.issuer import Authority
-from veilcast.authority.vault import read_secret, write_secret
+from veilcast.authority.plain import to_bytes
+from veilcast.authority.vault import read_secret, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
 from veilcast.crypto.secret import Secret
@@ -15,15 +16,27 @@ from veilcast.errors import StorageError
 
 
 def open_authority(context: Context, arguments: argparse.Namespace) -> tuple[Authority, Secret]:
+    """The state, and the passphrase to write it with. A bulletin that a killed command did not write is written now."""
     directory: Path = arguments.dir
     if not state_file(directory).exists():
         raise StorageError(f"{directory} holds no authority; make one with `veilcast authority init {directory}`")
     secret = passphrase.existing(context, str(directory), arguments.passphrase_file, directory / "passphrase")
-    return read_secret(state_file(directory), Authority, secret), secret
+    authority = read_secret(state_file(directory), Authority, secret)
+    publish_bulletin(directory, authority)
+    return authority, secret
 
 
 def write_authority(context: Context, directory: Path, authority: Authority, secret: Secret) -> None:
     write_secret(state_file(directory), authority, secret, cost=context.cost, entropy=context.entropy)
+
+
+def publish_bulletin(directory: Path, authority: Authority) -> Path:
+    """Write out the newest bulletin, which is in the state already, if that has not been done; say where it is."""
+    path = directory / "bulletins" / f"{authority.bulletins:06}.bulletin"
+    if authority.bulletin is not None and not path.exists():
+        make_directory(path.parent)
+        write_whole(path, to_bytes(authority.bulletin), mode=0o644)
+    return path
 
 
 def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secret:
@@ -34,10 +47,13 @@ def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secre
 
 def check_place(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a place where nothing can be written, before anything else has been changed."""
-    if path.exists() and not overwrite:
-        raise StorageError(f"{path} exists; choose another name")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise StorageError(f"cannot write {path}: {path.parent} is not a directory we may write to")
+    try:
+        if path.is_dir() or (path.exists() and not overwrite):
+            raise StorageError(f"{path} exists; choose another name")
+        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise StorageError(f"cannot write {path}: {path.parent} is not a directory we may write to")
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def read_file(path: Path) -> bytes:

@@ -8,34 +8,41 @@ from pathlib import Path
 from veilcast.authority import bulletin, request
 from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.plain import to_bytes
+from veilcast.authority.record import check_topic
 from veilcast.authority.request import Asking
-from veilcast.authority.vault import read_secret, write_secret, write_whole
+from veilcast.authority.vault import alone, read_secret, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import asking_file, check_place, keyring_passphrase, passphrase_file, read_file
-from veilcast.cli.show import keyring_report
+from veilcast.cli.show import date_of, keyring_report
+from veilcast.crypto.derive import fingerprint
 from veilcast.errors import AuthorityError
 
 
 def ask(arguments: argparse.Namespace, context: Context) -> Report:
+    keyring_file: Path = arguments.keyring
+    if arguments.topic:
+        check_topic(arguments.topic)
     check_place(arguments.out)
-    check_place(arguments.keyring, overwrite=True)
-    link = None
-    if arguments.keyring.exists():
-        secret = keyring_passphrase(context, arguments)
-        link = read_secret(arguments.keyring, Keyring, secret).membership.link
-    else:
-        secret = passphrase.fresh(
-            context, str(arguments.keyring), arguments.passphrase_file, passphrase_file(arguments.keyring)
-        )
-    length = round(arguments.epoch * 1_000_000)
-    first = epoch_of(context.now_us(), length)
-    asking, asked = request.ask(
-        arguments.topic, arguments.role, first, epochs_in(arguments.days, length), context.entropy, link
-    )
-    # The private half first: a request whose keys were lost would be worth nothing.
-    write_secret(asking_file(arguments.keyring), asking, secret, cost=context.cost, entropy=context.entropy)
-    write_whole(arguments.out, request.encode(asked), mode=0o644)
+    check_place(keyring_file, overwrite=True)
+    with alone(keyring_file.parent):
+        waiting = asking_file(keyring_file)
+        if waiting.exists() and not arguments.force:
+            raise AuthorityError(f"a request waits for its answer in {waiting}; accept that first, or add --force")
+        link, length = None, round(arguments.epoch * 1_000_000)
+        if keyring_file.exists():
+            secret = keyring_passphrase(context, arguments)
+            held = read_secret(keyring_file, Keyring, secret)
+            link, length = held.membership.link, held.epoch_us
+        first, epochs = epoch_of(context.now_us(), length), epochs_in(arguments.days, length)
+        asking = request.ask(arguments.topic, arguments.role, length, first, epochs, context.entropy, link)
+        if link is None:
+            option: Path | None = arguments.passphrase_file
+            secret = passphrase.fresh(context, str(keyring_file), option, passphrase_file(keyring_file))
+        # The private half first: a request whose keys were lost would be worth nothing.
+        write_secret(waiting, asking, secret, cost=context.cost, entropy=context.entropy)
+        write_whole(arguments.out, to_bytes(asking.request), mode=0o644)
     return Report(
         {"topic": arguments.topic, "role": arguments.role, "out": str(arguments.out), "first_epoch": first},
         [f"wrote {arguments.out}; bring it to the authority, then `veilcast authority accept` its answer"],
@@ -44,24 +51,35 @@ def ask(arguments: argparse.Namespace, context: Context) -> Report:
 
 def accept(arguments: argparse.Namespace, context: Context) -> Report:
     keyring_file: Path = arguments.keyring
-    waiting = asking_file(keyring_file)
-    if not waiting.exists():
-        raise AuthorityError(f"no request is waiting beside {keyring_file}; make one with `veilcast authority request`")
-    secret = keyring_passphrase(context, arguments)
-    existing = read_secret(keyring_file, Keyring, secret) if keyring_file.exists() else None
-    keyring = request.complete(read_secret(waiting, Asking, secret), read_file(arguments.answer), existing)
-    write_secret(keyring_file, keyring, secret, cost=context.cost, entropy=context.entropy)
-    waiting.unlink()
+    with alone(keyring_file.parent):
+        waiting = asking_file(keyring_file)
+        if not waiting.exists():
+            raise AuthorityError(f"no request is waiting in {waiting}; make one with `veilcast authority request`")
+        secret = keyring_passphrase(context, arguments)
+        existing = read_secret(keyring_file, Keyring, secret) if keyring_file.exists() else None
+        keyring = request.complete(read_secret(waiting, Asking, secret), read_file(arguments.answer), existing)
+        root = fingerprint(keyring.root).hex()
+        if arguments.authority not in (None, root):
+            raise AuthorityError(f"the answer is of authority {root}, not of {arguments.authority}; nothing was taken")
+        if existing is None and arguments.authority is None:
+            context.warn(f"this binds the keyring to authority {root}: compare it with what your authority says")
+        write_secret(keyring_file, keyring, secret, cost=context.cost, entropy=context.entropy)
+        waiting.unlink()
     return keyring_report(keyring, context, None, f"wrote {keyring_file}")
 
 
 def apply(arguments: argparse.Namespace, context: Context) -> Report:
-    secret = keyring_passphrase(context, arguments)
-    keyring = read_secret(arguments.keyring, Keyring, secret)
-    notice = bulletin.decode(read_file(arguments.bulletin))
-    changed = bulletin.apply(keyring, notice, epoch_of(context.now_us(), keyring.epoch_us))
-    write_secret(arguments.keyring, changed, secret, cost=context.cost, entropy=context.entropy)
+    keyring_file: Path = arguments.keyring
+    with alone(keyring_file.parent):
+        secret = keyring_passphrase(context, arguments)
+        keyring = read_secret(keyring_file, Keyring, secret)
+        notice = bulletin.decode(read_file(arguments.bulletin))
+        changed = bulletin.apply(keyring, notice, epoch_of(context.now_us(), keyring.epoch_us))
+        if changed != keyring:
+            write_secret(keyring_file, changed, secret, cost=context.cost, entropy=context.entropy)
+    since = date_of(notice.effective, keyring.epoch_us)
+    done = "applied" if changed != keyring else "changes nothing here"
     return Report(
         {"bulletin": notice.number, "effective_epoch": notice.effective, "changed": changed != keyring},
-        [f"bulletin {notice.number} applied to {arguments.keyring}; in force from epoch {notice.effective}"],
+        [f"bulletin {notice.number}, in force from {since}: {done}"],
     )

@@ -1,7 +1,7 @@
 """The authority's side of `veilcast authority`: each command is one function from arguments and context to a report.
 
-The state is one locked file in the authority's directory. It is written before anything is handed out, so an
-interruption at any point is repaired by calling again.
+The state is one locked file in the authority's directory. Everything that can be refused is refused before it is
+written, and it is written before anything is handed out, so an interruption at any point is repaired by calling again.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veilcast.authority import bulletin, issuer, request
+import msgspec
+
+from veilcast.authority import issuer, request
 from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.issuer import Authority
-from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import TopicRecord
+from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import alone, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.attributes import parse_attribute
@@ -23,10 +25,12 @@ from veilcast.cli.files import (
     make_directory,
     open_authority,
     passphrase_file,
+    publish_bulletin,
     read_file,
     state_file,
     write_authority,
 )
+from veilcast.cli.show import date_of
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.errors import AuthorityError, ConfigError
@@ -40,8 +44,7 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
         raise ConfigError("--epoch is at least one second")
     make_directory(directory)
     with alone(directory):
-        if state_file(directory).exists():
-            raise AuthorityError(f"{directory} holds an authority already; choose another directory")
+        _check_empty(directory)
         secret = passphrase.fresh(context, str(directory), arguments.passphrase_file, directory / "passphrase")
         authority = issuer.create(length, context.entropy)
         write_authority(context, directory, authority, secret)
@@ -53,14 +56,24 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def topic(arguments: argparse.Namespace, context: Context) -> Report:
-    domains = tuple(parse_attribute(text) for text in arguments.attribute)
-    record = TopicRecord(arguments.topic, Schema(domains), arguments.cover, arguments.profile)
+    schema = Schema(tuple(parse_attribute(text) for text in arguments.attribute))
     with alone(arguments.dir):
         authority, secret = open_authority(context, arguments)
-        write_authority(context, arguments.dir, issuer.declare(authority, record, context.entropy), secret)
+        known = authority.topics.get(arguments.topic)
+        # What is not named stays as it was declared.
+        record = known.record if known is not None else TopicRecord(arguments.topic, schema)
+        record = msgspec.structs.replace(
+            record,
+            schema=schema if arguments.attribute else record.schema,
+            cover_share=record.cover_share if arguments.cover is None else arguments.cover,
+            profile=record.profile if arguments.profile is None else arguments.profile,
+        )
+        authority = issuer.declare(authority, record, context.entropy)
+        write_authority(context, arguments.dir, authority, secret)
+    count = len(record.schema.domains)
     return Report(
-        {"topic": record.topic, "attributes": len(domains), "profile": record.profile},
-        [f"topic {record.topic} declared with {len(domains)} attributes ({record.profile})"],
+        {"topic": record.topic, "attributes": count, "profile": record.profile, "cover_share": record.cover_share},
+        [f"topic {record.topic} declared with {count} attributes, cover {record.cover_share:g} ({record.profile})"],
     )
 
 
@@ -71,58 +84,56 @@ def grant(arguments: argparse.Namespace, context: Context) -> Report:
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
         epochs = epochs_in(arguments.days, authority.epoch_us)
-        known = set(authority.topics)
-        if arguments.request is not None:
-            asked = request.decode(read_file(arguments.request))
-            if arguments.topic or arguments.role:
-                raise ConfigError("--request says topic and role by itself; leave --topic and --role away")
-            wanted = [(asked.topic, asked.role)]
-            authority = issuer.declare_label(authority, asked.topic, arguments.profile, context.entropy)
+        asked = None if arguments.request is None else request.decode(read_file(arguments.request))
+        wanted = _wanted(arguments, asked)
+        new = [name for name, _ in wanted if name not in authority.topics]
+        for name in new:
+            authority = issuer.declare_label(authority, name, arguments.profile or "hardened", context.entropy)
+        first = now if asked is None else asked.first
+        if asked is not None:
             authority, reply = issuer.grant(authority, arguments.member, asked, now, epochs, context.entropy)
             write_authority(context, arguments.dir, authority, secret)
             write_whole(out, reply)
-            first = asked.first
         else:
-            if not arguments.topic or arguments.role is None:
-                raise ConfigError("a grant needs --topic and --role, or --request")
-            wanted = [(topic, arguments.role) for topic in dict.fromkeys(arguments.topic)]
-            for topic, _ in wanted:
-                authority = issuer.declare_label(authority, topic, arguments.profile, context.entropy)
             authority, keyring = issuer.grant_ready(authority, arguments.member, wanted, now, epochs, context.entropy)
+            option: Path | None = arguments.keyring_passphrase_file
+            theirs = passphrase.fresh(context, str(out), option, passphrase_file(out), draw=True)
             write_authority(context, arguments.dir, authority, secret)
-            _lock_keyring(context, out, keyring, arguments.keyring_passphrase_file)
-            first = now
-    new = [topic for topic, _ in wanted if topic not in known]
+            write_secret(out, keyring, theirs, cost=context.cost, entropy=context.entropy)
     data = {
         "member": arguments.member,
-        "grants": [{"topic": topic, "role": role} for topic, role in wanted],
+        "grants": [{"topic": name, "role": role} for name, role in wanted],
         "first_epoch": first,
         "last_epoch": first + epochs - 1,
         "declared": new,
         "out": str(out),
     }
-    lines = [f"declared topic {topic}" for topic in new]
-    lines += [f"{arguments.member} is {role} of {topic} for {epochs} epochs" for topic, role in wanted]
+    until = date_of(first + epochs, authority.epoch_us)
+    lines = [f"declared topic {name}" for name in new]
+    lines += [f"{arguments.member} is {role} of {name} until {until}" for name, role in wanted]
+    lines += [] if wanted else [f"{arguments.member} is a member, with no topic, until {until}"]
     return Report(data, [*lines, f"wrote {out}"])
 
 
 def revoke(arguments: argparse.Namespace, context: Context) -> Report:
+    if arguments.group is not None and arguments.topic is not None:
+        raise ConfigError("--group ends a whole sub-authority; leave --topic away")
     with alone(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
         if arguments.group is not None:
-            authority, notice = issuer.revoke_group(authority, arguments.group, now, context.entropy)
+            authority = issuer.revoke_group(authority, arguments.group, now, context.entropy)
         else:
-            authority, notice = issuer.revoke(authority, arguments.member, arguments.topic, now, context.entropy)
-        return _publish_bulletin(context, arguments.dir, authority, secret, notice)
+            authority = issuer.revoke(authority, arguments.member, arguments.topic, now, context.entropy)
+        return _rekeyed(context, arguments.dir, authority, secret)
 
 
 def rotate(arguments: argparse.Namespace, context: Context) -> Report:
     with alone(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
-        authority, notice = issuer.rotate(authority, arguments.topic, now, context.entropy)
-        return _publish_bulletin(context, arguments.dir, authority, secret, notice)
+        authority = issuer.rotate(authority, arguments.topic, now, context.entropy)
+        return _rekeyed(context, arguments.dir, authority, secret)
 
 
 def delegate(arguments: argparse.Namespace, context: Context) -> Report:
@@ -133,12 +144,11 @@ def delegate(arguments: argparse.Namespace, context: Context) -> Report:
         epochs = epochs_in(arguments.days, authority.epoch_us)
         authority, child = issuer.delegate(authority, arguments.group, now, epochs, context.entropy)
         make_directory(out)
-        if state_file(out).exists():
-            raise AuthorityError(f"{out} holds an authority already; choose another directory")
+        _check_empty(out)
         child_secret = passphrase.fresh(context, str(out), None, out / "passphrase", draw=True)
-        # The child first: a root that lists a sub-authority nobody has would block its topics.
-        write_authority(context, out, child, child_secret)
+        # The root first: what it does not know of it could never end.
         write_authority(context, arguments.dir, authority, secret)
+        write_authority(context, out, child, child_secret)
     name = fingerprint(child.key.public).hex()
     return Report(
         {"group": arguments.group, "directory": str(out), "fingerprint": name},
@@ -146,18 +156,29 @@ def delegate(arguments: argparse.Namespace, context: Context) -> Report:
     )
 
 
-def _publish_bulletin(
-    context: Context, directory: Path, authority: Authority, secret: Secret, notice: bulletin.Bulletin
-) -> Report:
-    path = directory / "bulletins" / f"{notice.number:06}.bulletin"
-    make_directory(path.parent)
-    # The bulletin first: should the state be lost after it, the next one gets the same number and replaces it.
-    write_whole(path, bulletin.encode(notice), mode=0o644)
+def _wanted(arguments: argparse.Namespace, asked: request.Request | None) -> list[tuple[str, Role]]:
+    """What the operator means to grant; a request must agree with what the operator says beside it."""
+    named: list[tuple[str, Role]] = [(name, arguments.role) for name in dict.fromkeys(arguments.topic)]
+    if bool(arguments.topic) != (arguments.role is not None):
+        raise ConfigError("--topic and --role go together; with neither, the member gets a membership alone")
+    if asked is None:
+        return named
+    wanted: list[tuple[str, Role]] = [(asked.topic, asked.role)] if asked.topic else []
+    if named and named != wanted:
+        raise ConfigError(f"the request asks for something else: {asked.role} of {asked.topic or 'nothing'}")
+    return wanted
+
+
+def _rekeyed(context: Context, directory: Path, authority: Authority, secret: Secret) -> Report:
+    assert authority.bulletin is not None
     write_authority(context, directory, authority, secret)
-    data = {"bulletin": notice.number, "effective_epoch": notice.effective, "out": str(path)}
-    return Report(data, [f"wrote {path}, in force from epoch {notice.effective}; give it to any member to carry"])
+    path = publish_bulletin(directory, authority)
+    effective = authority.bulletin.effective
+    data = {"bulletin": authority.bulletins, "effective_epoch": effective, "out": str(path)}
+    since = date_of(effective, authority.epoch_us)
+    return Report(data, [f"wrote {path}, in force from {since}; give it to any member to carry"])
 
 
-def _lock_keyring(context: Context, path: Path, keyring: Keyring, option: Path | None) -> None:
-    secret = passphrase.fresh(context, str(path), option, passphrase_file(path), draw=True)
-    write_secret(path, keyring, secret, cost=context.cost, entropy=context.entropy)
+def _check_empty(directory: Path) -> None:
+    if state_file(directory).exists():
+        raise AuthorityError(f"{directory} holds an authority already; choose another directory")

@@ -1,8 +1,8 @@
 """Where a passphrase comes from: a file or a prompt, never the command's arguments.
 
-In order: the file named by an option, the file named in VEILCAST_PASSPHRASE_FILE, the file that a command without a
-terminal left beside what it locked, and the terminal. Without a terminal a new passphrase is drawn and written to such
-a file, mode 0600, with a warning: whoever holds both files holds the keys.
+In order: the file named by an option, the file that a command left beside what it locked, the file named in
+VEILCAST_PASSPHRASE_FILE, and the terminal. Where nobody can be asked a new passphrase is drawn and written to a file
+beside, mode 0600, with a warning: whoever holds both files holds the keys.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from veilcast.errors import PassphraseError
 
 def existing(context: Context, what: str, option: Path | None, beside: Path) -> Secret:
     """The passphrase that opens `what`."""
-    named = _named(option)
-    if named is not None:
-        return _from_file(named)
-    if beside.exists():
-        return _from_file(beside)
+    known = _known(option, beside, os.environ.get("VEILCAST_PASSPHRASE_FILE"))
+    if known is not None:
+        return known
     if context.has_terminal():
         return _asked(context, f"passphrase for {what}: ")
     raise PassphraseError(f"no terminal to ask for the passphrase of {what}; name a file with --passphrase-file")
@@ -31,11 +29,9 @@ def existing(context: Context, what: str, option: Path | None, beside: Path) -> 
 
 def fresh(context: Context, what: str, option: Path | None, beside: Path, *, draw: bool = False) -> Secret:
     """A passphrase to lock `what` with; with `draw`, a drawn one is the rule and nobody is asked."""
-    named = _named(option) if not draw else option
-    if named is not None:
-        return _from_file(named)
-    if beside.exists():
-        return _from_file(beside)
+    known = _known(option, beside, None if draw else os.environ.get("VEILCAST_PASSPHRASE_FILE"))
+    if known is not None:
+        return known
     if context.has_terminal() and not draw:
         first = _asked(context, f"new passphrase for {what}: ")
         if first != _asked(context, "the same again: "):
@@ -47,11 +43,13 @@ def fresh(context: Context, what: str, option: Path | None, beside: Path, *, dra
     return Secret(drawn)
 
 
-def _named(option: Path | None) -> Path | None:
+def _known(option: Path | None, beside: Path, variable: str | None) -> Secret | None:
+    """From the first of the files that there is."""
     if option is not None:
-        return option
-    variable = os.environ.get("VEILCAST_PASSPHRASE_FILE")
-    return Path(variable) if variable else None
+        return _from_file(option)
+    if beside.exists():
+        return _from_file(beside)
+    return _from_file(Path(variable)) if variable else None
 
 
 def _from_file(path: Path) -> Secret:
@@ -62,7 +60,10 @@ def _from_file(path: Path) -> Secret:
 
 
 def _asked(context: Context, prompt: str) -> Secret:
-    answer = context.ask_secret(prompt)
+    try:
+        answer = context.ask_secret(prompt)
+    except EOFError as error:
+        raise PassphraseError("no passphrase was typed; nothing was done") from error
     if not answer:
         raise PassphraseError("an empty passphrase protects nothing; nothing was done")
     return Secret(answer.encode())

@@ -1,18 +1,22 @@
-"""`veilcast authority show`: an authority (a directory) or a keyring (a file), without a secret in sight."""
+"""`veilcast authority show`: an authority (a directory), or a keyring, request or bulletin, with no secret in sight."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 from pathlib import Path
 from typing import Any
 
+from veilcast.authority import bulletin, request
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.plain import MAGIC_OF
 from veilcast.authority.vault import read_secret
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import keyring_passphrase, open_authority
+from veilcast.cli.files import keyring_passphrase, open_authority, read_file
 from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.sign import PUBLIC
 from veilcast.errors import ExpiredError
 
 
@@ -21,9 +25,22 @@ def show(arguments: argparse.Namespace, context: Context) -> Report:
     if path.is_dir():
         arguments.dir = path
         return _authority_report(open_authority(context, arguments)[0], arguments.topic)
+    magic = read_file(path)[:4]
+    if magic == MAGIC_OF["Request"]:
+        return _request_report(request.decode(read_file(path)))
+    if magic == MAGIC_OF["Bulletin"]:
+        return _bulletin_report(bulletin.decode(read_file(path)))
     arguments.keyring = path
     keyring = read_secret(path, Keyring, keyring_passphrase(context, arguments))
     return keyring_report(keyring, context, arguments.topic, f"keyring {path}")
+
+
+def date_of(epoch: int, epoch_us: int) -> str:
+    """When an epoch begins, for people."""
+    try:
+        return f"{datetime.datetime.fromtimestamp(epoch * epoch_us / 1e6, datetime.UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, ValueError):
+        return "further notice"
 
 
 def keyring_report(keyring: Keyring, context: Context, only: str | None, title: str) -> Report:
@@ -39,8 +56,12 @@ def keyring_report(keyring: Keyring, context: Context, only: str | None, title: 
     if grants and all(grant["last_epoch"] < now for grant in grants):
         raise ExpiredError("every grant of this keyring has ended; ask the authority for new ones")
     data = {"authority": fingerprint(keyring.root).hex(), "epoch": now, "grants": grants}
-    lines = [f"{title}, of authority {data['authority']}, now epoch {now}"]
-    lines += [f"  {g['role']} of {g['topic']}, epochs {g['first_epoch']} to {g['last_epoch']}" for g in grants]
+    leaf = keyring.membership.certificate.leaf
+    lines = [f"{title}, of authority {data['authority']}", f"  member until {date_of(leaf.last + 1, keyring.epoch_us)}"]
+    for grant in grants:
+        lines.append(
+            f"  {grant['role']} of {grant['topic']} until {date_of(grant['last_epoch'] + 1, keyring.epoch_us)}"
+        )
     return Report(data, lines)
 
 
@@ -80,7 +101,33 @@ def _authority_report(authority: Authority, only: str | None) -> Report:
     lines = [f"authority {name}, epochs of {authority.epoch_us / 1e6:g} s, {authority.bulletins} bulletins"]
     lines += [f"  topic   {t['topic']} ({t['profile']}, cover {t['cover_share']})" for t in topics]
     for member in members:
-        held = ", ".join(f"{g['role']} of {g['topic']} to epoch {g['last_epoch']}" for g in member["grants"])
-        lines.append(f"  member  {member['member']}: {'revoked' if member['revoked'] else held or 'nothing'}")
+        until = [date_of(g["last_epoch"] + 1, authority.epoch_us) for g in member["grants"]]
+        held = ", ".join(f"{g['role']} of {g['topic']} until {u}" for g, u in zip(member["grants"], until, strict=True))
+        lines.append(
+            f"  member  {member['member']}: {'revoked' if member['revoked'] else held or 'a member, with no topic'}"
+        )
     lines += [f"  group   {group}/... is a sub-authority's" for group in sorted(authority.delegated)]
     return Report(data, lines)
+
+
+def _request_report(asked: request.Request) -> Report:
+    epochs = len(asked.publisher_keys) // PUBLIC
+    data = {
+        "request": {"topic": asked.topic, "role": asked.role, "first_epoch": asked.first, "epochs": epochs},
+        "epoch_s": asked.epoch_us / 1e6,
+        "link": fingerprint(asked.link).hex(),
+    }
+    what = f"to be {asked.role} of {asked.topic}" if asked.topic else "for a membership"
+    keys = f", with keys for {epochs} epochs" if epochs else ""
+    return Report(data, [f"request {what} from {date_of(asked.first, asked.epoch_us)} on{keys}"])
+
+
+def _bulletin_report(notice: bulletin.Bulletin) -> Report:
+    data = {
+        "bulletin": notice.number,
+        "effective_epoch": notice.effective,
+        "void": len(notice.void),
+        "entries": len(notice.entries) // bulletin.ENTRY,
+    }
+    line = f"bulletin {notice.number}, in force from epoch {notice.effective}: {data['void']} keys void, "
+    return Report(data, [f"{line}{data['entries']} entries for those who stay (signature not checked)"])
