@@ -1,6 +1,6 @@
 """The rules for protocol rooms, as a checker over syntax trees: no I/O, no clock, no chance of their own.
 
-`violations(source)` gives one line for each breach. What it bans and why stands in `DESIGN` section 1 and in
+`violations(source)` gives one line for each breach. What it bans and why stands in
 docs/decisions/0002-rules.md; `tests/test_meta.py` runs it over the rooms and shows that it catches planted breaches.
 """
 

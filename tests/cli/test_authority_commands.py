@@ -338,8 +338,6 @@ def test_a_command_killed_at_any_write_is_repaired_by_calling_again(command: str
 # One interpreter that forks for each command, since starting one takes longer than the command does.
 _DYING = """
 import glob, json, os, sys
-from veilcast.authority.plain import to_bytes
-from veilcast.authority.request import ask
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import Cost

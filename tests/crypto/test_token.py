@@ -36,4 +36,3 @@ def test_the_siv_cipher_agrees_with_rfc_5297() -> None:
     plaintext = bytes.fromhex("112233445566778899aabbccddee")
     expected = "85632d07c6e8f37f950acd320a2ecc9340c02b9690c4dc04daef7f6afe5c"
     assert hazmat.siv_encrypt(key, plaintext, context).hex() == expected
-    assert hazmat.siv_decrypt(key, bytes.fromhex(expected), context) == plaintext

@@ -73,13 +73,6 @@ def siv_encrypt(key: bytes, plaintext: bytes, context: bytes) -> bytes:
     return AESSIV(key).encrypt(plaintext, [context])
 
 
-def siv_decrypt(key: bytes, ciphertext: bytes, context: bytes) -> bytes:
-    try:
-        return AESSIV(key).decrypt(ciphertext, [context])
-    except (InvalidTag, ValueError) as error:
-        raise ForgedError("the ciphertext does not open") from error
-
-
 def aes_gcm(key: bytes) -> AESGCM:
     """A keyed cipher for many messages; the caller owns the nonces."""
     return AESGCM(key)
