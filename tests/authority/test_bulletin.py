@@ -114,6 +114,18 @@ def test_a_revoked_sub_authority_takes_its_certificates_with_it() -> None:
         known.check(dora.membership.certificate, NOW + 1)
 
 
+def test_a_sub_authority_shuts_out_its_own_members() -> None:
+    people = make_people()
+    root, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    child = issuer.declare_label(child, "sports/tennis", "hardened", people.entropy)
+    child, dora = issuer.grant_ready(child, "dora", [("sports/tennis", "publisher")], NOW, EPOCHS, people.entropy)
+    known = Revoked(root.root, limit=100)
+    known.add(bulletin_of(issuer.revoke(child, "dora", None, NOW, people.entropy)), NOW)
+    known.check(dora.membership.certificate, NOW)
+    with pytest.raises(ForgedError):
+        known.check(dora.membership.certificate, NOW + 1)
+
+
 def test_the_list_of_void_keys_is_bounded_and_forgets_what_has_ended() -> None:
     people = make_people()
     state = issuer.revoke(people.authority, "mallory", None, NOW, people.entropy)
@@ -247,6 +259,10 @@ def test_a_bulletin_without_a_publishers_signature_is_refused_whole() -> None:
     people = make_people()
     writer = bulletin.BulletinWriter(1, NOW + 1, people.entropy)
     writer.add(people.alice.grants[0].wrap, TOPIC, 0, bulletin.Entry.BRIDGE, bytes(range(32)))
+    with pytest.raises(ForgedError, match="lacks a signature"):
+        apply(people.alice, writer.sign(people.authority.key, [], None), NOW)
+    for epoch in range(NOW + 1, LAST + 1):
+        writer.add(people.alice.grants[0].wrap, TOPIC, epoch, bulletin.Entry.BRIDGE, bytes(64))
     with pytest.raises(ForgedError, match="lacks a signature"):
         apply(people.alice, writer.sign(people.authority.key, [], None), NOW)
 

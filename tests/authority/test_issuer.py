@@ -10,7 +10,7 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, epoch_of, epochs_in
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.record import TopicRecord
-from veilcast.authority.request import ask, complete, decode
+from veilcast.authority.request import Reply, ask, complete, decode, seal_reply
 from veilcast.authority.topickeys import Role
 from veilcast.crypto.certificate import Chain, Kind, certify
 from veilcast.crypto.seal import seal, unseal
@@ -287,6 +287,14 @@ def test_a_reply_must_fit_what_was_asked_and_come_from_one_authority() -> None:
     _, foreign = issuer.grant(stranger, "alice", asking.request, NOW, EPOCHS, people.entropy)
     with pytest.raises(AuthorityError, match="another authority"):
         complete(asking, foreign, people.alice)
+
+
+def test_a_reply_that_certifies_another_link_key_is_refused() -> None:
+    people = make_people()
+    asking = ask("", "subscriber", HOUR_US, NOW, EPOCHS, people.entropy)
+    foreign = Reply(people.authority.root, HOUR_US, people.alice.membership.certificate, None)
+    with pytest.raises(ForgedError, match="not to this request"):
+        complete(asking, seal_reply(foreign, asking.request.link, people.entropy), None)
 
 
 def test_a_keyring_whose_membership_or_record_was_swapped_does_not_open_an_epoch() -> None:
