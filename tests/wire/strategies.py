@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from veilcast.crypto.certificate import Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
+from veilcast.wire import encode
 from veilcast.wire.messages import TYPE_BYTES, Message
 
 SIZES = 40
@@ -23,12 +25,51 @@ def of_type(kind: type[Message]) -> st.SearchStrategy[Message]:
     return st.builds(kind, **{f.name: _field(f.type) for f in msgspec.structs.fields(kind)})
 
 
-def _field(hint: Any) -> st.SearchStrategy[Any]:
+def beyond(hint: Any) -> Iterator[Any]:
+    """Values that a field of this type must not hold: each just past one bound, and one of a type no field has."""
+    yield 1.5
+    hint, meta = _bounds(hint)
+    low, high = meta.get("min_length", 0), meta.get("max_length", 0)
+    if hint is int:
+        yield from (meta["ge"] - 1, meta["le"] + 1)
+    elif hint in (bytes, str):
+        one = b"n" if hint is bytes else "n"
+        yield from (one * length for length in (low - 1, high + 1) if length >= 0)
+    elif get_origin(hint) is tuple:
+        yield from ((bad,) for bad in beyond(get_args(hint)[0]))
+        yield (b"" if _bounds(get_args(hint)[0])[0] is bytes else "n",) * (high + 1)
+    elif type(None) in get_args(hint):
+        yield from beyond(get_args(hint)[0])
+
+
+def with_garbage(message: Message, garbage: bytes) -> Iterator[bytes]:
+    """The message's bytes with garbage for each of its elements in turn, and as one more at the end of each array."""
+    data = encode(message)
+    for tree in _planted(msgspec.msgpack.decode(data[1:]), msgspec.Raw(garbage)):
+        yield data[:1] + msgspec.msgpack.encode(tree)
+
+
+def _planted(tree: Any, garbage: msgspec.Raw) -> Iterator[Any]:
+    yield garbage
+    if isinstance(tree, list):
+        yield [*tree, garbage]
+        for place, element in enumerate(tree):
+            for planted in _planted(element, garbage):
+                yield [*tree[:place], planted, *tree[place + 1 :]]
+
+
+def _bounds(hint: Any) -> tuple[Any, dict[str, Any]]:
+    """A type without its annotations, and the bounds that they set."""
     meta: dict[str, Any] = {}
     if hasattr(hint, "__metadata__"):
         for entry in hint.__metadata__:
             meta |= {n: v for n in ("min_length", "max_length", "ge", "le") if (v := getattr(entry, n)) is not None}
         hint = hint.__origin__
+    return hint, meta
+
+
+def _field(hint: Any) -> st.SearchStrategy[Any]:
+    hint, meta = _bounds(hint)
     low, high = meta.get("min_length", 0), meta.get("max_length", SIZES)
     high = max(low, min(high, SIZES))
     if hint is bytes:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,14 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilcast.errors import LocalError, MalformedError
-from veilcast.wire import decode, encode
+from veilcast.wire import codec, decode, encode
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import TYPE_BYTES, Heartbeat, Message, Notify, Subscribe, SwapAsk
+from veilcast.wire.messages import TYPE_BYTES, Heartbeat, Message, Notify, Replace, Subscribe, SwapAsk
 
 sys.path.insert(0, str(Path(__file__).parent))
-from strategies import messages, of_type
+from strategies import beyond, messages, of_type, with_garbage
 
 ANY = messages()
+
+DEEP = 20_000
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
 
 
 @settings(max_examples=300)
@@ -60,29 +65,68 @@ def test_a_cut_or_lengthened_message_is_refused(message: Message, cut: int, extr
             decode(changed)
 
 
-def test_a_second_encoding_of_a_message_is_refused() -> None:
-    plain = encode(Heartbeat(5, ()))
-    assert plain.hex() == "01920590"
-    # The same array with 5 as a 16-bit number, and with the array's own length in 16 bits.
-    for variant in ("0192cd000590", "01dc00020590"):
-        with pytest.raises(MalformedError):
-            decode(bytes.fromhex(variant))
+# The same message with 5 as a 16-bit number, and with the array's own length in 16 bits.
+VARIANTS = [bytes.fromhex("0192cd000590"), bytes.fromhex("01dc00020590")]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=bytes.hex)
+def test_a_second_encoding_of_a_message_is_refused(variant: bytes) -> None:
+    assert encode(Heartbeat(5, ())).hex() == "01920590"
+    with pytest.raises(MalformedError):
+        decode(variant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=bytes.hex)
+def test_without_the_canonical_comparison_variants_pass_and_the_check_here_notices(
+    variant: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug: whatever the decoder compares with the one encoding is found equal to it."""
+    _refused_or_canonical(variant)
+    monkeypatch.setattr(codec, "_ENCODER", _AgreeableEncoder())
+    assert decode(variant) == Heartbeat(5, ())
+    with pytest.raises(AssertionError, match="two encodings"):
+        _refused_or_canonical(variant)
 
 
 def test_the_limits_of_every_bounded_field_are_held() -> None:
     token = bytes(g.TOKEN)
     longest = Notify(token, bytes(g.SEALED_BODY_MAX), bytes(g.SIGNATURE))
     assert decode(encode(longest)) == longest
-    with pytest.raises(MalformedError):
-        decode(encode(Notify(token, bytes(g.SEALED_BODY_MAX + 1), bytes(g.SIGNATURE))))
     name = "n" * g.ADDRESS_MAX
     full = SwapAsk(bytes(16), token, (name,) * g.NEIGHBOURS_MAX, (name,) * g.NEIGHBOURS_MAX)
     assert decode(encode(full)) == full
     assert len(encode(full)) <= g.MANAGEMENT_MAX
-    with pytest.raises(MalformedError):
-        decode(encode(SwapAsk(bytes(16), token, (name,) * (g.NEIGHBOURS_MAX + 1), ())))
-    with pytest.raises(MalformedError):
-        decode(encode(SwapAsk(bytes(16), token, (name + "n",), ())))
+
+
+@pytest.mark.parametrize("kind", TYPE_BYTES.values(), ids=lambda kind: kind.__name__)
+def test_no_message_that_breaks_a_bound_can_be_sent_or_received(kind: type[Message]) -> None:
+    broken = 0
+
+    @settings(max_examples=5)
+    @given(message=of_type(kind))
+    def break_every_field(message: Message) -> None:
+        nonlocal broken
+        for field in msgspec.structs.fields(kind):
+            for value in beyond(field.type):
+                illegal = msgspec.structs.replace(message, **{field.name: value})
+                with pytest.raises(LocalError, match=kind.__name__):
+                    encode(illegal)
+                with pytest.raises(MalformedError):
+                    decode(encode(message)[:1] + msgspec.msgpack.encode(illegal))
+                broken += 1
+
+    break_every_field()
+    assert broken >= len(msgspec.structs.fields(kind))
+
+
+@pytest.mark.parametrize(
+    "value", ["\ud800", 1 << 70, object(), ENDLESS], ids=["surrogate", "huge", "object", "endless"]
+)
+def test_what_has_no_bytes_at_all_cannot_be_sent_either(value: Any) -> None:
+    with pytest.raises(LocalError):
+        encode(Replace(value))
+    with pytest.raises(LocalError):
+        encode(Message())
 
 
 def test_too_long_a_message_is_refused_before_it_is_parsed_and_cannot_be_sent() -> None:
@@ -100,9 +144,39 @@ def test_a_length_field_cannot_reserve_memory_it_does_not_fill() -> None:
             decode(bytes.fromhex(head))
 
 
-def test_deep_nesting_is_refused() -> None:
+@pytest.mark.parametrize("kind", TYPE_BYTES.values(), ids=lambda kind: kind.__name__)
+def test_deep_nesting_is_refused_in_every_place_of_every_message(kind: type[Message]) -> None:
+    """Arrays in arrays and maps in maps, deeper than any stack, in the place of each element and as one more."""
+
+    @settings(max_examples=5)
+    @given(message=of_type(kind))
+    def nest(message: Message) -> None:
+        for garbage in (b"\x91" * DEEP + b"\xc0", b"\x81\xc0" * DEEP + b"\xc0"):
+            for data in with_garbage(message, garbage):
+                with pytest.raises(MalformedError):
+                    decode(data)
+
+    nest()
+
+
+@settings(max_examples=200)
+@given(message=ANY, garbage=st.binary(min_size=1, max_size=40), place=st.integers(0, 10**6))
+def test_garbage_in_any_place_raises_one_error_or_makes_another_canonical_message(
+    message: Message, garbage: bytes, place: int
+) -> None:
+    variants = list(with_garbage(message, garbage))
+    _refused_or_canonical(variants[place % len(variants)])
+
+
+def test_a_decoder_that_runs_out_of_stack_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a type with room for anything, as a field without `forbid_unknown_fields` would have."""
+    nested = b"\x01" + b"\x91" * DEEP + b"\xc0"
+    roomy = msgspec.msgpack.Decoder(Any)
+    with pytest.raises(RecursionError):
+        roomy.decode(nested[1:])
+    monkeypatch.setitem(codec._DECODERS, 1, roomy)
     with pytest.raises(MalformedError):
-        decode(b"\x01" + b"\x91" * 40_000 + b"\xc0")
+        decode(nested)
 
 
 def test_type_bytes_are_never_reused_or_renumbered() -> None:
@@ -135,15 +209,19 @@ def test_messages_cannot_be_changed() -> None:
         message.token = b""  # type: ignore[misc]
 
 
-def test_the_checker_catches_a_codec_that_accepts_variants() -> None:
-    """The planted bug: a decoder without the canonical check takes both encodings for the same message."""
-    lax = msgspec.msgpack.Decoder(Heartbeat)
-    assert lax.decode(bytes.fromhex("92cd000590")) == lax.decode(bytes.fromhex("920590"))
-
-
 def _refused_or_canonical(data: bytes) -> None:
     try:
         message = decode(data)
     except MalformedError:
         return
-    assert encode(message) == data
+    assert encode(message) == data, "two encodings of one message"
+
+
+class _Agreeable(bytes):
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+class _AgreeableEncoder:
+    def encode(self, message: Message) -> bytes:
+        return _Agreeable(msgspec.msgpack.encode(message))

@@ -47,7 +47,7 @@ def same_chain(first: bytes, second: bytes, d_max: int) -> int | None:
     return None
 
 
-class Anchor(msgspec.Struct, frozen=True, array_like=True):
+class Anchor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The signed end of a chain of `length` hops, for one token, until `expires_us`."""
 
     end: bytes

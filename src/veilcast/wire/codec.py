@@ -4,6 +4,9 @@ There is one encoding of each message and no other: what decodes but would be en
 bytes and message identify one another and nobody can mint variants of a message to slip past a duplicate check. Hostile
 bytes raise `MalformedError` and nothing else; length is checked before anything is parsed, and every field is bounded
 by its type, so time and memory are bounded too.
+
+Bounds are checked where bytes are read, and msgspec does not check them where a message is built. So `encode` reads its
+own bytes before it gives them away: what no neighbour would take is our mistake, and never leaves this machine.
 """
 
 from __future__ import annotations
@@ -18,9 +21,13 @@ from veilcast.wire.messages import TYPE_BYTES, Message
 
 
 def encode(message: Message) -> bytes:
-    data = _TYPE_BYTE[type(message)] + _ENCODER.encode(message)
-    if len(data) > MESSAGE_MAX:
-        raise LocalError(f"a message of {len(data)} bytes is over the limit of {MESSAGE_MAX}")
+    """The bytes of a legal message; `LocalError` for one that breaks a bound of its type."""
+    try:
+        data = _TYPE_BYTE[type(message)] + _ENCODER.encode(message)
+        decode(data)
+    except (MalformedError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        why = error.__cause__ or error
+        raise LocalError(f"{type(message).__name__} cannot be sent: {why}") from error
     return data
 
 
@@ -32,7 +39,7 @@ def decode(data: bytes) -> Message:
         raise MalformedError("an unknown type of message")
     try:
         message = decoder.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError("not a message of its type") from error
     if _ENCODER.encode(message) != data[1:]:
         raise MalformedError("not the one encoding of its message")

@@ -1,9 +1,9 @@
 """The messages of the mesh (P0 section 4, P1 section 2), frozen and bounded.
 
-A message is a value: it cannot be changed, and none can be decoded whose fields break a bound. Sizes come from
-`geometry`. The type bytes at the end only ever grow: a number once used is never used for anything else. Addresses
-appear in messages only where nodes must learn of one another (membership, the shell game); no message names a topic or
-a person.
+A message is a value: it cannot be changed, and none can be sent or received whose fields break a bound (`codec` checks
+both ways). Sizes come from `geometry`. The type bytes at the end only ever grow: a number once used is never used for
+anything else. Addresses appear in messages only where nodes must learn of one another (membership, the shell game); no
+message names a topic or a person.
 """
 
 from __future__ import annotations
