@@ -48,6 +48,22 @@ def test_a_hostile_file_cannot_ask_for_endless_work(entropy: Entropy) -> None:
             Cost(passes, memory)
 
 
+@pytest.mark.parametrize("failure", [MemoryError(), hazmat.sodium_errors.RuntimeError("key derivation")], ids=repr)
+def test_a_machine_without_the_memory_is_told_how_much_is_needed(
+    failure: Exception, entropy: Entropy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = lock(b"keys", RIGHT, purpose=b"p", cost=CHEAP, entropy=entropy)
+
+    def fail(*_: object) -> bytes:
+        raise failure
+
+    monkeypatch.setattr(hazmat.sodium, "crypto_pwhash_alg", fail)
+    with pytest.raises(LocalError, match="memory.* 1 MiB"):
+        unlock(locked, RIGHT, purpose=b"p")
+    with pytest.raises(LocalError, match="memory.* 64 MiB"):
+        lock(b"keys", RIGHT, purpose=b"p", cost=Cost(), entropy=entropy)
+
+
 def test_two_locks_of_the_same_bytes_have_nothing_in_common(entropy: Entropy) -> None:
     first = lock(b"keys", RIGHT, purpose=b"p", cost=CHEAP, entropy=entropy)
     second = lock(b"keys", RIGHT, purpose=b"p", cost=CHEAP, entropy=entropy)

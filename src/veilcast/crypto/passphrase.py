@@ -59,9 +59,16 @@ def unlock(locked: bytes, passphrase: Secret, *, purpose: bytes) -> bytes:
 
 
 def _stretch(passphrase: Secret, salt: bytes, cost: Cost) -> tuple[Secret, bytes]:
-    stretched = hazmat.argon2id(
-        passphrase.reveal(), salt, size=32 + _CHECK, passes=cost.passes, memory_bytes=cost.memory_mib << 20
-    )
+    try:
+        stretched = hazmat.argon2id(
+            passphrase.reveal(), salt, size=32 + _CHECK, passes=cost.passes, memory_bytes=cost.memory_mib << 20
+        )
+    except (MemoryError, RuntimeError) as error:
+        # libsodium fails in one way only once the parameters are in bounds: it gets no memory.
+        raise LocalError(
+            f"not enough memory to stretch the passphrase: {cost.memory_mib} MiB are needed; "
+            "free some or raise this process's limit, and try again"
+        ) from error
     return Secret(stretched[:32]), stretched[32:]
 
 
