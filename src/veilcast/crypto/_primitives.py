@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Final, TypeAlias
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-import rbcl
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESGCMSIV, AESSIV, ChaCha20Poly1305
 from nacl import bindings as sodium
 from nacl import exceptions as sodium_errors
 
-from veilcast.errors import ForgedError, MalformedError
+from veilcast.errors import ForgedError, LocalError, MalformedError
 
 # --- hashes -----------------------------------------------------------------------------------------------------------
 
@@ -143,51 +145,70 @@ def x25519_agree(private: X25519PrivateKey, public: bytes) -> bytes:
 
 def ristretto_is_point(data: bytes) -> bool:
     """Whether these 32 bytes are the canonical encoding of an element; the identity (32 zeros) is one."""
-    return bool(rbcl.crypto_core_ristretto255_is_valid_point(data))
+    return bool(_ristretto().crypto_core_ristretto255_is_valid_point(data))
 
 
 def ristretto_map(uniform: bytes) -> bytes:
     """The one-way map of RFC 9496, section 4.3.4, from 64 uniform bytes."""
-    return bytes(rbcl.crypto_core_ristretto255_from_hash(uniform))
+    return bytes(_ristretto().crypto_core_ristretto255_from_hash(uniform))
 
 
 def ristretto_add(p: bytes, q: bytes) -> bytes:
-    return bytes(rbcl.crypto_core_ristretto255_add(p, q))
+    return bytes(_ristretto().crypto_core_ristretto255_add(p, q))
 
 
 def ristretto_subtract(p: bytes, q: bytes) -> bytes:
-    return bytes(rbcl.crypto_core_ristretto255_sub(p, q))
+    return bytes(_ristretto().crypto_core_ristretto255_sub(p, q))
 
 
 def ristretto_multiply(scalar: bytes, point: bytes) -> bytes:
     try:
-        return bytes(rbcl.crypto_scalarmult_ristretto255(scalar, point))
+        return bytes(_ristretto().crypto_scalarmult_ristretto255(scalar, point))
     except RuntimeError as error:
         raise MalformedError("the product is the identity, or the point is none") from error
 
 
 def ristretto_multiply_base(scalar: bytes) -> bytes:
     try:
-        return bytes(rbcl.crypto_scalarmult_ristretto255_base(scalar))
+        return bytes(_ristretto().crypto_scalarmult_ristretto255_base(scalar))
     except RuntimeError as error:
         raise MalformedError("the product is the identity") from error
 
 
 def scalar_reduce(wide: bytes) -> bytes:
     """64 little-endian bytes modulo the order of the group."""
-    return bytes(rbcl.crypto_core_ristretto255_scalar_reduce(wide))
+    return bytes(_ristretto().crypto_core_ristretto255_scalar_reduce(wide))
 
 
 def scalar_add(a: bytes, b: bytes) -> bytes:
-    return bytes(rbcl.crypto_core_ristretto255_scalar_add(a, b))
+    return bytes(_ristretto().crypto_core_ristretto255_scalar_add(a, b))
 
 
 def scalar_multiply(a: bytes, b: bytes) -> bytes:
-    return bytes(rbcl.crypto_core_ristretto255_scalar_mul(a, b))
+    return bytes(_ristretto().crypto_core_ristretto255_scalar_mul(a, b))
 
 
 def scalar_invert(a: bytes) -> bytes:
-    return bytes(rbcl.crypto_core_ristretto255_scalar_invert(a))
+    return bytes(_ristretto().crypto_core_ristretto255_scalar_invert(a))
+
+
+@cache
+def _ristretto() -> Any:
+    """rbcl, when the group is first used: it writes its libsodium to a file of 2.8 MB in order to load it.
+
+    The file is not needed once it is loaded, and rbcl would leave one behind in every process.
+    """
+    try:
+        import rbcl
+    except OSError as error:
+        raise LocalError(
+            f"libsodium cannot be loaded from the temporary directory ({error}); "
+            "set TMPDIR to one with 3 MB to spare that may hold programs"
+        ) from error
+    written = getattr(sys.modules.get("rbcl._sodium"), "lib_path", None)
+    if written is not None:
+        Path(written).unlink(missing_ok=True)
+    return rbcl
 
 
 ED25519_SIGNATURE: Final = 64

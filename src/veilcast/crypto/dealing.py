@@ -25,7 +25,7 @@ key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import add
 from typing import Final, Self, TypeVar
 
@@ -211,7 +211,13 @@ def _deal(value: Scalar, blinding: Scalar, k: int, n: int, entropy: Entropy) -> 
 
 
 def _commit(value: Scalar, blinding: Scalar) -> Point:
-    return value.public() + _H * blinding
+    return value.public() + _second_generator() * blinding
+
+
+@cache
+def _second_generator() -> Point:
+    """A generator whose logarithm to the base G nobody knows, as it is the hash of a sentence."""
+    return Point.hash(b"the second generator of commitments", b"veilcast deal")
 
 
 def _verify_portion(portion: Portion, old: Commitments, index: int, k: int) -> None:
@@ -265,5 +271,3 @@ _HEADER: Final = 2
 SHARE_SIZE: Final = _HEADER + 2 * SCALAR_SIZE
 
 _KEY_DOMAIN: Final = b"veilcast dealt"
-_H: Final = Point.hash(b"the second generator of commitments", b"veilcast deal")
-"""A generator whose logarithm to the base G nobody knows, as it is the hash of a sentence."""
