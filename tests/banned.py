@@ -1,99 +1,206 @@
 """The rules for protocol rooms, as a checker over syntax trees: no I/O, no clock, no chance of their own.
 
-`violations(source)` gives one line for each breach. What it bans and why stands in
-docs/decisions/0002-rules.md; `tests/test_meta.py` runs it over the rooms and shows that it catches planted breaches.
+`violations(source)` gives one line for each breach. What it bans and why stands in docs/decisions/0002-rules.md;
+`tests/test_meta.py` runs it over the rooms and shows that it catches planted breaches. Names are compared by what they
+were imported as, whatever a file calls them. The rule on sets is a heuristic: it follows names and attributes within
+one file, and knows nothing of what a call returns.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 
-def violations(source: str) -> list[str]:
+def violations(source: str, *, may_use_files: bool = False) -> list[str]:
     tree = ast.parse(source)
-    return [f"line {line}: {what}" for line, what in sorted(_found(tree))]
+    found = {*_outside(tree), *_order_of_sets(tree)}
+    if not may_use_files:
+        found |= {*_files(tree)}
+    return [f"line {line}: {what}" for line, what in sorted(found)]
 
 
-def _found(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    sets = _names_of_sets(tree)
+Breach = tuple[int, str]
+
+
+def _outside(tree: ast.AST) -> Iterator[Breach]:
+    """Clocks, sockets, threads, the console, and chance that nobody handed in."""
+    for line, name in _imported_names(tree):
+        if _is_or_is_in(name, OUTSIDE) or (name.startswith("random.") and not _is_or_is_in(name, {"random.Random"})):
+            yield line, name
+    for node in ast.walk(tree):
+        match node:
+            case ast.AsyncFunctionDef() | ast.AsyncFor() | ast.AsyncWith() | ast.Await():
+                yield node.lineno, "async"
+            case ast.Name(id="print" | "input"):
+                yield node.lineno, node.id
+            case ast.Attribute(attr=name) if name in OWN_CHANCE:
+                yield node.lineno, ast.unparse(node)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=[]) if (
+                name in GENERATORS
+            ):
+                yield node.lineno, f"{ast.unparse(node)} draws its own randomness"
+
+
+def _files(tree: ast.AST) -> Iterator[Breach]:
+    for line, name in _imported_names(tree):
+        if _is_or_is_in(name, FILES):
+            yield line, name
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="open")):
+                yield node.lineno, "open"
+            case ast.Call(func=ast.Attribute(attr="open"), args=[ast.Constant(value=str())]):
+                # A mode as text is a file's; ciphers and agendas can be opened too.
+                yield node.lineno, ast.unparse(node)
+            case ast.Attribute(attr=method) if method in FILE_METHODS:
+                yield node.lineno, ast.unparse(node)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _imported_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every imported name and every use of one, in full: `import os as o; o.urandom` gives `os` and `os.urandom`."""
+    full: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.split(".")[0] in MODULES:
-                    yield node.lineno, f"import {alias.name}"
-        elif isinstance(node, ast.ImportFrom):
+                package = alias.name.split(".")[0]
+                full[alias.asname or package] = alias.name if alias.asname else package
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and not node.level:
             for alias in node.names:
-                if (node.module or "").split(".")[0] in MODULES or f"{node.module}.{alias.name}" in NAMES:
-                    yield node.lineno, f"from {node.module} import {alias.name}"
-                elif node.module == "random" and alias.name != "Random":
-                    yield node.lineno, f"from random import {alias.name}"
-        elif isinstance(node, ast.Attribute):
-            dotted = ast.unparse(node)
-            global_chance = dotted.startswith("random.") and dotted != "random.Random"
-            if dotted in NAMES or node.attr in ATTRIBUTES or global_chance:
-                yield node.lineno, dotted
-        elif isinstance(node, ast.Call):
-            yield from _bad_call(node, sets)
-        elif isinstance(node, ast.For | ast.comprehension) and _is_set(node.iter, sets):
-            yield node.iter.lineno, "iteration over a set"
-        elif isinstance(node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await):
-            yield node.lineno, "async"
-
-
-def _bad_call(node: ast.Call, sets: frozenset[str]) -> Iterator[tuple[int, str]]:
-    if isinstance(node.func, ast.Name) and node.func.id == "print":
-        yield node.lineno, "print"
-    if isinstance(node.func, ast.Attribute) and node.func.attr in GENERATORS and not node.args and not node.keywords:
-        yield node.lineno, f"{ast.unparse(node.func)}() draws its own randomness"
-    ordered = isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple", "iter", "enumerate", "zip", "map")
-    joined = isinstance(node.func, ast.Attribute) and node.func.attr in ("join", "extend")
-    if (ordered or joined) and any(_is_set(argument, sets) for argument in node.args):
-        yield node.lineno, "the order of a set"
-
-
-def _is_set(node: ast.AST, sets: frozenset[str]) -> bool:
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
-    if isinstance(node, ast.BinOp):
-        return _is_set(node.left, sets) or _is_set(node.right, sets)
-    return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in sets
-
-
-def _names_of_sets(tree: ast.AST) -> frozenset[str]:
-    """Names that are assigned or declared a set anywhere in the file."""
-    names = []
+                full[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                yield node.lineno, f"{node.module}.{alias.name}"
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and _is_set(node.value, frozenset()):
-            names += [ast.unparse(target) for target in node.targets]
-        elif isinstance(node, ast.AnnAssign | ast.arg) and node.annotation is not None:
-            kind = ast.unparse(node.annotation).split("[")[0].split(".")[-1]
-            if kind in ("set", "frozenset", "Set", "AbstractSet", "MutableSet"):
-                names.append(node.arg if isinstance(node, ast.arg) else ast.unparse(node.target))
-    return frozenset(names)
+        if isinstance(node, ast.Attribute):
+            root, _, rest = ast.unparse(node).partition(".")
+            if root in full:
+                yield node.lineno, f"{full[root]}.{rest}"
 
 
-MODULES: Final = frozenset(
-    {"asyncio", "socket", "selectors", "ssl", "threading", "time", "secrets", "uuid", "subprocess"}
-)
-NAMES: Final = frozenset(
+def _is_or_is_in(name: str, banned: frozenset[str] | set[str]) -> bool:
+    """Whether the name, or a module or class that holds it, is in the set."""
+    parts = name.split(".")
+    return any(".".join(parts[:length]) in banned for length in range(1, len(parts) + 1))
+
+
+# --- sets -------------------------------------------------------------------------------------------------------------
+
+
+class _Sets(NamedTuple):
+    """What in a file is a set: variables by name, and attributes by theirs, whatever object they are of."""
+
+    names: frozenset[str]
+    attributes: frozenset[str]
+
+    def holds(self, node: ast.AST | None) -> bool:
+        match node:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Call(func=ast.Name(id="set" | "frozenset")):
+                return True
+            case ast.Call(func=ast.Attribute(value=value, attr=method)):
+                return method in SET_METHODS and self.holds(value)
+            case ast.BinOp(left=left, right=right):
+                return self.holds(left) or self.holds(right)
+            case ast.BoolOp(values=values):
+                return any(map(self.holds, values))
+            case ast.IfExp(body=body, orelse=orelse):
+                return self.holds(body) or self.holds(orelse)
+            case ast.Name(id=name):
+                return name in self.names
+            case ast.Attribute(attr=name):
+                return name in self.attributes
+        return False
+
+
+def _order_of_sets(tree: ast.AST) -> Iterator[Breach]:
+    sets = _sets_of(tree)
+    unordered = {star for node in ast.walk(tree) if isinstance(node, ast.Set) for star in node.elts}
+    for node in ast.walk(tree):
+        match node:
+            case ast.For(iter=source) | ast.comprehension(iter=source) if sets.holds(source):
+                yield source.lineno, "iteration over a set"
+            case ast.Starred(value=value) | ast.YieldFrom(value=value) if node not in unordered and sets.holds(value):
+                yield node.lineno, "the order of a set"
+            case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value) if sets.holds(value):
+                yield node.lineno, "the order of a set"
+            case ast.Call(func=ast.Attribute(value=value, attr="pop"), args=[]) if sets.holds(value):
+                yield node.lineno, "whichever a set gives first"
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if name in ORDERED:
+                if any(sets.holds(argument) for argument in args):
+                    yield node.lineno, "the order of a set"
+
+
+def _sets_of(tree: ast.AST) -> _Sets:
+    """Names and attributes that are assigned or declared a set anywhere in the file."""
+    names: set[str] = set()
+    attributes: set[str] = set()
+    fields = {line for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for line in node.body}
+    for node in ast.walk(tree):
+        for target in _becoming_sets(node):
+            match target:
+                case ast.Attribute(attr=name):
+                    attributes.add(name)
+                case ast.Name(id=name) | ast.arg(arg=name):
+                    (attributes if node in fields else names).add(name)
+    return _Sets(frozenset(names), frozenset(attributes))
+
+
+def _becoming_sets(node: ast.AST) -> Sequence[ast.AST]:
+    """What this node makes a set, by its value or its annotation."""
+    plain = _Sets(frozenset(), frozenset())
+    match node:
+        case ast.arg() if _declares_set(node.annotation):
+            return [node]
+        case ast.Assign() if plain.holds(node.value):
+            return node.targets
+        case ast.AnnAssign() if _declares_set(node.annotation) or plain.holds(node.value):
+            return [node.target]
+        case ast.NamedExpr() if plain.holds(node.value):
+            return [node.target]
+    return []
+
+
+def _declares_set(annotation: ast.expr | None) -> bool:
+    match annotation:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in SET_TYPES
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+            first = inner.elts[0] if isinstance(inner, ast.Tuple) else inner
+            return name in SET_TYPES or (name in WRAPPERS and _declares_set(first))
+        case ast.BinOp(left=left, right=right):
+            return _declares_set(left) or _declares_set(right)
+    return False
+
+
+# --- what is banned ---------------------------------------------------------------------------------------------------
+
+OUTSIDE: Final = frozenset(
     {
-        "os.urandom",
-        "os.getrandom",
-        "datetime.now",
+        "asyncio",
+        "datetime.date.today",
         "datetime.datetime.now",
-        "datetime.utcnow",
+        "datetime.datetime.today",
         "datetime.datetime.utcnow",
-        "datetime.today",
-        "random.SystemRandom",
+        "multiprocessing",
         "numpy.random",
-        "np.random",
+        "os.getrandom",
+        "os.urandom",
+        "secrets",
+        "selectors",
+        "socket",
+        "ssl",
+        "subprocess",
+        "threading",
+        "time",
+        "uuid",
     }
 )
-ATTRIBUTES: Final = frozenset(
+OWN_CHANCE: Final = frozenset(
     {
         "randombytes",
         "crypto_sign_keypair",
@@ -102,4 +209,17 @@ ATTRIBUTES: Final = frozenset(
         "crypto_core_ristretto255_scalar_random",
     }
 )
-GENERATORS: Final = frozenset({"generate", "generate_key"})
+GENERATORS: Final = frozenset({"generate", "generate_key", "Random"})
+
+FILES: Final = frozenset(
+    {"fcntl", "importlib.resources", "io", "mmap", "os", "pathlib", "shutil", "sqlite3", "tempfile"}
+)
+FILE_METHODS: Final = frozenset({"read_bytes", "read_text", "write_bytes", "write_text", "unlink"})
+
+SET_TYPES: Final = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet"})
+WRAPPERS: Final = frozenset({"Annotated", "ClassVar", "Final", "Optional"})
+SET_METHODS: Final = frozenset({"copy", "difference", "intersection", "symmetric_difference", "union"})
+ORDERED: Final = frozenset(
+    {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "deque", "join", "extend", "fromkeys", "chain"}
+)
+"""Calls that keep the order of what they are given. `sorted`, `sum`, `max`, `any` and the like do not show it."""

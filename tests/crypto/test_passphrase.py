@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from nacl import bindings as sodium
+from nacl import exceptions as sodium_errors
 
 from veilcast.crypto import _primitives as hazmat
 from veilcast.crypto.passphrase import MEMORY_MIB_MAX, PASSES_MAX, Cost, lock, unlock
@@ -48,7 +50,7 @@ def test_a_hostile_file_cannot_ask_for_endless_work(entropy: Entropy) -> None:
             Cost(passes, memory)
 
 
-@pytest.mark.parametrize("failure", [MemoryError(), hazmat.sodium_errors.RuntimeError("key derivation")], ids=repr)
+@pytest.mark.parametrize("failure", [MemoryError(), sodium_errors.RuntimeError("key derivation")], ids=repr)
 def test_a_machine_without_the_memory_is_told_how_much_is_needed(
     failure: Exception, entropy: Entropy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,10 +59,10 @@ def test_a_machine_without_the_memory_is_told_how_much_is_needed(
     def fail(*_: object) -> bytes:
         raise failure
 
-    monkeypatch.setattr(hazmat.sodium, "crypto_pwhash_alg", fail)
-    with pytest.raises(LocalError, match="memory.* 1 MiB"):
+    monkeypatch.setattr(sodium, "crypto_pwhash_alg", fail)
+    with pytest.raises(LocalError, match=r"memory.* 1 MiB"):
         unlock(locked, RIGHT, purpose=b"p")
-    with pytest.raises(LocalError, match="memory.* 64 MiB"):
+    with pytest.raises(LocalError, match=r"memory.* 64 MiB"):
         lock(b"keys", RIGHT, purpose=b"p", cost=Cost(), entropy=entropy)
 
 
