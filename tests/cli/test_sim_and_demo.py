@@ -48,7 +48,39 @@ def test_a_scenario_with_a_wrong_key_or_no_file_is_told_in_one_line(
         error = capsys.readouterr().err
         assert error.count("\n") == 1
         assert word in error
-    assert main(["sim", "run", "flood", "--seeds", "0"]) == 3
+
+
+HUGE = str(1 << 64)
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "values"),
+    [
+        (["demo"], "--nodes", ["-1", "0", "3", "6", "1001", HUGE]),
+        (["demo"], "--notes", ["-1", "0", "1001", HUGE]),
+        (["demo"], "--seed", ["-1", HUGE]),
+        (["sim", "run", "flood"], "--seed", ["-1", HUGE]),
+        (["sim", "run", "flood"], "--seeds", ["-1", "0", "1000001", HUGE]),
+        (["sim", "run", "flood", "--seeds", "2"], "--seed", [str((1 << 64) - 1)]),
+    ],
+)
+def test_a_number_out_of_bounds_is_told_by_its_option(
+    command: list[str], option: str, values: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in values:
+        assert main([*command, option, value]) == 3
+        error = capsys.readouterr().err
+        assert error.startswith(f"veilcast: {option} must be between")
+        assert error.count("\n") == 1
+
+
+def test_the_least_and_the_last_that_are_allowed_work(capsys: pytest.CaptureFixture[str]) -> None:
+    code, data = run(capsys, "demo", "--nodes", "7", "--notes", "1", "--seed", "0")
+    assert code == 0
+    assert data["read_by_subscribers"] == 5
+    code, data = run(capsys, "sim", "run", "flood", "--seed", str((1 << 64) - 1))
+    assert code == 0
+    assert data["runs"][0]["seed"] == (1 << 64) - 1
 
 
 def test_a_failed_check_prints_the_command_that_replays_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

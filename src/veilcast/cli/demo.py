@@ -17,6 +17,7 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import EpochKeys
 from veilcast.authority.topickeys import Role
+from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.crypto.seal import seal, unseal
@@ -42,6 +43,10 @@ def add_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
+    # A publisher, subscribers, and somebody who is neither.
+    within("--nodes", arguments.nodes, 2 + _SUBSCRIBERS, _NODES_MAX)
+    within("--notes", arguments.notes, 1, _NOTES_MAX)
+    within("--seed", arguments.seed, 0, SEED_MAX)
     rng = random.Random(arguments.seed)  # noqa: S311 - the demo's people and notes, not its keys
     addresses = [Address(f"member-{number:02}") for number in range(arguments.nodes)]
     publisher, *subscribers = rng.sample(addresses, 1 + _SUBSCRIBERS)
@@ -167,6 +172,8 @@ class _Cells:
 
 _TOPIC: Final = "news/eu"
 _SUBSCRIBERS: Final = 5
+_NODES_MAX: Final = 1_000
+_NOTES_MAX: Final = 1_000
 _PAUSE_US: Final = 2_000_000
 _LINKS: Final = Links(latency_us=(10_000, 100_000))
 _PURPOSE: Final = b"veilcast/notify"

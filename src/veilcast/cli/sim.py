@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import track
 
+from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
-from veilcast.errors import ConfigError, StorageError
+from veilcast.errors import StorageError
 from veilcast.observe import TableWriter
 from veilcast.sim import scenario
 from veilcast.sim.scenario import Outcome, Scenario
@@ -37,8 +38,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace, _: Context) -> Report:
-    if arguments.seeds < 1:
-        raise ConfigError("--seeds is at least 1")
+    within("--seeds", arguments.seeds, 1, _SEEDS_MAX)
+    within("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
     loaded = scenario.load(arguments.scenario)
     if arguments.out is not None and any(arguments.out.glob("*.jsonl")):
         raise StorageError(f"{arguments.out} holds tables already; choose another directory")
@@ -86,3 +87,6 @@ def _data(outcome: Outcome) -> dict[str, Any]:
 def _list(_: argparse.Namespace, __: Context) -> Report:
     known = [(name, scenario.load(name).config.about) for name in scenario.names()]
     return Report({"scenarios": dict(known)}, [f"{name:16} {about}" for name, about in known])
+
+
+_SEEDS_MAX: Final = 1_000_000
