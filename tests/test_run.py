@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ def checkout(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "locks", tmp_path / "locks")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
+    return tmp_path.resolve()
 
 
 def run(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -38,12 +38,30 @@ def run(checkout: Path, *arguments: str, **environment: str) -> subprocess.Compl
     )
 
 
-def fake_python(checkout: Path, script: str) -> str:
-    """An interpreter that answers as the script says, in the place of one we cannot install here."""
-    path = checkout / "fake-python"
-    path.write_text(f"#!/bin/sh\n{script}\n")
+def script(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)
+
+
+def fake_python(checkout: Path, text: str) -> str:
+    """An interpreter that answers as the script says, in the place of one we cannot install here."""
+    return script(checkout / "fake-python", text)
+
+
+BARE = 'case "$1" in -c) ;; *) echo "ensurepip is not available"; exit 1 ;; esac'
+"""An interpreter that is new enough and has no venv."""
+
+
+def path_with(directory: Path) -> str:
+    return f"{directory}{os.pathsep}{os.environ['PATH']}"
+
+
+def dead_process() -> int:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
 
 
 def assert_one_line(result: subprocess.CompletedProcess[str], word: str, checkout: Path) -> None:
@@ -62,8 +80,75 @@ def test_a_python_that_is_too_old_is_named(checkout: Path) -> None:
 
 
 def test_a_python_without_venv_is_told_what_to_install(checkout: Path) -> None:
-    bare = fake_python(checkout, 'case "$1" in -c) ;; *) echo "ensurepip is not available"; exit 1 ;; esac')
-    assert_one_line(run(checkout, "veilcast", PYTHON=bare), "python3-venv", checkout)
+    assert_one_line(run(checkout, "veilcast", PYTHON=fake_python(checkout, BARE)), "python3-venv", checkout)
+
+
+def test_a_python_whose_path_has_a_space_is_used(checkout: Path) -> None:
+    spaced = script(checkout / "my tools" / "python", BARE)
+    assert_one_line(run(checkout, "veilcast", PYTHON=spaced), "python3-venv", checkout)
+
+
+def test_an_environment_made_elsewhere_is_not_used(checkout: Path) -> None:
+    """A checkout that was copied brings a .venv whose paths lead to the old place."""
+    script(checkout / ".venv" / "bin" / "veilcast", "echo as it was")
+    sums = subprocess.run(
+        "cat locks/build.txt locks/core.txt pyproject.toml | cksum",
+        shell=True,
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    stamp = checkout / ".venv" / "stamp-core"
+    stamp.write_text(f"{checkout}\n{sums.stdout}")
+    here = run(checkout, "veilcast")
+    assert (here.returncode, here.stdout, here.stderr) == (0, "as it was\n", "")
+    stamp.write_text(f"/somewhere/else\n{sums.stdout}")
+    assert_one_line(run(checkout, "veilcast", PYTHON=fake_python(checkout, BARE)), "python3-venv", checkout)
+
+
+def test_a_set_up_under_way_is_waited_for_and_said_once(checkout: Path) -> None:
+    """The lock is this process's own; the third `sleep` of the one who waits takes it away."""
+    (checkout / ".venv.lock").mkdir()
+    (checkout / ".venv.lock" / str(os.getpid())).touch()
+    script(checkout / "bin" / "sleep", 'echo >>slept; [ "$(wc -l <slept)" -lt 3 ] || rm -rf .venv.lock')
+    result = run(checkout, "veilcast", PYTHON=fake_python(checkout, BARE), PATH=path_with(checkout / "bin"))
+    assert_one_line(result, "python3-venv", checkout)
+    assert result.stderr.count("waiting for another set-up") == 1
+    assert (checkout / "slept").read_text() == "\n" * 3
+
+
+def test_a_lock_that_cannot_be_made_is_told_and_not_waited_for(checkout: Path) -> None:
+    script(checkout / "bin" / "mkdir", 'echo "mkdir: .venv.lock: Read-only file system" >&2; exit 1')
+    assert_one_line(run(checkout, "veilcast", PATH=path_with(checkout / "bin")), "Read-only", checkout)
+
+
+def test_who_comes_second_to_a_dead_lock_leaves_it_to_the_first(checkout: Path) -> None:
+    """Between seeing that the owner is dead and taking its lock, another took it: this process, which lives."""
+    (checkout / ".venv.lock").mkdir()
+    (checkout / ".venv.lock" / str(dead_process())).touch()
+    script(checkout / "bin" / "mv", f'/bin/mv "$1" .venv.lock/{os.getpid()}; exec /bin/mv "$@"')
+    script(checkout / "bin" / "sleep", "ls .venv.lock >seen; rm -rf .venv.lock")
+    result = run(checkout, "veilcast", PYTHON=fake_python(checkout, BARE), PATH=path_with(checkout / "bin"))
+    assert_one_line(result, "python3-venv", checkout)
+    assert (checkout / "seen").read_text() == f"{os.getpid()}\n"
+
+
+def test_the_lock_of_a_dead_set_up_goes_to_one_of_those_who_wait(checkout: Path) -> None:
+    """Each enters alone: two at once would find the other's directory in their way."""
+    (checkout / ".venv.lock").mkdir()
+    (checkout / ".venv.lock" / str(dead_process())).touch()
+    alone = fake_python(
+        checkout, 'case "$1" in -c) exit ;; esac; mkdir busy && sleep 0 && rmdir busy && echo ensurepip; exit 1'
+    )
+    script(checkout / "bin" / "sleep", "exec /bin/sleep 0.01")
+    environment = {**os.environ, "PYTHON": alone, "PATH": path_with(checkout / "bin")}
+    command = ["sh", str(checkout / "run"), "veilcast"]
+    crowd = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(8)]
+    for child in crowd:
+        _, errors = child.communicate(timeout=60)
+        assert "python3-venv" in errors, errors
+    assert not (checkout / ".venv.lock").exists()
 
 
 def test_a_full_disk_is_named(checkout: Path) -> None:
@@ -80,13 +165,16 @@ def test_no_package_index_is_named_and_leaves_nothing_behind(checkout: Path) -> 
 
 def test_an_interrupted_set_up_leaves_no_lock_and_no_half_made_environment(checkout: Path) -> None:
     """The set-up is stopped by a signal while it waits for an interpreter that never answers."""
-    slow = fake_python(checkout, 'case "$1" in -c) ;; *) touch "$(dirname "$0")/started"; exec sleep 60 ;; esac')
+    started = checkout / "started"
+    os.mkfifo(started)
+    slow = fake_python(checkout, f'case "$1" in -c) ;; *) mkdir .venv; echo >"{started}"; exec sleep 60 ;; esac')
     child = subprocess.Popen(
         ["sh", str(checkout / "run"), "veilcast"], env={**os.environ, "PYTHON": slow}, start_new_session=True
     )
-    deadline = time.monotonic() + 30
-    while not (checkout / "started").exists() and time.monotonic() < deadline:
-        os.sched_yield()
+    watchdog = threading.Timer(30, started.write_text, ("never",))
+    watchdog.start()
+    assert started.read_text() == "\n"
+    watchdog.cancel()
     os.killpg(child.pid, signal.SIGTERM)
     assert child.wait(timeout=30) != 0
     assert not (checkout / ".venv").exists()
@@ -105,10 +193,8 @@ def test_a_killed_set_up_is_repaired_by_the_next_call_and_later_calls_are_quick(
     """A kill that no trap sees leaves a lock of a dead process and half a .venv; the next call makes it whole."""
     (checkout / ".venv" / "bin").mkdir(parents=True)
     (checkout / ".venv" / "bin" / "python").write_text("broken")
-    dead = subprocess.Popen(["true"])
-    dead.wait()
     (checkout / ".venv.lock").mkdir()
-    (checkout / ".venv.lock" / "pid").write_text(str(dead.pid))
+    (checkout / ".venv.lock" / str(dead_process())).touch()
     environment = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     result = run(checkout, "veilcast", "--version", PYTHON=str(BASE_PYTHON), **environment)
     if "index" in result.stderr:
