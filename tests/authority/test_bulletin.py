@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.authority import bulletin, issuer
-from veilcast.authority.bulletin import ENTRIES_MAX, ENTRY, FINGERPRINT, TAG, VOID_MAX, Void, apply
+from veilcast.authority.bulletin import ENTRIES_MAX, ENTRY, TAG, VOID_MAX, Void, apply
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.request import ask, complete
 from veilcast.authority.revoked import Revoked
 from veilcast.crypto.certificate import Kind
-from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.derive import FINGERPRINT, fingerprint
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import AuthorityError, ForgedError, LocalError, MalformedError, UnknownTopicError
 from veilcast.wire import geometry

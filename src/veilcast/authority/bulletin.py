@@ -23,7 +23,7 @@ from veilcast.authority.plain import from_bytes
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.topickeys import bridged
 from veilcast.crypto.certificate import EPOCH_MAX, Certificate, signer_of
-from veilcast.crypto.derive import derive, fingerprint
+from veilcast.crypto.derive import FINGERPRINT, derive, fingerprint
 from veilcast.crypto.seal import OVERHEAD, seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
@@ -191,7 +191,6 @@ def _body(number: int, effective: int, void: tuple[Void, ...], entries: bytes) -
 
 
 TAG: Final = 16
-FINGERPRINT: Final = 16
 ENTRY: Final = TAG + OVERHEAD + 1 + SIGNATURE
 NUMBER_MAX: Final = 0xFFFF_FFFF
 VOID_MAX: Final = 20_000

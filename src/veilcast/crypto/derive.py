@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from veilcast.crypto import _primitives as hazmat
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
@@ -16,7 +18,7 @@ def derive(key: Secret, purpose: bytes, *parts: bytes) -> Secret:
 
 def fingerprint(public: bytes) -> bytes:
     """A 16-byte name for a public key, for lists and for people."""
-    return digest(public, purpose=b"vc/fingerprint", size=16)
+    return digest(public, purpose=b"vc/fingerprint", size=FINGERPRINT)
 
 
 def digest(public: bytes, *, purpose: bytes, size: int = 32) -> bytes:
@@ -28,3 +30,6 @@ def digest(public: bytes, *, purpose: bytes, size: int = 32) -> bytes:
 def _check(purpose: bytes) -> None:
     if not 1 <= len(purpose) <= 16:
         raise LocalError("a hash's purpose has 1 to 16 bytes")
+
+
+FINGERPRINT: Final = 16

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.crypto import chain, seal, sign, token
+from veilcast.crypto import chain, derive, seal, sign, token
 
 TOKEN: Final = token.TOKEN
 CHAIN: Final = chain.VALUE
 SIGNATURE: Final = sign.SIGNATURE
 PUBLIC_KEY: Final = sign.PUBLIC
+FINGERPRINT: Final = derive.FINGERPRINT
 
 CELL: Final = 1200
 """One datagram on the wire: below the IPv6 minimum MTU of 1,280 with every header."""

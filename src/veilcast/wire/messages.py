@@ -164,8 +164,9 @@ class SwapAbort(Message, frozen=True):
 
 
 class BulletinPart(Message, frozen=True):
-    """One part of an authority's bulletin, carried by members."""
+    """One part of an authority's bulletin, carried by members; each authority counts its own."""
 
+    authority: Annotated[bytes, Meta(min_length=g.FINGERPRINT, max_length=g.FINGERPRINT)]
     number: Counter
     index: Small
     count: Annotated[int, Meta(ge=1, le=g.PARTS_MAX)]
