@@ -265,10 +265,10 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
     known = authority.members.get(member, Member())
     if known.revoked:
         raise AuthorityError(f"{member!r} has been revoked; grant under another name if that is meant")
-    wanted = {fingerprint(key) for key in (request.link, *_split(request.publisher_keys))}
+    asked_for = {fingerprint(key) for key in (request.link, *_split(request.publisher_keys))}
     for name, other in authority.members.items():
         # Otherwise one member could have another's keys voided by being revoked itself.
-        if name != member and any(issued.name in wanted for issued in other.issued):
+        if name != member and any(issued.name in asked_for for issued in other.issued):
             raise AuthorityError("the request has a key that was certified for another member")
     return known
 
