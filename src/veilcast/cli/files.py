@@ -49,7 +49,7 @@ def check_place(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a place where nothing can be written, before anything else has been changed."""
     try:
         if path.is_dir() or (path.exists() and not overwrite):
-            raise StorageError(f"{path} exists; choose another name")
+            raise StorageError(f"{path} is there already; choose another name, or --force where a command has it")
         if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise StorageError(f"cannot write {path}: {path.parent} is not a directory we may write to")
     except OSError as error:
