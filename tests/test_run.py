@@ -88,23 +88,50 @@ def test_a_python_whose_path_has_a_space_is_used(checkout: Path) -> None:
     assert_one_line(run(checkout, "veilcast", PYTHON=spaced), "python3-venv", checkout)
 
 
-def test_an_environment_made_elsewhere_is_not_used(checkout: Path) -> None:
-    """A checkout that was copied brings a .venv whose paths lead to the old place."""
+def made(checkout: Path, where: Path | str) -> Path:
+    """A .venv that looks as if it had been made for the core at this place."""
     script(checkout / ".venv" / "bin" / "veilcast", "echo as it was")
-    sums = subprocess.run(
-        "cat locks/build.txt locks/core.txt pyproject.toml | cksum",
-        shell=True,
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    stamp = checkout / ".venv" / "stamp-core"
-    stamp.write_text(f"{checkout}\n{sums.stdout}")
+    script(checkout / ".venv" / "bin" / "python", "exit 0")
+    sums = "cat locks/build.txt locks/core.txt pyproject.toml | cksum"
+    stamp = subprocess.run(["sh", "-c", sums], cwd=checkout, capture_output=True, text=True, check=True).stdout
+    (checkout / ".venv" / "stamp-core").write_text(stamp)
+    (checkout / ".venv" / "made-in").write_text(f"{where}\n")
+    return checkout / ".venv"
+
+
+def test_an_environment_made_elsewhere_or_without_its_python_is_made_anew(checkout: Path) -> None:
+    made(checkout, checkout)
     here = run(checkout, "veilcast")
     assert (here.returncode, here.stdout, here.stderr) == (0, "as it was\n", "")
-    stamp.write_text(f"/somewhere/else\n{sums.stdout}")
+    made(checkout, "/somewhere/else")
     assert_one_line(run(checkout, "veilcast", PYTHON=fake_python(checkout, BARE)), "python3-venv", checkout)
+    (made(checkout, checkout) / "bin" / "python").unlink()
+    assert_one_line(run(checkout, "veilcast", PYTHON=fake_python(checkout, BARE)), "python3-venv", checkout)
+
+
+def test_pins_that_cannot_be_had_do_not_cost_the_environment_there_was(checkout: Path) -> None:
+    venv = made(checkout, checkout)
+    script(venv / "bin" / "pip", "echo 'Connection refused'; exit 1")
+    with (checkout / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    result = run(checkout, "veilcast", PYTHON=str(BASE_PYTHON))
+    assert result.returncode == 1
+    assert "index" in result.stderr
+    assert (venv / "bin" / "veilcast").exists()
+    assert not (checkout / ".venv.lock").exists()
+
+
+def test_a_link_to_the_door_leads_to_the_same_house(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    made(checkout, checkout)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "run").symlink_to(checkout / "run")
+    assert run(elsewhere, "veilcast").stdout == "as it was\n"
+    assert not (elsewhere / ".venv").exists()
+
+
+@pytest.mark.parametrize("python", ["/bin/false", "./nonexistent", "nonexistent"])
+def test_an_interpreter_that_is_none_is_told_in_one_line(python: str, checkout: Path) -> None:
+    assert_one_line(run(checkout, "veilcast", PYTHON=python), "needs Python 3.11", checkout)
 
 
 def test_a_set_up_under_way_is_waited_for_and_said_once(checkout: Path) -> None:
