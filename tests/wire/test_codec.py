@@ -200,6 +200,7 @@ def test_type_bytes_are_never_reused_or_renumbered() -> None:
         17: "SwapCommit",
         18: "SwapAbort",
         19: "BulletinPart",
+        20: "Greet",
     }
 
 

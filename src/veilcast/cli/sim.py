@@ -68,7 +68,8 @@ def _lines(outcome: Outcome) -> list[str]:
         f"{outcome.scenario} seed {outcome.seed}: {counts.sent} frames sent, {counts.delivered} delivered, "
         f"{counts.lost} lost, {outcome.deliveries} notes in {outcome.duration_us / 1e6:g} s; trace {outcome.trace_hash}"
     )
-    return [line, *outcome.violations]
+    facts = ", ".join(f"{name} {count}" for name, count in outcome.facts.items())
+    return [line, *([f"  {facts}"] if facts else []), *outcome.violations]
 
 
 def _data(outcome: Outcome) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def _data(outcome: Outcome) -> dict[str, Any]:
         "lost": outcome.counts.lost,
         "notes": outcome.deliveries,
         "duration_us": outcome.duration_us,
+        "facts": outcome.facts,
         "trace_hash": outcome.trace_hash,
         "violations": list(outcome.violations),
     }

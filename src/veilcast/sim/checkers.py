@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Delivered, Event
+from veilcast.machine import Address, Delivered, Event, Note
 
 if TYPE_CHECKING:
     from veilcast.sim.world import World
@@ -50,32 +50,68 @@ class AtMostOnce(Checker):
         self._seen[key] = None
 
 
-class Intact(Checker):
-    """Every note delivered is one of those sent, unchanged. `sent` may still grow while the run goes on."""
+class InOrder(Checker):
+    """Every incarnation delivers notes in the order of the numbers that `number` reads from them."""
 
-    def __init__(self, sent: dict[bytes, bytes]) -> None:
-        self._sent = sent
+    def __init__(self, number: Callable[[Note], int]) -> None:
+        self._number = number
+        self._last: dict[tuple[Address, int], int] = {}
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if not isinstance(event, Delivered):
             return
-        note = event.note
-        if note.id not in self._sent:
+        key, number = (address, world.incarnation(address)), self._number(event.note)
+        if number < self._last.get(key, number):
+            raise ViolationError(f"{address} delivered note {number} after note {self._last[key]}")
+        self._last[key] = number
+
+
+class OnlyReaders(Checker):
+    """Nobody but these addresses delivers anything."""
+
+    def __init__(self, readers: Iterable[Address]) -> None:
+        self._readers = dict.fromkeys(readers)
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered) and address not in self._readers:
+            raise ViolationError(f"{address} delivered a note, and it is no subscriber")
+
+
+def id_of(note: Note) -> bytes:
+    return note.id
+
+
+class Intact(Checker):
+    """Every note delivered is one of those sent, unchanged. `sent` may still grow while the run goes on.
+
+    Notes are known by their ids, or by what `name` reads from them where only the machine knows the id.
+    """
+
+    def __init__(self, sent: dict[bytes, bytes], name: Callable[[Note], bytes] = id_of) -> None:
+        self._sent, self._name = sent, name
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if not isinstance(event, Delivered):
+            return
+        note, name = event.note, self._name(event.note)
+        if name not in self._sent:
             raise ViolationError(f"{address} delivered note {note.id.hex()}, which nobody sent")
-        if note.publication.body != self._sent[note.id]:
+        if note.publication.body != self._sent[name]:
             raise ViolationError(f"{address} delivered note {note.id.hex()} with another body than was sent")
 
 
 class Everyone(Checker):
     """By the end every address has delivered every note sent."""
 
-    def __init__(self, sent: dict[bytes, bytes], addresses: Iterable[Address]) -> None:
-        self._sent = sent
+    def __init__(
+        self, sent: dict[bytes, bytes], addresses: Iterable[Address], name: Callable[[Note], bytes] = id_of
+    ) -> None:
+        self._sent, self._name = sent, name
         self._heard: dict[Address, dict[bytes, None]] = {address: {} for address in addresses}
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if isinstance(event, Delivered) and address in self._heard:
-            self._heard[address][event.note.id] = None
+            self._heard[address][self._name(event.note)] = None
 
     def on_end(self, world: World) -> None:
         for address, heard in self._heard.items():

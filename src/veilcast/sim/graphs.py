@@ -32,6 +32,19 @@ def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int
     return [(u, v) for u in range(n) for v in sorted(known[u]) if u < v]
 
 
+def connected(n: int, edges: list[tuple[int, int]]) -> bool:
+    """Whether every node can be reached from every other."""
+    known: list[list[int]] = [[] for _ in range(n)]
+    for u, v in edges:
+        known[u].append(v)
+        known[v].append(u)
+    reached, border = {0: None}, [0]
+    while border:
+        border = [v for v in dict.fromkeys(v for u in border for v in known[u]) if v not in reached]
+        reached |= dict.fromkeys(border)
+    return len(reached) == n
+
+
 def check_small_world(n: int, k: int, p: float) -> None:
     if k < 2 or k % 2 or k >= n:
         raise ConfigError(f"neighbours must be even, at least 2 and less than the {n} nodes, not {k}")

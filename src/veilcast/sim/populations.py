@@ -1,8 +1,8 @@
 """Populations: who lives in a scenario's world, how they are connected, and what they do there.
 
 One frozen value per kind, read from the `[population]` table; `settle` puts the machines into a world and
-schedules their doings. A mode of the network joins the simulator by one class here and one name in
-`AnyPopulation`.
+schedules their doings; `facts` says what came of them. A mode of the network joins the simulator by one class
+and its name in `AnyPopulation`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from veilcast.sim.chance import derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.flood import ID_SIZE, Flood
 from veilcast.sim.graphs import check_small_world, watts_strogatz
+from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.world import World
 
 
@@ -63,6 +64,10 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         for number in range(self.messages):
             self._plan_message(world, rng.choice(addresses), number, sent)
 
+    def facts(self, world: World) -> dict[str, int]:
+        """What a run has to say beyond the world's own counts: nothing, for a flood."""
+        return {}
+
     def _plan_message(self, world: World, publisher: Address, number: int, sent: dict[bytes, bytes]) -> None:
         message = derive(world.seed, "message", str(number))[:ID_SIZE]
         body = (b"%d " % number * self.body_size)[: self.body_size]
@@ -86,7 +91,7 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
                 return Bounded("ids", self.memory, lambda machine: machine.remembered)
 
 
-AnyPopulation: TypeAlias = FloodPopulation
+AnyPopulation: TypeAlias = FloodPopulation | MeshPopulation
 
 _CHECKS: Final = ("once", "intact", "everyone", "memory")
 _TOPIC: Final = "flood"

@@ -78,6 +78,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Notes delivered to subscribers, copies included."""
     duration_us: int
     """Virtual time that passed; less than the scenario's when the run failed."""
+    facts: dict[str, int]
+    """What the population has to say: sizes, and messages by kind."""
     violations: tuple[str, ...]
     """A run stops at its first; the text ends with the command that replays it."""
 
@@ -122,6 +124,7 @@ def run(scenario: Scenario, seed: int, recorder: Recorder | None = None, on_even
         counts=world.counts,
         deliveries=world.notes,
         duration_us=world.now - world.start,
+        facts=scenario.config.population.facts(world),
         violations=violations,
     )
 

@@ -40,8 +40,21 @@ PARTS_MAX: Final = 1024
 HEARTBEAT_MAX: Final = 32
 """How many messages one heartbeat may carry."""
 
-MANAGEMENT_MAX: Final = NEIGHBOURS_MAX * (ADDRESS_MAX + 2) * 2 + 256
-"""The largest management message that a heartbeat must have room for (P0 4.1): a swap that hands over two full sets."""
+ADVERT_MAX: Final = 768
+"""An advert with anchor, certificate and delegation; a test builds the largest."""
+
+
+def management_size(neighbours: int, address_bytes: int) -> int:
+    """The largest management message: an advert, or a swap that hands over two full sets of neighbours."""
+    return max(ADVERT_MAX, 2 * neighbours * (address_bytes + 2) + 128)
+
+
+def heartbeat_size(neighbours: int, address_bytes: int) -> int:
+    """What every heartbeat is padded to (P0 4.1): the largest management message, with its wrapping."""
+    return management_size(neighbours, address_bytes) + 32
+
+
+MANAGEMENT_MAX: Final = management_size(NEIGHBOURS_MAX, ADDRESS_MAX)
 
 MESSAGE_MAX: Final = 48 * 1024
 """No message is longer; nothing longer is even looked at."""

@@ -173,6 +173,10 @@ class BulletinPart(Message, frozen=True):
     data: Annotated[bytes, Meta(min_length=1, max_length=g.PART_MAX)]
 
 
+class Greet(Message, frozen=True):
+    """You are new to me, and I hold nothing of yours: forget what I told you, and tell me your adverts and wishes."""
+
+
 # Append only.
 TYPE_BYTES: Final[dict[int, type[Message]]] = {
     1: Heartbeat,
@@ -194,4 +198,5 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     17: SwapCommit,
     18: SwapAbort,
     19: BulletinPart,
+    20: Greet,
 }

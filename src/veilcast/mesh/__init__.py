@@ -1,0 +1,8 @@
+"""The mesh (P0, P1): every member forwards for every other, and nobody can tell who reads or writes.
+
+Follow one topic: a publisher's advert floods the neighbourhood (`adverts` checks it, `routes` keeps the nearest way
+back); a subscriber answers along that way, and the paths of all subscribers merge into the topic's mesh (`branches`); a
+note then floods the mesh (`duplicates`), and who holds the topic's key reads it (`content`, `inbox`). `overlay` keeps
+these tables true, `heartbeat` carries all that is not a note, `membership` says who the neighbours are, and a `policy`
+adds what hides the members of the mesh: `cover` is P0's probabilistic forwarding. `node` is the machine.
+"""

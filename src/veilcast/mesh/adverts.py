@@ -1,0 +1,49 @@
+"""Adverts: how a topic's origin is announced, and when a forwarder believes it.
+
+P1 2.1: (t_a, sig, cert_a, h). The certificate binds the signing key to the token, the signature is over the token, and
+the chain value is bare: it changes at every hop. So an advert is checked once for all its copies. What was believed is
+remembered, within bounds, since a signature costs a hundred times what everything else does; the memory is of a pure
+function, so nodes that live in one process may share it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto import chain
+from veilcast.crypto.certificate import Chain, Kind
+from veilcast.crypto.sign import verify
+from veilcast.errors import ForgedError, LocalError
+from veilcast.machine import Entropy
+from veilcast.wire.messages import Advert
+
+
+def make_advert(keys: TopicKeys, entropy: Entropy) -> Advert:
+    """A publisher's advert with a fresh chain."""
+    if keys.signing is None or keys.certificate is None:
+        raise LocalError(f"only a publisher of {keys.record.topic!r} can advertise it")
+    signature = keys.signing.sign(keys.token, purpose=_PURPOSE)
+    return Advert(keys.token, chain.start(entropy), None, keys.certificate, signature)
+
+
+def retold(advert: Advert, value: bytes) -> Advert:
+    """The advert as we pass it on, with the value that we tell."""
+    return Advert(advert.token, value, advert.anchor, advert.certificate, advert.signature)
+
+
+def check_advert(advert: Advert, root: bytes, epoch: int) -> None:
+    """Raise unless a publisher whom the root certified for this token signed it, in this epoch."""
+    _check(advert.token, advert.certificate, advert.signature, root, epoch)
+
+
+@lru_cache(maxsize=4096)
+def _check(token: bytes, certificate: Chain, signature: bytes, root: bytes, epoch: int) -> None:
+    if certificate.leaf.scope != token:
+        raise ForgedError("the certificate is for another token")
+    certificate.verify(root, Kind.PUBLISHER, epoch)
+    verify(certificate.leaf.subject, token, signature, purpose=_PURPOSE)
+
+
+_PURPOSE: Final = b"veilcast/advert"

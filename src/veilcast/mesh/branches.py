@@ -1,0 +1,57 @@
+"""Branches: for every topic, which neighbours want it from us, and from whom we asked for it ourselves.
+
+The table (token, neighbour) of P1. Branches merge here: however many neighbours ask, we ask each way back once. What is
+asked inward follows from routes and reasons, and is worked out by the node; this is only the memory of it.
+"""
+
+from __future__ import annotations
+
+from veilcast.machine import Address
+
+
+class Branches:
+    """Bounded in tokens: what is asked for past the bound is not taken."""
+
+    def __init__(self, *, tokens_max: int) -> None:
+        self._tokens_max = tokens_max
+        self._outward: dict[bytes, dict[Address, None]] = {}
+        self._inward: dict[bytes, dict[Address, None]] = {}
+
+    def outward(self, token: bytes) -> list[Address]:
+        """Those we send the topic's notes to, N-(v) in P0."""
+        return list(self._outward.get(token, ()))
+
+    def inward(self, token: bytes) -> list[Address]:
+        """Those we asked for the topic, N+(v) in P0."""
+        return list(self._inward.get(token, ()))
+
+    def tokens(self) -> list[bytes]:
+        return list(dict.fromkeys((*self._outward, *self._inward)))
+
+    def add(self, token: bytes, neighbour: Address) -> bool:
+        """A neighbour wants the topic; False if there is no room for it."""
+        if token not in self._outward and len(self._outward) >= self._tokens_max:
+            return False
+        self._outward.setdefault(token, {})[neighbour] = None
+        return True
+
+    def remove(self, token: bytes, neighbour: Address) -> None:
+        """A neighbour wants it no more."""
+        _discard(self._outward, token, neighbour)
+
+    def asked(self, token: bytes, neighbour: Address) -> None:
+        self._inward.setdefault(token, {})[neighbour] = None
+
+    def unasked(self, token: bytes, neighbour: Address) -> None:
+        _discard(self._inward, token, neighbour)
+
+    def size(self) -> int:
+        return sum(len(held) for table in (self._outward, self._inward) for held in table.values())
+
+
+def _discard(table: dict[bytes, dict[Address, None]], token: bytes, neighbour: Address) -> None:
+    held = table.get(token)
+    if held is not None and neighbour in held:
+        del held[neighbour]
+        if not held:
+            del table[token]

@@ -1,0 +1,92 @@
+"""What a mesh node can be told: one frozen value, with the unit and the effect of each field."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from veilcast.crypto.chain import LENGTH_MAX
+from veilcast.errors import ConfigError
+from veilcast.wire import geometry as g
+
+CoverRule: TypeAlias = Literal["none", "one", "each"]
+
+
+class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Probabilistic forwarding (P0 4.6)."""
+
+    rule: CoverRule = "none"
+    """"one": a node takes one cover with probability `mu`, which fits the published numbers; "each": every neighbour
+    becomes one with probability `mu`, which is what the text says."""
+    mu: float = 0.6
+    delay_us: int = 0
+    """How long after it has joined a mesh by subscription a node looks for covers: 0 is when subscribing, as the text
+    has it; more than the mesh takes to form is on the finished mesh, which fits the numbers. A cover looks at once."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mu <= 1:
+            raise ConfigError("cover.mu must be between 0 and 1")
+        if self.delay_us < 0:
+            raise ConfigError("cover.delay_us must not be negative")
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The defaults are P0's: heartbeats carry management, notes travel by themselves."""
+
+    heartbeat_us: int = 1_000_000
+    """Between two heartbeats to the same neighbour; every management message waits for one."""
+    silent_periods: int = 5
+    """Heartbeats in a row a neighbour may miss before it is held to have failed. One is never enough."""
+    d_max: int = 16
+    """How far apart on a hash chain two values may be and still be told to be of one: the largest diameter expected."""
+    neighbours_max: int = 32
+    address_bytes_max: int = g.ADDRESS_MAX
+    tokens_max: int = 4096
+    """Topics a node keeps routes or branches for."""
+    origins_max: int = 32
+    """Adverts of different origin a node keeps for one topic."""
+    queue_max: int = 4096
+    """Management messages that may wait for one neighbour; when full, the oldest is dropped."""
+    again_periods: int = 4
+    """Heartbeats between two fresh chains of one publisher, and between two appeals for one."""
+    seen_max: int = 4096
+    """Notes a node remembers, so as not to forward or deliver them again."""
+    deliver_again_us: int = 30_000_000
+    """After which a note that its reader has not acknowledged is delivered again."""
+    gap_us: int = 5_000_000
+    """How long a note waits for those before it of its publisher, when they are missing."""
+    unread_max: int = 1024
+    """Notes that wait for acknowledgement; when full, the oldest is given up."""
+    cover: Cover = Cover()
+
+    def __post_init__(self) -> None:
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"mesh.{name} must be at least 1")
+        if self.silent_periods < 2:
+            raise ConfigError("mesh.silent_periods must be at least 2: one lost heartbeat is no failure")
+        if not 1 <= self.d_max <= LENGTH_MAX:
+            raise ConfigError(f"mesh.d_max must be between 1 and {LENGTH_MAX}")
+        if not 1 <= self.neighbours_max <= g.NEIGHBOURS_MAX:
+            raise ConfigError(f"mesh.neighbours_max must be between 1 and {g.NEIGHBOURS_MAX}")
+        if not 1 <= self.address_bytes_max <= g.ADDRESS_MAX:
+            raise ConfigError(f"mesh.address_bytes_max must be between 1 and {g.ADDRESS_MAX}")
+
+    @property
+    def heartbeat_bytes(self) -> int:
+        """The one size of every heartbeat: room for the largest management message there can be (P0 4.1)."""
+        return g.heartbeat_size(self.neighbours_max, self.address_bytes_max)
+
+
+_AT_LEAST_ONE: Final = (
+    "heartbeat_us",
+    "tokens_max",
+    "origins_max",
+    "queue_max",
+    "again_periods",
+    "seen_max",
+    "deliver_again_us",
+    "gap_us",
+    "unread_max",
+)

@@ -1,0 +1,68 @@
+"""Content: a publication as it travels, (t_a, {m}_Ka, sig), and as its readers get it.
+
+Inside the seal stand the publisher's stream, its running number there, and the publication. In `paper` all publishers
+of a topic sign with one key, so the stream is what keeps their orders apart; a publisher draws one when it starts.
+The id of a note is a digest of what travels, the same at every node and on every copy; forwarders know duplicates by it
+without being able to read anything.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.derive import digest
+from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.sign import verify
+from veilcast.errors import ForgedError, LocalError, MalformedError
+from veilcast.machine import Entropy, Publication
+from veilcast.wire.geometry import BODY_MAX
+from veilcast.wire.messages import Notify
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is sealed. `number` counts the notes of a stream, from 1."""
+
+    stream: Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
+    number: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
+    publication: Publication
+
+
+def note_id(notify: Notify) -> bytes:
+    return digest(notify.token + notify.sealed, purpose=b"vc/note", size=16)
+
+
+def make_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
+    if keys.signing is None:
+        raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
+    plain = _ENCODER.encode(content)
+    if len(plain) > BODY_MAX:
+        raise LocalError(f"a publication has at most {BODY_MAX} bytes, this one {len(plain)}")
+    sealed = seal(keys.content, plain, context=keys.token, entropy=entropy)
+    return Notify(keys.token, sealed, keys.signing.sign(keys.token + sealed, purpose=_PURPOSE))
+
+
+def check_notify(notify: Notify, publishers: list[bytes]) -> None:
+    """Raise unless one of these publishers signed it."""
+    for publisher in publishers:
+        try:
+            return verify(publisher, notify.token + notify.sealed, notify.signature, purpose=_PURPOSE)
+        except ForgedError:
+            continue
+    raise ForgedError("no publisher that is known for this token signed the note")
+
+
+def open_notify(keys: TopicKeys, notify: Notify) -> Content:
+    """What was sealed; raises for whatever does not open or is no publication."""
+    plain = unseal(keys.content, notify.sealed, context=keys.token)
+    try:
+        return _DECODER.decode(plain)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedError("what was sealed is not a publication") from error
+
+
+_PURPOSE: Final = b"veilcast/notify"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Content)

@@ -1,0 +1,133 @@
+"""Probabilistic forwarding (P0 4.6): nodes outside a mesh are taken in, so that a leaf need not be a subscriber.
+
+A node that has joined a mesh tosses a coin; if it falls so, it invites a neighbour to be its cover. Nobody can know who
+is in the mesh already, so those who are decline, and the next is asked. Who accepts does so by a plain `Subscribe`:
+from then on a cover is a forwarder like any other, and looks for covers itself. The coin and the order of asking are
+drawn once for each topic and kept (P0 5: a new choice for every publication gives the subscribers away).
+
+A cover hangs on its inviter, and its branch is no reason for the inviter to stay: when that leaves, it dismisses its
+covers by a `Decline`. A cover that others come to depend on is a forwarder in its own right and finds its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+from veilcast.machine import Address
+from veilcast.mesh.config import Cover
+from veilcast.mesh.policy import Seat
+from veilcast.wire.messages import Decline, Invite, Message, Subscribe
+
+
+class ProbabilisticForwarding:
+    """Both rules: "one" asks one neighbour after the other until one accepts, "each" asks all that the coin chose."""
+
+    def __init__(self, rule: Cover, seat: Seat, rng: Random, tokens_max: int) -> None:
+        self._rule, self._seat, self._rng, self._tokens_max = rule, seat, rng, tokens_max
+        self._parents: dict[bytes, Address] = {}
+        self._searches: dict[bytes, _Search] = {}
+
+    def parent(self, token: bytes) -> Address | None:
+        return self._parents.get(token)
+
+    def covers(self, token: bytes) -> Collection[Address]:
+        search = self._searches.get(token)
+        return search.covers if search is not None else ()
+
+    def joined(self, token: bytes, now: int) -> None:
+        search = self._searches.get(token)
+        if search is None:
+            if len(self._searches) >= self._tokens_max:
+                return
+            search = self._searches[token] = _Search(self._draw())
+        search.start(now if token in self._parents else now + self._rule.delay_us)
+
+    def left(self, token: bytes) -> list[Address]:
+        search = self._searches.get(token)
+        return search.stop() if search is not None else []
+
+    def lost(self, neighbour: Address) -> None:
+        self._parents = {token: parent for token, parent in self._parents.items() if parent != neighbour}
+        for search in self._searches.values():
+            search.refused(neighbour)
+
+    def received(self, message: Message, source: Address) -> None:
+        match message:
+            case Invite(token):
+                if self._seat.takes_part(token) or len(self._parents) >= self._tokens_max:
+                    self._seat.send(source, Decline(token))
+                else:
+                    self._parents[token] = source
+            case Decline(token):
+                if self._parents.get(token) == source:
+                    del self._parents[token]
+                elif token in self._searches:
+                    self._searches[token].refused(source)
+            case Subscribe(token):
+                if token in self._searches:
+                    self._searches[token].accepted(source)
+
+    def beat(self, now: int) -> None:
+        """Invite whom it is time to invite."""
+        for token, search in self._searches.items():
+            if search.due_us is None or search.due_us > now:
+                continue
+            at_once = len(search.order) if self._rule.rule == "each" else 1
+            adjacent = self._seat.adjacent(token)
+            for neighbour in search.next(self._seat.present(), adjacent, at_once):
+                self._seat.send(neighbour, Invite(token))
+
+    def size(self) -> int:
+        return len(self._parents) + len(self._searches)
+
+    def _draw(self) -> list[Address]:
+        """Whom to ask, in which order; nobody if the coin says so."""
+        order = self._seat.present()
+        self._rng.shuffle(order)
+        if self._rule.rule == "each":
+            return [neighbour for neighbour in order if self._rng.random() < self._rule.mu]
+        return order if self._rng.random() < self._rule.mu else []
+
+
+class _Search:
+    """The search for covers in one mesh: whom to ask, whom we are asking, who accepted."""
+
+    __slots__ = ("_asking", "_left", "covers", "due_us", "order")
+
+    def __init__(self, order: list[Address]) -> None:
+        self.order = order
+        self.covers: dict[Address, None] = {}
+        self.due_us: int | None = None
+        self._left: list[Address] = []
+        self._asking: dict[Address, None] = {}
+
+    def start(self, due_us: int) -> None:
+        self.due_us = due_us
+        self._left = list(self.order)
+
+    def stop(self) -> list[Address]:
+        dismissed = [*self.covers, *self._asking]
+        self.due_us, self.covers, self._asking = None, {}, {}
+        return dismissed
+
+    def next(self, present: list[Address], adjacent: list[Address], at_once: int) -> list[Address]:
+        """Whom to invite now, if enough of those asked have answered; those in the mesh already are passed over."""
+        invited = []
+        while self._left and len(self._asking) + len(self.covers) < at_once:
+            neighbour = self._left.pop(0)
+            if neighbour in present and neighbour not in adjacent:
+                self._asking[neighbour] = None
+                invited.append(neighbour)
+        if not self._left and not self._asking:
+            self.due_us = None
+        return invited
+
+    def accepted(self, neighbour: Address) -> None:
+        if neighbour in self._asking:
+            del self._asking[neighbour]
+            self.covers[neighbour] = None
+
+    def refused(self, neighbour: Address) -> None:
+        self._asking.pop(neighbour, None)
+        self.covers.pop(neighbour, None)

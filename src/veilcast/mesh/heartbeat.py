@@ -1,0 +1,78 @@
+"""Heartbeats: one size, one rhythm, and everything that is not a note rides inside (P0 4.1).
+
+Management messages queue per neighbour and leave with the next heartbeat that has room, in order. The rhythm never
+depends on the queues, so an observer sees neither when a message was made nor that there was one. Beats are numbered
+from a number that each life of a node draws anew: a neighbour knows by the jump that it has started again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Final
+
+from veilcast.errors import MalformedError
+from veilcast.machine import Address, Frame
+from veilcast.wire import decode, encode, pad, unpad
+from veilcast.wire.geometry import HEARTBEAT_MAX, LENGTH_PREFIX
+from veilcast.wire.messages import Heartbeat, Message
+
+
+class Heartbeats:
+    """The sending side: queues, and the beat."""
+
+    def __init__(self, *, period_us: int, size: int, queue_max: int, first_us: int, first_number: int) -> None:
+        self._period_us, self._size, self._queue_max = period_us, size, queue_max
+        self._queues: dict[Address, deque[bytes]] = {}
+        self._number = first_number
+        self.sent: Counter[str] = Counter()
+        self.next_us = first_us
+
+    def send(self, message: Message, neighbours: Sequence[Address]) -> None:
+        """Queue a message; when a queue is full its oldest is dropped, for the newest says how things are."""
+        data = encode(message)
+        self.sent[type(message).__name__] += len(neighbours)
+        for neighbour in neighbours:
+            queue = self._queues.get(neighbour)
+            if queue is None:
+                queue = self._queues[neighbour] = deque(maxlen=self._queue_max)
+            queue.append(data)
+
+    def forget(self, neighbour: Address) -> None:
+        self._queues.pop(neighbour, None)
+
+    def beat(self, neighbours: Sequence[Address], now: int) -> list[Frame]:
+        """One heartbeat for each neighbour. Beats that were missed are not made up for: that would be a burst."""
+        self.next_us += (max(0, now - self.next_us) // self._period_us + 1) * self._period_us
+        self._number = (self._number + 1) % NUMBERS
+        idle = pad(encode(Heartbeat(self._number, ())), self._size)
+        return [Frame(name, self._loaded(name) if self._queues.get(name) else idle) for name in neighbours]
+
+    def queued(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    def _loaded(self, neighbour: Address) -> bytes:
+        queue, room = self._queues[neighbour], self._size - _WRAPPING
+        riders: list[bytes] = []
+        while queue and len(queue[0]) <= room and len(riders) < HEARTBEAT_MAX:
+            riders.append(queue.popleft())
+            room -= len(riders[-1]) + _RIDER
+        return pad(encode(Heartbeat(self._number, tuple(riders))), self._size)
+
+
+def read_heartbeat(data: bytes, size: int) -> Heartbeat:
+    """The heartbeat in this block; `MalformedError` if it is none, or not of the one size. Riders are not looked at."""
+    if len(data) != size:
+        raise MalformedError("a heartbeat of another size")
+    beat = decode(unpad(data))
+    if not isinstance(beat, Heartbeat):
+        raise MalformedError("not a heartbeat")
+    return beat
+
+
+NUMBERS: Final = 1 << 32
+"""After the last number comes 0."""
+_RIDER: Final = 3
+"""What MessagePack puts before a byte string of this length."""
+_WRAPPING: Final = LENGTH_PREFIX + 16
+"""The padding's length field, the type byte, the array heads and the number; and a little air."""

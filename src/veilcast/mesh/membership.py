@@ -1,0 +1,77 @@
+"""Membership: a fixed neighbourhood, and who of it is there.
+
+A neighbour is there from its first heartbeat on, and has failed when nothing was heard of it for `silent_periods`
+periods, or when the driver says so. Heard again, it is back. A node that starts anew draws a new number for its beats,
+so a neighbour that came back before it was missed is noticed too.
+
+Local health: before it accuses others a node looks at itself. If its own timer came late by more than a period, or if
+it has heard nobody at all, it is this node that was stopped or cut off, and everybody's silence counts from when that
+ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from veilcast.errors import LocalError
+from veilcast.machine import Address
+from veilcast.mesh.heartbeat import NUMBERS
+
+
+class Membership:
+    """Bounded by the neighbours it is given."""
+
+    def __init__(self, neighbours: Sequence[Address], *, period_us: int, silent_periods: int, now: int) -> None:
+        if len(dict.fromkeys(neighbours)) != len(neighbours):
+            raise LocalError("a neighbour is named twice")
+        self.all = tuple(neighbours)
+        self.present: dict[Address, None] = {}
+        self._known = dict.fromkeys(neighbours)
+        self._period_us, self._silence_us = period_us, silent_periods * period_us
+        self._numbers: dict[Address, int] = {}
+        self._heard_us: dict[Address, int] = {}
+        self._last_us = self._well_since_us = self._beat_us = now
+
+    def __contains__(self, name: Address) -> bool:
+        return name in self._known
+
+    def hear(self, name: Address, number: int, now: int) -> bool:
+        """A heartbeat came. True if it is the same neighbour as before, False if it is new, back, or started again."""
+        if now - self._last_us > 2 * self._period_us:
+            self._well_since_us = now
+        self._last_us = self._heard_us[name] = now
+        before = self._numbers.get(name)
+        self._numbers[name] = number
+        same = before is None or (number - before + _JUMP) % NUMBERS < 2 * _JUMP
+        return not self.arrive(name) and same
+
+    def arrive(self, name: Address) -> bool:
+        """This neighbour is there; False if it was already."""
+        if name in self.present:
+            return False
+        self.present[name] = None
+        return True
+
+    def lose(self, name: Address) -> bool:
+        """This neighbour is gone; False if it was not there. Its next life may begin at any number."""
+        if name not in self.present:
+            return False
+        del self.present[name]
+        self._numbers.pop(name, None)
+        self._heard_us.pop(name, None)
+        return True
+
+    def silent(self, now: int) -> list[Address]:
+        """Who has failed, asked once per beat of our own."""
+        if now - self._beat_us > 2 * self._period_us:
+            self._well_since_us = now
+        self._beat_us = now
+        if now - self._last_us > 2 * self._period_us:
+            return []
+        since = self._well_since_us
+        return [name for name in self.present if now - max(since, self._heard_us.get(name, since)) > self._silence_us]
+
+
+_JUMP: Final = 1024
+"""Numbers this far apart are of two lives; nearer ones may have overtaken one another."""

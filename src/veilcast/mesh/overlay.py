@@ -1,0 +1,260 @@
+"""The overlay: for every topic, from whom we have it and to whom we give it; P0's attribute mesh as one node sees it.
+
+Everything turns on one function, `reconcile`. For a topic, routes say where each origin is to be had, and reasons say
+whether we want it: a subscription of our own, an advert of our own, a neighbour that asked us. From these it works out
+which neighbours we must have asked, and sends what is missing or too much. It is called after every change of that
+topic's tables, whatever changed them, so a nearer way, a lost parent, a second publisher and the last unsubscription
+are all the same case.
+
+What is told to others follows the same habit: `_retell` compares what we told before with what holds now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from veilcast.errors import LocalError, MalformedError, StaleError
+from veilcast.machine import Address
+from veilcast.mesh.adverts import check_advert, retold
+from veilcast.mesh.branches import Branches
+from veilcast.mesh.config import Config
+from veilcast.mesh.cover import ProbabilisticForwarding
+from veilcast.mesh.heartbeat import Heartbeats
+from veilcast.mesh.membership import Membership
+from veilcast.mesh.policy import Baseline, Policy
+from veilcast.mesh.routes import Origin, Routes
+from veilcast.wire.messages import Advert, Decline, Greet, Invite, Message, Subscribe, Unadvert, Unsubscribe
+
+
+class Overlay:
+    """The tables of a node and what keeps them true. `version` rises with every change of them."""
+
+    def __init__(self, config: Config, root: bytes, members: Membership, beats: Heartbeats, rng: Random) -> None:
+        self._root, self._members, self._beats = root, members, beats
+        self._pause_us = config.again_periods * config.heartbeat_us
+        self.routes = Routes(d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max)
+        self.branches = Branches(tokens_max=config.tokens_max)
+        self.policy: Policy = Baseline(self)
+        if config.cover.rule != "none":
+            self.policy = ProbabilisticForwarding(config.cover, self, rng, config.tokens_max)
+        self._reading: dict[bytes, None] = {}
+        self._lost: dict[bytes, None] = {}
+        self.version = 0
+
+    # --- our own reasons
+
+    def read(self, token: bytes, now: int) -> None:
+        """We want this topic for ourselves."""
+        self._reading[token] = None
+        self.reconcile(token, now)
+
+    def unread(self, token: bytes, now: int) -> None:
+        self._reading.pop(token, None)
+        self.reconcile(token, now)
+
+    def originates(self, token: bytes) -> bool:
+        return any(origin.own for origin in self.routes.origins(token))
+
+    def originate(self, advert: Advert, now: int) -> None:
+        """Advertise; an older chain of ours is taken back after, so that the mesh moves before it is cut."""
+        old = self._take_own(advert.token)
+        origin = self.routes.add(advert, None)
+        if origin is None:
+            raise LocalError("there are more topics about than the table of routes may hold")
+        self._retell(origin, None)
+        self._unadvertise(old)
+        self.reconcile(advert.token, now)
+
+    def withdraw(self, token: bytes, now: int) -> None:
+        """Advertise no more."""
+        self._unadvertise(self._take_own(token))
+        self.reconcile(token, now)
+
+    # --- what others may see; the first four are a policy's `Seat`
+
+    def present(self) -> list[Address]:
+        return list(self._members.present)
+
+    def adjacent(self, token: bytes) -> list[Address]:
+        """Those next to us in this mesh: where its notes come from and go to."""
+        return list(dict.fromkeys(self.branches.outward(token) + self.branches.inward(token)))
+
+    def takes_part(self, token: bytes) -> bool:
+        asked = self.branches.outward(token) or self.policy.parent(token) is not None
+        return bool(asked) or token in self._reading or self.originates(token)
+
+    def send(self, neighbour: Address, message: Message) -> None:
+        """With the next heartbeat; to who is not there, never: it asks for all there is when it comes."""
+        if neighbour in self._members.present:
+            self._beats.send(message, (neighbour,))
+
+    def publishers(self, token: bytes) -> list[bytes]:
+        """Whose notes on this topic are genuine, as far as its adverts say."""
+        return list(dict.fromkeys(origin.advert.certificate.leaf.subject for origin in self.routes.origins(token)))
+
+    def take_lost(self) -> list[bytes]:
+        """The topics of ours whose chain somebody has lost, since this was last asked."""
+        lost, self._lost = list(self._lost), {}
+        return lost
+
+    # --- neighbours
+
+    def greet(self, neighbour: Address) -> None:
+        """Ask a neighbour that is new to us for all it has, and tell it all we have."""
+        self.send(neighbour, Greet())
+        self._introduce(neighbour)
+
+    def forget(self, neighbour: Address, now: int) -> None:
+        """As if it had unadvertised and unsubscribed all it ever told us (P0 4.4), and we it."""
+        for token in self.routes.tokens():
+            for origin in self.routes.origins(token):
+                before = origin.told
+                origin.withdraw(neighbour)
+                self._retell(origin, before)
+        self.policy.lost(neighbour)
+        for token in dict.fromkeys(self.routes.tokens() + self.branches.tokens()):
+            self.branches.remove(token, neighbour)
+            self.branches.unasked(token, neighbour)
+            self.reconcile(token, now)
+
+    def act(self, message: Message, source: Address, epoch: int, now: int) -> None:
+        """Do what a neighbour's message asks for; raises `RemoteError` for what we will not do."""
+        if isinstance(message, Advert):
+            check_advert(message, self._root, epoch)
+        act = _ACTS.get(type(message))
+        if act is None:
+            raise MalformedError("not a message that rides in heartbeats")
+        self.version += 1
+        act(self, message, source, now)
+
+    # --- the heart
+
+    def reconcile(self, token: bytes, now: int) -> None:
+        """Bring those we asked for the topic in line with those we need for it."""
+        self.version += 1
+        wanted, asked = self._wanted(token), self.branches.inward(token)
+        for neighbour in wanted:
+            if neighbour not in asked:
+                self.branches.asked(token, neighbour)
+                self.send(neighbour, Subscribe(token))
+        for neighbour in asked:
+            if neighbour not in wanted:
+                self.branches.unasked(token, neighbour)
+                self.send(neighbour, Unsubscribe(token))
+        if wanted and not asked and not self.originates(token):
+            self.policy.joined(token, now)
+        elif asked and not wanted:
+            for cover in self.policy.left(token):
+                self.branches.remove(token, cover)
+                self.send(cover, Decline(token))
+
+    def _wanted(self, token: bytes) -> list[Address]:
+        """The way to each origin, if anybody but who stands on it needs the topic; failing that, a cover's parent."""
+        covers = self.policy.covers(token)
+        asking = [neighbour for neighbour in self.branches.outward(token) if neighbour not in covers]
+        own = token in self._reading or self.originates(token)
+        ways = [origin.via for origin in self.routes.origins(token)]
+        needed = [via for via in ways if via is not None and (own or any(other != via for other in asking))]
+        if not needed and (parent := self.policy.parent(token)) is not None:
+            return [parent]
+        return list(dict.fromkeys(needed))
+
+    def _retell(self, origin: Origin, before: bytes | None) -> None:
+        """Tell all but the one it comes from what is new about an origin since we told them `before`."""
+        told, via = origin.told, origin.via
+        if told == before:
+            return
+        message = retold(origin.advert, told) if told else Unadvert(origin.advert.token, before or origin.value)
+        self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != via])
+
+    def _take_own(self, token: bytes) -> list[Origin]:
+        own = [origin for origin in self.routes.origins(token) if origin.own]
+        for origin in own:
+            self.routes.remove(origin)
+        return own
+
+    def _unadvertise(self, own: list[Origin]) -> None:
+        for origin in own:
+            self._beats.send(Unadvert(origin.advert.token, origin.value), self.present())
+
+    def _introduce(self, neighbour: Address) -> None:
+        for token in self.routes.tokens():
+            for origin in self.routes.origins(token):
+                if (told := origin.told) is not None and origin.via != neighbour:
+                    self.send(neighbour, retold(origin.advert, told))
+
+    # --- messages
+
+    def _on_greet(self, message: Greet, source: Address, now: int) -> None:
+        self.forget(source, now)
+        self._introduce(source)
+
+    def _on_advert(self, message: Advert, source: Address, now: int) -> None:
+        found = self.routes.find(message.token, message.value)
+        if found is None:
+            before, origin = None, self.routes.add(message, source)
+            if origin is None:
+                raise StaleError("the table of routes is full")
+        else:
+            origin, hops = found
+            before = origin.told
+            origin.offer(message.value, hops, source)
+        if not origin.reachable:
+            # It has a way, but one that might lead through us: it is to ask the origin for a fresh chain.
+            self.send(source, Unadvert(message.token, message.value))
+        self._retell(origin, before)
+        self.reconcile(message.token, now)
+
+    def _on_unadvert(self, message: Unadvert, source: Address, now: int) -> None:
+        """A neighbour has no way any more. It may have been ours, and it may want another: the origin is to know."""
+        found = self.routes.find(message.token, message.value)
+        if found is None:
+            return
+        origin, _ = found
+        if origin.own:
+            self._lost[message.token] = None
+            return
+        before = origin.told
+        origin.withdraw(source)
+        self._retell(origin, before)
+        if origin.via is not None and origin.told and now - origin.appealed_us >= self._pause_us:
+            origin.appealed_us = now
+            self.send(origin.via, Unadvert(message.token, origin.told))
+        self.reconcile(message.token, now)
+
+    def _on_subscribe(self, message: Subscribe, source: Address, now: int) -> None:
+        if not self.routes.origins(message.token):
+            raise StaleError("a subscription to what we never offered")
+        if not self.branches.add(message.token, source):
+            raise StaleError("the table of branches is full")
+        self.policy.received(message, source)
+        self.reconcile(message.token, now)
+
+    def _on_unsubscribe(self, message: Unsubscribe, source: Address, now: int) -> None:
+        self.branches.remove(message.token, source)
+        self.reconcile(message.token, now)
+
+    def _on_invite(self, message: Invite, source: Address, now: int) -> None:
+        self.policy.received(message, source)
+        self.reconcile(message.token, now)
+
+    def _on_decline(self, message: Decline, source: Address, now: int) -> None:
+        """An invitation is refused; or an inviter dismisses us, and if we need it for more than cover we ask again."""
+        self.policy.received(message, source)
+        if source in self.branches.inward(message.token):
+            self.branches.unasked(message.token, source)
+            self.send(source, Unsubscribe(message.token))
+        self.reconcile(message.token, now)
+
+
+_ACTS: Final[dict[type[Message], Callable[[Overlay, Any, Address, int], None]]] = {
+    Greet: Overlay._on_greet,
+    Advert: Overlay._on_advert,
+    Unadvert: Overlay._on_unadvert,
+    Subscribe: Overlay._on_subscribe,
+    Unsubscribe: Overlay._on_unsubscribe,
+    Invite: Overlay._on_invite,
+    Decline: Overlay._on_decline,
+}

@@ -1,0 +1,50 @@
+"""Publishing: how our notes are numbered, and when a fresh chain is due.
+
+A chain that somebody lost cannot lead back to them (see `routes`); its origin starts another. Not more often than every
+`pause_us`: anybody can claim to have lost a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.machine import Entropy, Publication
+from veilcast.mesh.content import Content
+
+
+class Publishing:
+    """Bounded by the topics that the owner advertises."""
+
+    def __init__(self, pause_us: int, entropy: Entropy) -> None:
+        self._pause_us = pause_us
+        self._stream = entropy(8)
+        self._numbers: dict[bytes, int] = {}
+        self._started: dict[bytes, tuple[TopicKeys, int]] = {}
+        self._wanted: dict[bytes, None] = {}
+
+    def content(self, token: bytes, publication: Publication) -> Content:
+        """The publication with its place in our stream."""
+        self._numbers[token] = number = self._numbers.get(token, 0) + 1
+        return Content(self._stream, number, publication)
+
+    def started(self, keys: TopicKeys, now: int) -> None:
+        """A chain for this topic begins."""
+        self._started[keys.token] = (keys, now)
+        self._wanted.pop(keys.token, None)
+
+    def stopped(self, token: bytes) -> None:
+        self._started.pop(token, None)
+        self._wanted.pop(token, None)
+
+    def want(self, tokens: Iterable[bytes]) -> None:
+        """The chains of these topics of ours are to be started again."""
+        self._wanted |= {token: None for token in tokens if token in self._started}
+
+    def want_all(self) -> None:
+        self.want(list(self._started))
+
+    def due(self, now: int) -> list[TopicKeys]:
+        """The topics whose time has come for that."""
+        started = [self._started[token] for token in self._wanted]
+        return [keys for keys, since in started if now - since >= self._pause_us]

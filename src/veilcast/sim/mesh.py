@@ -1,0 +1,214 @@
+"""The mesh's population: a small world of mesh nodes, one publisher, and a share of subscribers.
+
+The keys are those of one authority that lives in memory and is made once for each process; nodes of one role share a
+keyring, since what is a member's own in it is the link key, and there are no links here. A node's owner is as plain as
+can be: a subscriber subscribes whenever its node starts, the publisher advertises, and what is delivered is
+acknowledged at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.authority import issuer
+from veilcast.authority.epoch import BATCH_MAX, HOUR_US, epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Delivered, Event, Note, Publication
+from veilcast.mesh.config import Config
+from veilcast.mesh.node import MeshNode
+from veilcast.sim.chance import SeededEntropy, derive, generator
+from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, InOrder, Intact, OnlyReaders
+from veilcast.sim.engine import START_US
+from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
+from veilcast.sim.host import Birth
+from veilcast.sim.world import World
+from veilcast.topics import Label
+
+
+class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="mesh"):
+    """Mesh nodes on a small world; the publisher sends `notes` of them, one every `every_us` from `first_us` on."""
+
+    nodes: int = 20
+    neighbours: int = 4
+    rewire: float = 0.2
+    subscribers: float = 0.3
+    """The share of nodes that subscribe, of all but the publisher."""
+    notes: int = 10
+    first_us: int = 20_000_000
+    every_us: int = 1_000_000
+    owed_us: int = 0
+    """Notes that are published from this time on must reach every subscriber: after the faults, and some for repair."""
+    mesh: Config = Config(neighbours_max=20, address_bytes_max=8)
+    """What the nodes are told; the heartbeat is as small as short addresses allow."""
+    checks: tuple[str, ...] = ("once", "order", "intact", "readers", "bounds", "everyone")
+
+    def __post_init__(self) -> None:
+        check_small_world(self.nodes, self.neighbours, self.rewire)
+        if not 0 < self.subscribers <= 1:
+            raise ConfigError("population.subscribers must be a share between 0 and 1")
+        for name in ("notes", "first_us", "owed_us"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"population.{name} must not be negative")
+        if self.every_us < 1:
+            raise ConfigError("population.every_us must be at least 1")
+        for check in self.checks:
+            if check not in _CHECKS:
+                raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
+
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(Address(f"n{i}") for i in range(self.nodes))
+
+    def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
+        """The publisher and the subscribers under this seed."""
+        count = max(1, round(self.subscribers * self.nodes))
+        publisher, *readers = generator(seed, "roles").sample(self.addresses(), min(count, self.nodes - 1) + 1)
+        return publisher, tuple(readers)
+
+    def settle(self, world: World, duration_us: int) -> None:
+        addresses = self.addresses()
+        publisher, readers = self.roles(world.seed)
+        graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, generator(world.seed, "graph"))
+        if not connected(self.nodes, graph):
+            raise ConfigError(f"the neighbourhood of seed {world.seed} falls apart; more neighbours or another seed")
+        sent: dict[bytes, bytes] = {}
+        owed: dict[bytes, bytes] = {}
+        for check in self.checks:
+            world.watch(self._checker(check, sent, owed, readers))
+        world.watch(_Clients())
+        neighbours: dict[Address, list[Address]] = {address: [] for address in addresses}
+        for u, v in graph:
+            neighbours[addresses[u]].append(addresses[v])
+            neighbours[addresses[v]].append(addresses[u])
+        is_reader = dict.fromkeys(readers)
+        for address in addresses:
+            role = "publisher" if address == publisher else "subscriber" if address in is_reader else "forwarder"
+            world.add(address, _Owner(self.mesh, role, neighbours[address]).start)
+            if role != "forwarder":
+                world.label(TOPIC, address, role, world.start, world.start + duration_us)
+        for u, v in graph:
+            world.connect(addresses[u], addresses[v])
+        for number in range(self.notes):
+            self._plan_note(world, publisher, number, sent, owed)
+
+    def facts(self, world: World) -> dict[str, int]:
+        """What came of it: the size of the mesh, and the messages by kind that those who live have sent."""
+        sent: Counter[str] = Counter()
+        for address in self.addresses():
+            if (machine := world.machine(address)) is not None:
+                sent.update(machine.sent)
+        return {"mesh": len(self.members(world)), **dict(sorted(sent.items()))}
+
+    def members(self, world: World) -> list[Address]:
+        """The nodes of the mesh, V_a: the publisher, and whoever has asked for the topic."""
+        token = token_of_topic()
+        present = [(address, world.machine(address)) for address in self.addresses()]
+        return [
+            address
+            for address, machine in present
+            if machine is not None and (machine.overlay.originates(token) or machine.overlay.branches.inward(token))
+        ]
+
+    def _plan_note(
+        self, world: World, publisher: Address, number: int, sent: dict[bytes, bytes], owed: dict[bytes, bytes]
+    ) -> None:
+        body = b"note %d" % number
+        at_us = self.first_us + number * self.every_us
+
+        def publish(machine: MeshNode, now: int) -> None:
+            sent[body] = body
+            if at_us >= self.owed_us:
+                owed[body] = body
+            machine.publish(Publication((Label(TOPIC).pair,), body), now)
+
+        world.after(at_us, lambda: world.call(publisher, publish))
+
+    def _checker(
+        self, check: str, sent: dict[bytes, bytes], owed: dict[bytes, bytes], readers: tuple[Address, ...]
+    ) -> Checker:
+        match check:
+            case "once":
+                return AtMostOnce()
+            case "order":
+                return InOrder(lambda note: int(note.publication.body.split()[1]))
+            case "intact":
+                return Intact(sent, _body)
+            case "readers":
+                return OnlyReaders(readers)
+            case "everyone":
+                return Everyone(owed, readers, _body)
+            case _:
+                return Bounded("entries over the bounds of a table", 0, self._excess)
+
+    def _excess(self, machine: MeshNode) -> int:
+        mesh, links = self.mesh, self.neighbours * 4
+        bounds = {
+            "routes": mesh.tokens_max * mesh.origins_max * links,
+            "branches": 2 * mesh.tokens_max * links,
+            "queued": mesh.queue_max * links,
+            "seen": mesh.seen_max,
+            "inbox": 2 * mesh.unread_max,
+            "policy": 2 * mesh.tokens_max,
+        }
+        return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
+
+
+class _Owner:
+    """Starts a node, and does at every start what its role asks for."""
+
+    def __init__(self, config: Config, role: str, neighbours: list[Address]) -> None:
+        self._config, self._role, self._neighbours = config, role, neighbours
+
+    def start(self, birth: Birth) -> MeshNode:
+        keyring = keyrings()[self._role]
+        node = MeshNode(self._config, keyring, birth.rng, birth.entropy, self._neighbours, birth.now)
+        if self._role == "publisher":
+            node.advertise(TOPIC, birth.now)
+        elif self._role == "subscriber":
+            node.subscribe(Label(TOPIC), birth.now)
+        return node
+
+
+class _Clients(Checker):
+    """Nothing to check: the clients of all nodes, who acknowledge what they get."""
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered):
+            note = event.note.id
+            world.call(address, lambda machine, now: machine.acknowledge(note, now))
+
+
+@cache
+def keyrings() -> dict[str, Keyring]:
+    """One keyring for each role. A forwarder's holds nothing of the topic."""
+    entropy = SeededEntropy(derive(0, "authority"))
+    state = issuer.create(HOUR_US, entropy)
+    for topic in (TOPIC, _OTHER):
+        state = issuer.declare_label(state, topic, "paper", entropy)
+    epoch, rings = epoch_of(START_US, HOUR_US), {}
+    for role, wanted in _GRANTS.items():
+        state, rings[role] = issuer.grant_ready(state, role, wanted, epoch, BATCH_MAX, entropy)
+    return rings
+
+
+@cache
+def token_of_topic() -> bytes:
+    return keyrings()["subscriber"].at(epoch_of(START_US, HOUR_US)).topic(TOPIC).token
+
+
+def _body(note: Note) -> bytes:
+    return note.publication.body
+
+
+TOPIC: Final = "mesh"
+_OTHER: Final = "other"
+_GRANTS: Final[dict[str, Any]] = {
+    "publisher": [(TOPIC, "publisher")],
+    "subscriber": [(TOPIC, "subscriber")],
+    "forwarder": [(_OTHER, "subscriber")],
+}
+_CHECKS: Final = ("once", "order", "intact", "readers", "everyone", "bounds")
