@@ -40,6 +40,7 @@ class Overlay:
         if config.cover.rule != "none":
             self.policy = ProbabilisticForwarding(config.cover, self, rng, config.tokens_max)
         self._reading: dict[bytes, None] = {}
+        self._joined: dict[bytes, None] = {}
         self._lost: dict[bytes, None] = {}
         self.version = 0
 
@@ -143,9 +144,11 @@ class Overlay:
             if neighbour not in wanted:
                 self.branches.unasked(token, neighbour)
                 self.send(neighbour, Unsubscribe(token))
-        if wanted and not asked and not self.originates(token):
+        if wanted and token not in self._joined and not self.originates(token):
+            self._joined[token] = None
             self.policy.joined(token, now)
-        elif asked and not wanted:
+        elif not wanted and token in self._joined:
+            del self._joined[token]
             for cover in self.policy.left(token):
                 self.branches.remove(token, cover)
                 self.send(cover, Decline(token))

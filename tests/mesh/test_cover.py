@@ -1,0 +1,205 @@
+"""Probabilistic forwarding: who is taken in, who declines, and how covers end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.machine import Address
+from veilcast.mesh.config import Config, Cover
+from veilcast.wire.messages import Decline, Invite, Message, Subscribe, Unsubscribe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from village import LABEL, SMALL, TOKEN, Bench, Village, advert
+
+
+def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0) -> Config:
+    assert rule in ("one", "each")
+    cover = Cover("one" if rule == "one" else "each", mu, delay_us)
+    return Config(neighbours_max=20, address_bytes_max=8, cover=cover)
+
+
+def member(rule: str = "one", mu: float = 1.0) -> Bench:
+    """A subscriber below `up`, with neighbours to choose from."""
+    bench = Bench("subscriber", "up x y z", covering(rule, mu))
+    bench.node.subscribe(LABEL, bench.now)
+    bench.hear("up", advert())
+    return bench
+
+
+def invited(said: dict[str, list[Message]]) -> list[str]:
+    return [name for name, messages in said.items() if Invite(TOKEN) in messages]
+
+
+# --- P0 Fig. 7 ----------------------------------------------------------------------------------------------
+
+
+def accuracy(children: dict[str, str]) -> tuple[int, int]:
+    """How many the leaf rule gets right, of all nodes but the publisher: a leaf is taken for a subscriber."""
+    judged = " ".join(children.values()).split()
+    right = [node for node in judged if (node[0] == "s") == (node not in children)]
+    return len(right), len(judged)
+
+
+@pytest.mark.parametrize(
+    ("children", "expected"),
+    [
+        ({"p": "f1 s3", "f1": "s1 s2", "s3": "s4"}, (4, 5)),
+        ({"p": "f1 s3", "f1": "s1 s2", "s3": "s4 f3", "s1": "f2"}, (3, 7)),
+        ({"p": "f1 s3", "f1": "s1 s2", "s3": "s4 f3", "s1": "f2", "f3": "f4"}, (4, 8)),
+    ],
+)
+def test_fig_7_the_attackers_accuracy(children: dict[str, str], expected: tuple[int, int]) -> None:
+    assert accuracy(children) == expected
+
+
+def test_fig_7_right_comes_about_with_the_machines() -> None:
+    """A line p - s - a - b: the subscriber takes a cover, and the cover another."""
+    village = Village("p-s s-a a-b", config=covering()).run(12)
+    assert (village.inward("s"), village.inward("a"), village.inward("b")) == (["p"], ["s"], ["a"])
+    village.publish(b"x")
+    assert village.notes == {"s": [b"x"]}
+    assert village.sent("Notify") == 3
+
+
+# --- asking -------------------------------------------------------------------------------------------------
+
+
+def test_rule_one_asks_one_after_the_other_until_one_accepts() -> None:
+    bench = member()
+    (first,) = invited(bench.say())
+    assert invited(bench.say()) == []
+    bench.hear(first, Decline(TOKEN))
+    (second,) = invited(bench.say())
+    bench.hear(second, Subscribe(TOKEN))
+    assert [invited(bench.say()) for _ in range(3)] == [[], [], []]
+    assert bench.outward() == [second]
+    assert len({first, second, "up"}) == 3
+
+
+def test_rule_each_asks_all_that_the_coins_choose_at_once() -> None:
+    bench = member("each")
+    assert sorted(invited(bench.say())) == ["x", "y", "z"]
+    assert invited(bench.say()) == []
+
+
+def test_without_luck_nobody_is_asked() -> None:
+    for rule in ("one", "each"):
+        bench = member(rule, mu=0)
+        assert [invited(bench.say()) for _ in range(5)] == [[]] * 5
+
+
+def test_one_that_fails_while_asked_is_passed_over() -> None:
+    bench = member()
+    (first,) = invited(bench.say())
+    bench.node.peer_lost(Address(first), bench.now)
+    (second,) = invited(bench.say())
+    assert second != first
+
+
+def test_the_delay_is_kept() -> None:
+    bench = Bench("subscriber", "up x", covering(delay_us=3 * SMALL.heartbeat_us))
+    bench.node.subscribe(LABEL, bench.now)
+    bench.hear("up", advert())
+    assert [invited(bench.say()) for _ in range(5)] == [[], [], ["x"], [], []]
+
+
+# --- being asked --------------------------------------------------------------------------------------------
+
+
+def test_who_is_outside_accepts_by_a_plain_subscription_and_looks_for_a_cover_at_once() -> None:
+    bench = Bench("forwarder", "a b", covering(delay_us=10**9))
+    bench.hear("b", advert())
+    bench.hear("a", Invite(TOKEN))
+    said = bench.say()
+    assert Subscribe(TOKEN) in said["a"]
+    assert bench.inward() == ["a"]
+    assert said["b"] == [Invite(TOKEN)]
+
+
+@pytest.mark.parametrize("role", ["publisher", "subscriber", "forwarder", "cover"])
+def test_who_is_in_the_mesh_declines(role: str) -> None:
+    bench = Bench(role if role != "cover" else "forwarder", "a b c", covering(mu=0))
+    if role == "publisher":
+        bench.node.advertise("mesh", bench.now)
+    else:
+        bench.hear("b", advert())
+    if role == "subscriber":
+        bench.node.subscribe(LABEL, bench.now)
+    elif role == "forwarder":
+        bench.hear("c", Subscribe(TOKEN))
+    elif role == "cover":
+        bench.hear("c", Invite(TOKEN))
+    bench.say()
+    bench.hear("a", Invite(TOKEN))
+    assert bench.say() == {"a": [Decline(TOKEN)]}
+
+
+def test_a_node_without_the_policy_declines() -> None:
+    bench = Bench("forwarder", "a b")
+    bench.hear("a", Invite(TOKEN))
+    assert bench.say() == {"a": [Decline(TOKEN)]}
+
+
+# --- the end of a cover -------------------------------------------------------------------------------------
+
+
+def test_a_cover_is_no_reason_to_stay_and_is_dismissed_with_all_behind_it() -> None:
+    village = Village("p-s s-a a-b", config=covering()).run(12)
+    assert village.members() == ["a", "b", "p", "s"]
+    village.world.call(Address("s"), lambda node, now: node.unsubscribe(1, now))
+    village.run(8)
+    assert village.members() == ["p"]
+    assert all(not village.outward(name) for name in village.neighbours)
+
+
+def test_a_cover_that_others_depend_on_finds_its_own_way() -> None:
+    bench = Bench("forwarder", "way inviter child", covering(mu=0))
+    bench.hear("way", advert())
+    bench.hear("inviter", Invite(TOKEN))
+    bench.say()
+    bench.hear("child", Subscribe(TOKEN))
+    said = bench.say()
+    assert said == {"way": [Subscribe(TOKEN)], "inviter": [Unsubscribe(TOKEN)]}
+
+
+def test_an_inviter_that_dismisses_a_cover_which_needs_it_is_asked_again() -> None:
+    bench = Bench("forwarder", "inviter child", covering(mu=0))
+    bench.hear("inviter", advert(), Invite(TOKEN))
+    bench.hear("child", Subscribe(TOKEN))
+    bench.say()
+    bench.hear("inviter", Decline(TOKEN))
+    assert bench.say() == {"inviter": [Unsubscribe(TOKEN), Subscribe(TOKEN)]}
+
+
+def test_a_cover_whose_inviter_fails_leaves() -> None:
+    village = Village("p-s s-a p-b b-a", config=covering(mu=1)).run(12)
+    village.world.crash(Address("s"))
+    village.run(6)
+    assert village.members() == ["p"]
+
+
+def test_the_choice_is_made_once_and_kept() -> None:
+    """P0 5: PF should select neighbours only once."""
+    bench = member()
+    chosen = []
+    for number in range(2, 6):
+        (first,) = invited(bench.say())
+        chosen.append(first)
+        bench.node.unsubscribe(number - 1, bench.now)
+        assert bench.node.subscribe(LABEL, bench.now) == number
+    assert len(set(chosen)) == 1
+
+
+def test_a_cover_says_nothing_that_a_forwarder_does_not() -> None:
+    cover, forwarder = (Bench("forwarder", "a b c", covering()) for _ in range(2))
+    for bench in (cover, forwarder):
+        bench.hear("a", advert())
+        bench.say()
+    cover.hear("a", Invite(TOKEN))
+    forwarder.hear("b", Subscribe(TOKEN))
+    for bench in (cover, forwarder):
+        said = [message for messages in bench.say().values() for message in messages]
+        assert {type(message) for message in said} == {Subscribe, Invite}

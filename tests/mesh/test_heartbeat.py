@@ -1,0 +1,97 @@
+"""Heartbeats: one size, in order, bounded; and every management message fits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.crypto.certificate import EPOCH_MAX, NO_SCOPE, Certificate, Chain, Kind
+from veilcast.crypto.chain import LENGTH_MAX, Anchor
+from veilcast.errors import MalformedError
+from veilcast.machine import Address
+from veilcast.mesh.config import Config
+from veilcast.mesh.heartbeat import Heartbeats, read_heartbeat
+from veilcast.wire import decode, encode, pad
+from veilcast.wire.geometry import ADVERT_MAX
+from veilcast.wire.messages import Advert, Heartbeat, Message, Subscribe, SwapAsk
+
+sys.path.insert(0, str(Path(__file__).parent))
+from village import SMALL, advert
+
+A, B = Address("a"), Address("b")
+
+
+def beats(size: int = SMALL.heartbeat_bytes, queue_max: int = 100) -> Heartbeats:
+    return Heartbeats(period_us=1_000, size=size, queue_max=queue_max, first_us=500, first_number=7)
+
+
+def ridden(queue: Heartbeats, name: Address, size: int = SMALL.heartbeat_bytes) -> list[Message]:
+    (frame,) = (frame for frame in queue.beat((A, B), queue.next_us) if frame.destination == name)
+    assert len(frame.data) == size
+    return [decode(rider) for rider in read_heartbeat(frame.data, size).riders]
+
+
+@given(st.lists(st.sampled_from(["subscribe", "advert"]), max_size=30))
+def test_messages_arrive_in_order_over_as_many_beats_as_they_need(kinds: list[str]) -> None:
+    queue = beats()
+    sent: list[Message] = [
+        advert(place) if kind == "advert" else Subscribe(bytes([place]) * 32) for place, kind in enumerate(kinds)
+    ]
+    for message in sent:
+        queue.send(message, (A,))
+    got: list[Message] = []
+    while queue.queued():
+        got += ridden(queue, A)
+    assert got == sent
+
+
+def test_the_largest_message_of_each_kind_fits_a_heartbeat_of_any_configuration() -> None:
+    certificate = Certificate(Kind.PUBLISHER, bytes(32), NO_SCOPE, 0, EPOCH_MAX, bytes(64))
+    certificate = msgspec.structs.replace(certificate, first=EPOCH_MAX)
+    anchor = Anchor(bytes(32), LENGTH_MAX, (1 << 63) - 1, bytes(64))
+    largest = Advert(bytes(32), bytes(32), anchor, Chain(certificate, certificate), bytes(64))
+    assert len(encode(largest)) <= ADVERT_MAX
+    for neighbours, address_bytes in ((1, 1), (20, 8), (64, 128)):
+        size = Config(neighbours_max=neighbours, address_bytes_max=address_bytes).heartbeat_bytes
+        names = ("x" * address_bytes,) * neighbours
+        for message in (largest, SwapAsk(bytes(16), bytes(32), names, names)):
+            queue = beats(size)
+            queue.send(message, (A,))
+            assert ridden(queue, A, size) == [message]
+
+
+def test_a_full_queue_drops_its_oldest() -> None:
+    queue = beats(queue_max=3)
+    for place in range(10):
+        queue.send(Subscribe(bytes([place]) * 32), (A,))
+    assert queue.queued() == 3
+    assert ridden(queue, A) == [Subscribe(bytes([place]) * 32) for place in (7, 8, 9)]
+
+
+def test_the_rhythm_does_not_depend_on_the_load_and_missed_beats_are_not_made_up_for() -> None:
+    queue = beats()
+    queue.beat((A,), 500)
+    assert queue.next_us == 1_500
+    queue.send(advert(), (A,))
+    assert queue.next_us == 1_500
+    assert len(queue.beat((A,), 9_900)) == 1
+    assert queue.next_us == 10_500
+
+
+def test_who_is_forgotten_gets_nothing_old() -> None:
+    queue = beats()
+    queue.send(Subscribe(bytes(32)), (A, B))
+    queue.forget(A)
+    assert ridden(queue, A) == []
+
+
+@pytest.mark.parametrize("message", [Subscribe(bytes(32)), Heartbeat(1, ())])
+def test_only_a_heartbeat_of_the_one_size_is_read(message: Message) -> None:
+    size = SMALL.heartbeat_bytes if isinstance(message, Subscribe) else SMALL.heartbeat_bytes - 1
+    with pytest.raises(MalformedError):
+        read_heartbeat(pad(encode(message), size), SMALL.heartbeat_bytes)

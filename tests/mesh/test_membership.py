@@ -1,0 +1,86 @@
+"""Who is there: silence is failure, but not after one period, and not when it is we who were deaf."""
+
+from __future__ import annotations
+
+import pytest
+
+from veilcast.errors import LocalError
+from veilcast.machine import Address
+from veilcast.mesh.membership import Membership
+
+A, B = Address("a"), Address("b")
+PERIOD = 1_000
+
+
+class Watch:
+    """A node's own beat, and the neighbours it hears in each period."""
+
+    def __init__(self) -> None:
+        self.members = Membership([A, B], period_us=PERIOD, silent_periods=3, now=0)
+        self.now, self.number = 0, 0
+        for name in (A, B):
+            assert not self.members.hear(name, 0, 0)
+
+    def pass_periods(self, count: int, heard: str) -> list[Address]:
+        failed = []
+        for _ in range(count):
+            self.now += PERIOD
+            self.number += 1
+            for name in heard:
+                self.members.hear(Address(name), self.number, self.now)
+            for name in self.members.silent(self.now):
+                self.members.lose(name)
+                failed.append(name)
+        return failed
+
+
+def test_a_neighbour_silent_for_the_given_periods_has_failed_and_not_before() -> None:
+    watch = Watch()
+    assert watch.pass_periods(3, "a") == []
+    assert watch.pass_periods(1, "a") == [B]
+    assert watch.pass_periods(5, "a") == []
+
+
+def test_who_is_heard_again_is_back() -> None:
+    watch = Watch()
+    watch.pass_periods(4, "a")
+    assert list(watch.members.present) == [A]
+    assert not watch.members.hear(B, 77, watch.now)
+    assert watch.members.hear(B, 78, watch.now)
+    assert list(watch.members.present) == [A, B]
+
+
+def test_a_node_that_was_stopped_accuses_nobody_for_that_time() -> None:
+    watch = Watch()
+    watch.pass_periods(2, "ab")
+    watch.now += 10 * PERIOD
+    assert watch.members.silent(watch.now) == []
+    watch.members.hear(A, 9, watch.now)
+    assert watch.pass_periods(3, "a") == []
+    assert watch.pass_periods(1, "a") == [B]
+
+
+def test_a_node_that_hears_nobody_accuses_nobody() -> None:
+    watch = Watch()
+    assert watch.pass_periods(20, "") == []
+    assert watch.pass_periods(3, "a") == []
+
+
+def test_a_neighbour_that_started_again_before_it_was_missed_is_noticed() -> None:
+    watch = Watch()
+    assert watch.members.hear(A, 5, 10)
+    assert watch.members.hear(A, 4, 11), "a beat that was overtaken is no new life"
+    assert not watch.members.hear(A, 3_000_000_000, 12)
+    assert watch.members.hear(A, 3_000_000_001, 13)
+
+
+def test_numbers_may_run_over() -> None:
+    watch = Watch()
+    watch.members.lose(A)
+    watch.members.hear(A, (1 << 32) - 1, 1)
+    assert watch.members.hear(A, 0, 2)
+
+
+def test_nobody_is_a_neighbour_twice() -> None:
+    with pytest.raises(LocalError, match="twice"):
+        Membership([A, A], period_us=1, silent_periods=2, now=0)

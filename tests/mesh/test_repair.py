@@ -1,0 +1,141 @@
+"""Churn: nodes fail, stop, start again and are cut off; the mesh heals by itself, and the checkers see when not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from veilcast.machine import Address
+from veilcast.mesh.duplicates import Duplicates
+from veilcast.mesh.overlay import Overlay
+from veilcast.sim import scenario
+from veilcast.wire.messages import Advert, Greet, Message, Subscribe, Unadvert
+
+sys.path.insert(0, str(Path(__file__).parent))
+from village import TOKEN, Bench, Village, advert
+
+DIAMOND = "p-a p-b a-c b-c c-s"
+LONG_WAY = "p-a a-s p-x1 x1-x2 x2-x3 x3-x4 x4-s"
+
+
+def told(village: Village) -> Village:
+    village.publish(b"before")
+    assert village.got("s") == [b"before"]
+    return village
+
+
+@pytest.mark.parametrize("edges", [DIAMOND, LONG_WAY])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_forwarder_that_crashes_is_replaced_without_outside_help(edges: str, seed: int) -> None:
+    village = told(Village(edges, seed=seed).run(15))
+    on_the_way = next(name for name in ("a", "b") if name in village.members())
+    village.world.crash(Address(on_the_way))
+    village.run(30)
+    village.publish(b"after", wait=3)
+    assert village.got("s") == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_forwarder_that_is_cut_off_silently_is_replaced_and_taken_back(seed: int) -> None:
+    """No notice here: only the heartbeats stop. When they return, the short way is used again."""
+    village = told(Village(LONG_WAY, seed=seed).run(15))
+    for peer in ("p", "s"):
+        for pair in ((peer, "a"), ("a", peer)):
+            village.world.block(Address(pair[0]), Address(pair[1]))
+    village.run(40)
+    village.publish(b"cut", wait=3)
+    assert village.got("s") == [b"before", b"cut"]
+    for peer in ("p", "s"):
+        for pair in ((peer, "a"), ("a", peer)):
+            village.world.unblock(Address(pair[0]), Address(pair[1]))
+    village.run(40)
+    assert village.inward("s") == ["a"]
+    village.publish(b"whole", wait=3)
+    assert village.got("s") == [b"before", b"cut", b"whole"]
+
+
+@pytest.mark.parametrize("who", ["p", "a", "s"])
+@pytest.mark.parametrize("down", [1, 3, 20])
+def test_who_crashes_and_starts_again_is_back_in_the_mesh(who: str, down: float) -> None:
+    village = told(Village("p-a a-s").run(12))
+    village.world.crash(Address(who))
+    village.run(down)
+    village.world.restart(Address(who))
+    village.run(25)
+    village.publish(b"after")
+    assert village.got("s") == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("who", ["p", "a", "s"])
+@pytest.mark.parametrize("stopped", [2, 20])
+def test_who_was_stopped_accuses_nobody_and_is_back_in_the_mesh(who: str, stopped: float) -> None:
+    village = told(Village("p-a a-s a-b").run(12))
+    village.world.pause(Address(who))
+    village.run(stopped)
+    before = village.node(who).overlay.present()
+    village.world.resume(Address(who))
+    village.run(0)
+    assert village.node(who).overlay.present() == before
+    village.run(25)
+    village.publish(b"after")
+    assert village.got("s") == [b"before", b"after"]
+
+
+def test_a_greeting_asks_for_everything_and_drops_what_the_greeter_told() -> None:
+    bench = Bench("forwarder", "a b")
+    bench.hear("a", advert(1))
+    bench.hear("b", advert(2))
+    bench.say()
+    bench.hear("a", Greet())
+    said = bench.say()
+    assert [origin.reachable for origin in bench.node.overlay.routes.origins(TOKEN)] == [False, True]
+    assert [type(message) for message in said["a"]] == [Unadvert, Advert]
+
+
+# --- scenarios, and the bugs they catch ---------------------------------------------------------------------
+
+MESHES = [name for name in scenario.names() if name.startswith("mesh-")]
+
+
+def first_failure(name: str, seeds: int) -> str:
+    for seed in range(seeds):
+        outcome = scenario.run(scenario.load(name), seed)
+        if outcome.violations:
+            return outcome.violations[0]
+    return ""
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize("name", MESHES)
+def test_a_hundred_seeds_of_each_scenario_pass(name: str) -> None:
+    assert first_failure(name, 100) == ""
+
+
+def never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Duplicates, "__contains__", lambda self, name: False)
+
+
+def branch_lost_when_moving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who moves takes leave of the old parent, and the new one is never asked."""
+    send = Overlay.send
+
+    def forgetful(self: Overlay, neighbour: Address, message: Message) -> None:
+        if not isinstance(message, Subscribe) or len(self.branches.inward(message.token)) < 2:
+            send(self, neighbour, message)
+
+    monkeypatch.setattr(Overlay, "send", forgetful)
+
+
+@pytest.mark.parametrize(
+    ("plant", "name", "finding"),
+    [(never_seen, "mesh-storm", "AtMostOnce|stuck"), (branch_lost_when_moving, "mesh-churn", "Everyone")],
+)
+def test_a_planted_bug_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], name: str, finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    failure = first_failure(name, 10)
+    assert any(word in failure for word in finding.split("|")), failure

@@ -1,0 +1,97 @@
+"""The nearest way, the ways that may replace it, and those that may not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.crypto import chain
+from veilcast.machine import Address
+from veilcast.mesh.routes import Origin, Routes
+
+sys.path.insert(0, str(Path(__file__).parent))
+from village import TOKEN, advert
+
+A, B, C = Address("a"), Address("b"), Address("c")
+FIRST = advert().value
+
+
+def heard(*offers: tuple[Address, int]) -> Origin:
+    """An origin of which each neighbour offered a value so many hops from its start, in this order."""
+    routes = Routes(d_max=16, tokens_max=1, origins_max=1)
+    for place, (name, hops) in enumerate(offers):
+        value = chain.advance(FIRST, hops)
+        if place == 0:
+            routes.add(advert(), name)
+            routes.origins(TOKEN)[0].value = value
+            continue
+        found = routes.find(TOKEN, value)
+        assert found is not None
+        found[0].offer(value, found[1], name)
+    return routes.origins(TOKEN)[0]
+
+
+@given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.integers(0, 16)), min_size=1, max_size=10))
+def test_the_way_is_that_of_the_least_hops_whatever_the_order(offers: list[tuple[Address, int]]) -> None:
+    origin = heard(*offers)
+    nearest_ever = min(hops for _, hops in offers)
+    latest = dict(offers)
+    assert origin.value == chain.advance(FIRST, nearest_ever)
+    if min(latest.values()) > nearest_ever + 1:
+        assert origin.via is None
+    else:
+        assert origin.via is not None
+        assert latest[origin.via] == min(latest.values())
+        assert origin.told == chain.advance(FIRST, min(latest.values()) + 1)
+
+
+def test_the_first_of_equals_is_kept() -> None:
+    assert heard((B, 3), (A, 3), (C, 3)).via == B
+
+
+def test_a_lost_way_is_replaced_by_one_at_most_one_hop_further() -> None:
+    origin = heard((A, 3), (B, 4), (C, 5))
+    origin.withdraw(A)
+    assert (origin.via, origin.told) == (B, chain.advance(FIRST, 5))
+    origin.withdraw(B)
+    assert (origin.via, origin.told, origin.reachable) == (None, None, False)
+
+
+def test_one_detour_does_not_make_room_for_the_next() -> None:
+    """Else a loop could feed on itself: what counts is the nearest value ever seen, not the latest."""
+    origin = heard((A, 3), (B, 4))
+    origin.withdraw(A)
+    origin.offer(chain.advance(FIRST, 5), 2, B)
+    assert origin.via is None
+    origin.offer(chain.advance(FIRST, 4), 1, C)
+    assert origin.via == C
+
+
+def test_unreachable_origins_make_room_and_reachable_ones_do_not() -> None:
+    routes = Routes(d_max=4, tokens_max=1, origins_max=2)
+    one, two = routes.add(advert(1), A), routes.add(advert(2), A)
+    assert one is not None
+    assert two is not None
+    assert routes.add(advert(3), A) is None
+    one.withdraw(A)
+    three = routes.add(advert(3), A)
+    assert routes.origins(TOKEN) == [two, three]
+
+
+def test_our_own_origin_always_finds_room_and_takes_no_offers() -> None:
+    routes = Routes(d_max=4, tokens_max=1, origins_max=1)
+    routes.add(advert(1), A)
+    own = routes.add(advert(2), None)
+    assert own is not None
+    assert routes.origins(TOKEN) == [own]
+    own.offer(chain.advance(own.value), 1, A)
+    assert (own.via, own.told, own.reachable) == (None, advert(2).value, True)
+
+
+def test_tokens_past_the_bound_are_not_taken() -> None:
+    routes = Routes(d_max=4, tokens_max=0, origins_max=1)
+    assert routes.add(advert(), A) is None
+    assert routes.size() == 0

@@ -1,0 +1,162 @@
+"""What the tests of the mesh share: a single node on a bench, and a small village of nodes in a world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.machine import Address, Delivered, Event, Frame, Publication
+from veilcast.mesh.adverts import make_advert
+from veilcast.mesh.config import Config
+from veilcast.mesh.heartbeat import read_heartbeat
+from veilcast.mesh.node import MeshNode
+from veilcast.sim.checkers import Checker
+from veilcast.sim.engine import START_US
+from veilcast.sim.links import Links
+from veilcast.sim.mesh import TOPIC, keyrings, token_of_topic
+from veilcast.sim.world import World
+from veilcast.topics import Label
+from veilcast.wire import decode, encode, pad
+from veilcast.wire.messages import Advert, Heartbeat, Message
+
+SMALL = Config(neighbours_max=20, address_bytes_max=8)
+TOKEN = token_of_topic()
+LABEL = Label(TOPIC)
+
+
+def note(body: bytes) -> Publication:
+    return Publication((LABEL.pair,), body)
+
+
+def advert(seed: int = 1) -> Advert:
+    """A genuine advert with a fresh chain."""
+    keys = keyrings()["publisher"].at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
+    return make_advert(keys, Random(seed).randbytes)
+
+
+class Bench:
+    """One node and its neighbours, who are we."""
+
+    def __init__(self, role: str, neighbours: str, config: Config = SMALL) -> None:
+        self.config, self.now = config, START_US
+        self.names = [Address(name) for name in neighbours.split()]
+        rng = Random(3)
+        self.node = MeshNode(config, keyrings()[role], rng, rng.randbytes, self.names, self.now)
+        self._numbers = {name: 100 * place for place, name in enumerate(self.names)}
+        for name in self.names:
+            self.hear(name)
+        self.say()
+
+    def hear(self, name: str, *messages: Message) -> None:
+        """A neighbour's heartbeat, with these messages in it."""
+        source = Address(name)
+        self._numbers[source] += 1
+        self.feed(name, pad(encode(self.beat(self._numbers[source], *messages)), self.config.heartbeat_bytes))
+
+    def beat(self, number: int, *messages: Message) -> Heartbeat:
+        return Heartbeat(number, tuple(encode(message) for message in messages))
+
+    def feed(self, name: str, data: bytes) -> None:
+        self.node.receive(data, Address(name), self.now)
+
+    def frames(self) -> list[Frame]:
+        return self.node.frames_to_send(self.now, 1000)
+
+    def tick(self) -> list[Frame]:
+        """The node's next heartbeats."""
+        self.now = max(self.now, self.node.next_timer() or 0)
+        self.node.handle_timer(self.now)
+        return self.frames()
+
+    def say(self) -> dict[str, list[Message]]:
+        """What rides in the node's next heartbeats, for those neighbours that get anything."""
+        said: dict[str, list[Message]] = {}
+        for frame in self.tick():
+            if frame.data[:1] == b"\0":
+                riders = read_heartbeat(frame.data, self.config.heartbeat_bytes).riders
+                if riders:
+                    said[frame.destination] = [decode(rider) for rider in riders]
+        return said
+
+    def inward(self) -> list[Address]:
+        return self.node.overlay.branches.inward(TOKEN)
+
+    def outward(self) -> list[Address]:
+        return self.node.overlay.branches.outward(TOKEN)
+
+
+class Village(Checker):
+    """Nodes named by their edges, `p-f f-s`; who begins with p publishes, with s subscribes, and others forward."""
+
+    def __init__(
+        self,
+        edges: str,
+        *,
+        seed: int = 1,
+        config: Config = SMALL,
+        links: Links | None = None,
+        checkers: Sequence[Checker] = (),
+    ) -> None:
+        self.world = World(seed=seed, links=links or Links(latency_us=(10_000, 50_000)))
+        self.notes: dict[str, list[bytes]] = {}
+        for checker in (self, *checkers):
+            self.world.watch(checker)
+        pairs = [tuple(edge.split("-")) for edge in edges.split()]
+        self.neighbours: dict[str, list[Address]] = {}
+        for u, v in pairs:
+            self.neighbours.setdefault(u, []).append(Address(v))
+            self.neighbours.setdefault(v, []).append(Address(u))
+        for name in self.neighbours:
+            self._add(name, config)
+        for u, v in pairs:
+            self.world.connect(Address(u), Address(v))
+
+    def _add(self, name: str, config: Config) -> None:
+        role = {"p": "publisher", "s": "subscriber"}.get(name[0], "forwarder")
+
+        def start(birth: object) -> MeshNode:
+            rng, now = Random(f"{name} {self.world.seed} {self.world.incarnation(Address(name))}"), self.world.now
+            node = MeshNode(config, keyrings()[role], rng, rng.randbytes, self.neighbours[name], now)
+            if role == "publisher":
+                node.advertise(TOPIC, now)
+            elif role == "subscriber":
+                node.subscribe(LABEL, now)
+            return node
+
+        self.world.add(Address(name), start)
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered):
+            self.notes.setdefault(address, []).append(event.note.publication.body)
+            world.call(address, lambda machine, now: machine.acknowledge(event.note.id, now))
+
+    def run(self, periods: float) -> Village:
+        self.world.run(int(periods * SMALL.heartbeat_us))
+        return self
+
+    def publish(self, body: bytes, by: str = "p", wait: float = 2) -> None:
+        self.world.call(Address(by), lambda machine, now: machine.publish(note(body), now))
+        self.run(wait)
+
+    def node(self, name: str) -> MeshNode:
+        node = self.world.machine(Address(name))
+        assert isinstance(node, MeshNode)
+        return node
+
+    def got(self, name: str) -> list[bytes]:
+        return self.notes.get(name, [])
+
+    def inward(self, name: str) -> list[Address]:
+        return self.node(name).overlay.branches.inward(TOKEN)
+
+    def outward(self, name: str) -> list[Address]:
+        return sorted(self.node(name).overlay.branches.outward(TOKEN))
+
+    def members(self) -> list[str]:
+        """Who is in the mesh: the publishers, and whoever has asked for the topic."""
+        present = [name for name in self.neighbours if self.world.machine(Address(name)) is not None]
+        return sorted(name for name in present if name[0] == "p" or self.inward(name))
+
+    def sent(self, kind: str) -> int:
+        return sum(self.node(name).sent[kind] for name in self.neighbours)
