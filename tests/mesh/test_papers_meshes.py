@@ -67,7 +67,7 @@ def test_a_nearer_copy_that_comes_late_moves_the_subscription_and_is_told_again(
     assert node.say()["far"] == [Subscribe(TOKEN)]
     node.hear("near", further(first, 1))
     said = node.say()
-    assert said["near"] == [Subscribe(TOKEN)]
+    assert said["near"] == [further(first, 2), Subscribe(TOKEN)]
     assert said["far"] == [further(first, 2), Unsubscribe(TOKEN)]
     assert said["x"] == [further(first, 2)]
     assert node.inward() == ["near"]
@@ -231,6 +231,23 @@ def test_whatever_the_latencies_the_mesh_ends_min_hop(seed: int, n: int) -> None
             assert distance[parent] == distance[name] - 1
     village.publish(b"x", wait=100)
     assert all(village.got(name) == [b"x"] for name in names if name[0] == "s")
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.integers(4, 14))
+def test_a_withdrawn_advert_is_forgotten_by_all_whatever_alternatives_they_saw_in_one_another(
+    seed: int, n: int
+) -> None:
+    rng = Random(seed)
+    names = ["p", *(("s" if i % 3 == 0 else "f") + str(i) for i in range(1, n))]
+    edges = [(u, v) for u in range(n) for v in range(u + 1, n) if v == u + 1 or rng.random() < 0.25]
+    village = Village(" ".join(f"{names[u]}-{names[v]}" for u, v in edges), seed=seed).run(30)
+    village.world.call(Address("p"), lambda node, now: node.unadvertise("mesh", now))
+    village.run(60)
+    for name in names:
+        assert not any(origin.reachable for origin in village.node(name).overlay.routes.origins(TOKEN))
+        assert not village.inward(name)
+        assert not village.outward(name)
 
 
 def breadth_first(neighbours: dict[str, list[Address]], start: str) -> dict[str, int]:

@@ -35,17 +35,20 @@ def heard(*offers: tuple[Address, int]) -> Origin:
 
 
 @given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.integers(0, 16)), min_size=1, max_size=10))
-def test_the_way_is_that_of_the_least_hops_whatever_the_order(offers: list[tuple[Address, int]]) -> None:
+def test_the_way_is_the_nearest_of_those_that_are_safe_whatever_the_order(offers: list[tuple[Address, int]]) -> None:
     origin = heard(*offers)
-    nearest_ever = min(hops for _, hops in offers)
-    latest = dict(offers)
-    assert origin.value == chain.advance(FIRST, nearest_ever)
-    if min(latest.values()) > nearest_ever + 1:
-        assert origin.via is None
-    else:
-        assert origin.via is not None
-        assert latest[origin.via] == min(latest.values())
-        assert origin.told == chain.advance(FIRST, min(latest.values()) + 1)
+    nearest, standing = 99, dict[Address, int]()
+    for name, hops in offers:
+        if hops < nearest or standing:
+            standing[name] = hops
+        nearest = min(nearest, hops)
+        if min(standing.values(), default=99) > nearest + 1:
+            standing = {}
+    assert origin.value == chain.advance(FIRST, nearest)
+    assert origin.reachable is bool(standing)
+    if origin.via is not None:
+        assert standing[origin.via] == min(standing.values())
+        assert origin.told == chain.advance(FIRST, standing[origin.via] + 1)
 
 
 def test_the_first_of_equals_is_kept() -> None:
@@ -60,13 +63,15 @@ def test_a_lost_way_is_replaced_by_one_at_most_one_hop_further() -> None:
     assert (origin.via, origin.told, origin.reachable) == (None, None, False)
 
 
-def test_one_detour_does_not_make_room_for_the_next() -> None:
+def test_one_detour_does_not_make_room_for_the_next_and_what_is_lost_stays_lost() -> None:
     """Else a loop could feed on itself: what counts is the nearest value ever seen, not the latest."""
     origin = heard((A, 3), (B, 4))
     origin.withdraw(A)
     origin.offer(chain.advance(FIRST, 5), 2, B)
     assert origin.via is None
     origin.offer(chain.advance(FIRST, 4), 1, C)
+    assert origin.via is None
+    origin.offer(chain.advance(FIRST, 2), -1, C)
     assert origin.via == C
 
 

@@ -165,12 +165,17 @@ class Overlay:
         return list(dict.fromkeys(needed))
 
     def _retell(self, origin: Origin, before: bytes | None) -> None:
-        """Tell all but the one it comes from what is new about an origin since we told them `before`."""
-        told, via = origin.told, origin.via
+        """Tell what is new about an origin since we told `before`.
+
+        The first time it goes to all but the one it came from (P1 2.1); later to that one too: it may have been told
+        better of us before, and if it follows us as we follow it, each must learn that the other has no way of its own.
+        """
+        told = origin.told
         if told == before:
             return
         message = retold(origin.advert, told) if told else Unadvert(origin.advert.token, before or origin.value)
-        self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != via])
+        passed_over = origin.via if before is None else None
+        self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != passed_over])
 
     def _take_own(self, token: bytes) -> list[Origin]:
         own = [origin for origin in self.routes.origins(token) if origin.own]
@@ -205,8 +210,7 @@ class Overlay:
             before = origin.told
             origin.offer(message.value, hops, source)
         if not origin.reachable:
-            # It has a way, but one that might lead through us: it is to ask the origin for a fresh chain.
-            self.send(source, Unadvert(message.token, message.value))
+            self._appeal(origin, source, message.value, now)
         self._retell(origin, before)
         self.reconcile(message.token, now)
 
@@ -222,10 +226,15 @@ class Overlay:
         before = origin.told
         origin.withdraw(source)
         self._retell(origin, before)
-        if origin.via is not None and origin.told and now - origin.appealed_us >= self._pause_us:
-            origin.appealed_us = now
-            self.send(origin.via, Unadvert(message.token, origin.told))
+        if origin.via is not None:
+            self._appeal(origin, origin.via, message.value, now)
         self.reconcile(message.token, now)
+
+    def _appeal(self, origin: Origin, neighbour: Address, value: bytes, now: int) -> None:
+        """We or others have lost this chain: who still has a way to its origin is to pass that on, for a fresh one."""
+        if now - origin.appealed_us >= self._pause_us:
+            origin.appealed_us = now
+            self.send(neighbour, Unadvert(origin.advert.token, value))
 
     def _on_subscribe(self, message: Subscribe, source: Address, now: int) -> None:
         if not self.routes.origins(message.token):

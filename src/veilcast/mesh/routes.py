@@ -7,8 +7,8 @@ saw, and one offer per neighbour, as the number of hops that it is further.
 Subscriptions follow the nearest offer. When that is lost, only an offer at most one hop further than the nearest value
 ever seen may take its place: whoever made it was no further from the origin than we were at our nearest, so its own way
 did not lead through us. Anything further might, and following it could make a loop that feeds itself. An origin without
-such an offer is kept as unreachable, so that its stale copies are known for what they are; the way back in is a fresh
-chain, which the origin starts when it hears that somebody lost the old one.
+such an offer is lost for good. It is kept, so that stale copies of it are known for what they are and not passed round;
+the way back in is a fresh chain, which the origin starts when it hears that somebody lost the old one.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from veilcast.wire.messages import Advert
 class Origin:
     """One advertised origin; `value` is the nearest of its chain that we ever saw. Our own has no offers."""
 
-    __slots__ = ("advert", "appealed_us", "offers", "own", "value")
+    __slots__ = ("_offers", "advert", "appealed_us", "own", "value", "via")
 
     def __init__(self, advert: Advert, via: Address | None) -> None:
         self.advert = advert
         self.value = advert.value
         self.own = via is None
-        self.offers: dict[Address, int] = {} if via is None else {via: 0}
+        self.via = via
+        """The neighbour on the nearest way that is safe to follow; None if there is none, or if this is our own."""
         self.appealed_us = 0
         """When we last told the origin, by our own way to it, that somebody lost the chain."""
+        self._offers: dict[Address, int] = {} if via is None else {via: 0}
 
-    @property
-    def via(self) -> Address | None:
-        """The neighbour on the nearest way that is safe to follow; None if there is none, or if this is our own."""
-        nearest = min(self.offers, key=self.offers.__getitem__, default=None)
-        return nearest if nearest is not None and self.offers[nearest] <= DETOUR else None
+    def __len__(self) -> int:
+        return len(self._offers)
 
     @property
     def reachable(self) -> bool:
@@ -46,22 +45,31 @@ class Origin:
     @property
     def told(self) -> bytes | None:
         """The value we tell others: one hop from our way. None while there is no way."""
-        if self.own:
-            return self.value
-        via = self.via
-        return chain.advance(self.value, self.offers[via] + 1) if via is not None else None
+        if self.via is None:
+            return self.value if self.own else None
+        return chain.advance(self.value, self._offers[self.via] + 1)
 
     def offer(self, value: bytes, hops: int, via: Address) -> None:
-        """Note what a neighbour offers, `hops` further than our nearest value; a nearer one becomes that."""
-        if self.own:
+        """Note what a neighbour offers, `hops` further than our nearest value. Only a nearer one revives what is lost."""
+        if self.own or (self.via is None and hops >= 0):
             return
         if hops < 0:
-            self.offers = {neighbour: old - hops for neighbour, old in self.offers.items()}
+            self._offers = {neighbour: old - hops for neighbour, old in self._offers.items()}
             self.value = value
-        self.offers[via] = max(0, hops)
+        self._offers[via] = max(0, hops)
+        self._choose()
 
     def withdraw(self, neighbour: Address) -> None:
-        self.offers.pop(neighbour, None)
+        """Forget what a neighbour offered."""
+        if self._offers.pop(neighbour, None) is not None:
+            self._choose()
+
+    def _choose(self) -> None:
+        nearest = min(self._offers, key=self._offers.__getitem__, default=None)
+        if nearest is None or self._offers[nearest] > DETOUR:
+            self.via, self._offers = None, {}
+        elif self.via is None or self._offers.get(self.via, DETOUR + 1) > self._offers[nearest]:
+            self.via = nearest
 
 
 class Routes:
@@ -111,7 +119,7 @@ class Routes:
 
     def size(self) -> int:
         """Offers held in all: what the bounds bound."""
-        return sum(max(1, len(origin.offers)) for known in self._origins.values() for origin in known)
+        return sum(max(1, len(origin)) for known in self._origins.values() for origin in known)
 
 
 DETOUR: Final = 1
