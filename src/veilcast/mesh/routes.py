@@ -50,7 +50,7 @@ class Origin:
         return chain.advance(self.value, self._offers[self.via] + 1)
 
     def offer(self, value: bytes, hops: int, via: Address) -> None:
-        """Note what a neighbour offers, `hops` further than our nearest value. Only a nearer one revives what is lost."""
+        """Note what a neighbour offers, `hops` further than our nearest value. Only a nearer one revives the lost."""
         if self.own or (self.via is None and hops >= 0):
             return
         if hops < 0:
