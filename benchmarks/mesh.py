@@ -107,7 +107,7 @@ def messages() -> dict[str, int]:
     rates = {
         "heartbeat, idle": rate(lambda node: [node.beat() for _ in range(5_000)], "x"),
         "advert, duplicate": rate(lambda node: [node.beat(duplicate) for _ in range(2_000)], "x"),
-        "advert and unadvert, believed before": rate(
+        "advert of a fresh chain, beside 31 others": rate(
             lambda node: [node.beat(told, Unadvert(TOKEN, told.value)) for told in map(advert, range(1, 300))], "x"
         ),
         "advert, both signatures checked": rate(
