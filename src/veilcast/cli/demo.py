@@ -154,7 +154,7 @@ def _report(
         f"  an observer   names {guessed} as the publisher ({hits} of {arguments.notes} bursts begin there): "
         + ("right" if named else "wrong"),
         "",
-        "Encryption hides what is said, not who speaks. Hiding who speaks is the mesh's work, and not built yet.",
+        "Encryption hides what is said, not who speaks. Hiding who speaks is the mesh's work, and not done yet.",
     ]
     return Report(data, lines, 0 if read == wanted and not leaked else FAILED_CHECK)
 

@@ -184,11 +184,9 @@ class _Clients(Checker):
 
 @cache
 def keyrings() -> dict[str, Keyring]:
-    """One keyring for each role. A forwarder's holds nothing of the topic."""
+    """One keyring for each role. A forwarder's is a membership and nothing else."""
     entropy = SeededEntropy(derive(0, "authority"))
-    state = issuer.create(HOUR_US, entropy)
-    for topic in (TOPIC, _OTHER):
-        state = issuer.declare_label(state, topic, "paper", entropy)
+    state = issuer.declare_label(issuer.create(HOUR_US, entropy), TOPIC, "paper", entropy)
     epoch, rings = epoch_of(START_US, HOUR_US), {}
     for role, wanted in _GRANTS.items():
         state, rings[role] = issuer.grant_ready(state, role, wanted, epoch, BATCH_MAX, entropy)
@@ -205,10 +203,9 @@ def _body(note: Note) -> bytes:
 
 
 TOPIC: Final = "mesh"
-_OTHER: Final = "other"
 _GRANTS: Final[dict[str, Any]] = {
     "publisher": [(TOPIC, "publisher")],
     "subscriber": [(TOPIC, "subscriber")],
-    "forwarder": [(_OTHER, "subscriber")],
+    "forwarder": [],
 }
 _CHECKS: Final = ("once", "order", "intact", "readers", "everyone", "bounds")
