@@ -11,6 +11,7 @@ from veilcast.errors import ConfigError
 from veilcast.wire import geometry as g
 
 CoverRule: TypeAlias = Literal["none", "one", "each"]
+Neighbours: TypeAlias = Literal["fixed", "scamp"]
 
 
 class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +30,34 @@ class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("cover.mu must be between 0 and 1")
         if self.delay_us < 0:
             raise ConfigError("cover.delay_us must not be negative")
+
+
+class Scamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A neighbourhood that forms itself (P0 4.1, SCAMP)."""
+
+    copies: int = 1
+    """c of SCAMP: views have about (c + 1) ln n members, and survive the more failures the larger it is."""
+    walk_hops: int = 32
+    """Steps, most of them on the spot, by which a join gets from whoever was asked to a contact that nobody chose."""
+    forward_hops: int = 128
+    """How often a copy of a subscription is passed on before it is kept without a choice."""
+    lease_ms: int = 3_600_000
+    """After which an arc ends and its subject has joined anew."""
+    isolation_periods: int = 20
+    """Heartbeats without any from others, or without being kept by anybody, after which a node joins again."""
+    passive_max: int = 24
+    """Addresses kept in reserve."""
+
+    def __post_init__(self) -> None:
+        if self.copies < 0 or self.passive_max < 0:
+            raise ConfigError("scamp.copies and scamp.passive_max must not be negative")
+        for name in ("walk_hops", "forward_hops"):
+            if not 1 <= getattr(self, name) <= g.HOPS_MAX:
+                raise ConfigError(f"scamp.{name} must be between 1 and {g.HOPS_MAX}")
+        if not 1_000 <= self.lease_ms <= g.LEASE_MS_MAX:
+            raise ConfigError(f"scamp.lease_ms must be between 1000 and {g.LEASE_MS_MAX}")
+        if self.isolation_periods < 2:
+            raise ConfigError("scamp.isolation_periods must be at least 2: one lost heartbeat is no isolation")
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +87,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a note waits for those before it of its publisher, when they are missing."""
     unread_max: int = 1024
     """Notes that wait for acknowledgement; when full, the oldest is given up."""
+    membership: Neighbours = "fixed"
+    """"fixed": the neighbours are those that the owner names; "scamp": they are found, by contacts that it names."""
+    scamp: Scamp = Scamp()
     cover: Cover = Cover()
 
     def __post_init__(self) -> None:

@@ -57,6 +57,8 @@ class Heartbeats:
         while queue and len(queue[0]) <= room and len(riders) < HEARTBEAT_MAX:
             riders.append(queue.popleft())
             room -= len(riders[-1]) + _RIDER
+        if not queue:
+            del self._queues[neighbour]
         return pad(encode(Heartbeat(self._number, tuple(riders))), self._size)
 
 

@@ -1,8 +1,9 @@
-"""Membership: a fixed neighbourhood, and who of it is there.
+"""Membership: who the neighbours are, and who of them is there.
 
-A neighbour is there from its first heartbeat on, and has failed when nothing was heard of it for `silent_periods`
-periods, or when the driver says so. Heard again, it is back. A node that starts anew draws a new number for its beats,
-so a neighbour that came back before it was missed is noticed too.
+Neighbours are given at the start, and a `neighbourhood` may add and remove some. A neighbour is there from its first
+heartbeat on, and has failed when nothing was heard of it for `silent_periods` periods, or when the driver says so.
+Heard again, it is back. A node that starts anew draws a new number for its beats, so a neighbour that came back before
+it was missed is noticed too.
 
 Local health: before it accuses others a node looks at itself. If its own timer came late by more than a period, or if
 it has heard nobody at all, it is this node that was stopped or cut off, and everybody's silence counts from when that
@@ -20,12 +21,11 @@ from veilcast.mesh.heartbeat import NUMBERS
 
 
 class Membership:
-    """Bounded by the neighbours it is given."""
+    """Bounded by the neighbours it is given; one that was added later is held to have failed if it is never heard."""
 
     def __init__(self, neighbours: Sequence[Address], *, period_us: int, silent_periods: int, now: int) -> None:
         if len(dict.fromkeys(neighbours)) != len(neighbours):
             raise LocalError("a neighbour is named twice")
-        self.all = tuple(neighbours)
         self.present: dict[Address, None] = {}
         self._known = dict.fromkeys(neighbours)
         self._period_us, self._silence_us = period_us, silent_periods * period_us
@@ -35,6 +35,27 @@ class Membership:
 
     def __contains__(self, name: Address) -> bool:
         return name in self._known
+
+    @property
+    def all(self) -> tuple[Address, ...]:
+        return tuple(self._known)
+
+    def add(self, name: Address, now: int) -> None:
+        """A new neighbour; nothing to do if it is one."""
+        if name not in self._known:
+            self._known[name] = None
+            self._heard_us[name] = now
+
+    def remove(self, name: Address) -> None:
+        """A neighbour no more, and gone if it was there."""
+        self._known.pop(name, None)
+        self.present.pop(name, None)
+        self._numbers.pop(name, None)
+        self._heard_us.pop(name, None)
+
+    def unheard_us(self, now: int) -> int:
+        """For how long no neighbour has been heard."""
+        return now - self._last_us
 
     def hear(self, name: Address, number: int, now: int) -> bool:
         """A heartbeat came. True if it is the same neighbour as before, False if it is new, back, or started again."""
@@ -70,7 +91,8 @@ class Membership:
         if now - self._last_us > 2 * self._period_us:
             return []
         since = self._well_since_us
-        return [name for name in self.present if now - max(since, self._heard_us.get(name, since)) > self._silence_us]
+        expected = dict.fromkeys((*self.present, *self._heard_us))
+        return [name for name in expected if now - max(since, self._heard_us.get(name, since)) > self._silence_us]
 
 
 _JUMP: Final = 1024

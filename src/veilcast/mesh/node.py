@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from typing import Final
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring, TopicKeys
@@ -21,17 +22,21 @@ from veilcast.mesh.content import check_notify, make_notify, note_id, open_notif
 from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.heartbeat import NUMBERS, Heartbeats, read_heartbeat
 from veilcast.mesh.inbox import Inbox
+from veilcast.mesh.links import Links
 from veilcast.mesh.membership import Membership
+from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.publishing import Publishing
+from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Notify
+from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Notify, Replace
 
 
 class MeshNode:
     """A `Member`, with the notices of `Peers`.
 
+    `neighbours` are those of a fixed neighbourhood, or the contacts by which a node called `name` finds its own.
     `sent` counts what we sent, by kind of message; `refused` what others sent in vain, by kind of error.
     """
 
@@ -43,12 +48,14 @@ class MeshNode:
         entropy: Entropy,
         neighbours: Sequence[Address],
         now: int,
+        name: Address | None = None,
     ) -> None:
         if len(neighbours) > config.neighbours_max:
             raise LocalError(f"{len(neighbours)} neighbours are more than the {config.neighbours_max} allowed")
         period = config.heartbeat_us
         self._keyring, self._entropy, self._heartbeat_bytes = keyring, entropy, config.heartbeat_bytes
-        self._members = Membership(neighbours, period_us=period, silent_periods=config.silent_periods, now=now)
+        fixed = neighbours if config.membership == "fixed" else ()
+        self._members = Membership(fixed, period_us=period, silent_periods=config.silent_periods, now=now)
         # Each node beats at a phase of its own, or all would be heard at once.
         self._beats = Heartbeats(
             period_us=period,
@@ -58,6 +65,10 @@ class MeshNode:
             first_number=rng.randrange(NUMBERS),
         )
         self.overlay = Overlay(config, keyring.root, self._members, self._beats, rng)
+        self._links = Links(self._members, self._beats, self._forget, guests_max=config.neighbours_max)
+        self.neighbourhood: Neighbourhood = Fixed()
+        if config.membership == "scamp":
+            self.neighbourhood = Scamp(config, name, neighbours, self._links, rng, now)
         self._publishing = Publishing(config.again_periods * period, entropy)
         self._seen = Duplicates(config.seen_max)
         self._inbox = Inbox(
@@ -117,13 +128,18 @@ class MeshNode:
     def acknowledge(self, note: bytes, now: int) -> None:
         self._inbox.acknowledge(note)
 
+    def leave(self, now: int) -> None:
+        """Tell the neighbours, with the next heartbeat; after it the owner may stop the node."""
+        self.neighbourhood.leave(now)
+
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         try:
-            if source not in self._members:
+            is_beat = data[:1] == b"\0"
+            if source not in self._members and not (is_beat and self.neighbourhood.hospitable):
                 raise StaleError("not a neighbour")
-            if data[:1] == b"\0":
+            if is_beat:
                 self._hear(data, source, now)
             else:
                 message = decode(data)
@@ -143,7 +159,8 @@ class MeshNode:
             self._start_chain(keys, now)
         self._inbox.beat(now)
         self.overlay.policy.beat(now)
-        self._frames += self._beats.beat(self._members.all, now)
+        self.neighbourhood.beat(now)
+        self._frames += self._beats.beat(self._links.take_addressees(), now)
 
     def next_timer(self) -> int | None:
         return self._beats.next_us
@@ -162,17 +179,15 @@ class MeshNode:
             self.overlay.greet(peer)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        if self._members.lose(peer):
-            self._beats.forget(peer)
-            self.overlay.forget(peer, now)
-            self._publishing.want_all()
+        self._links.end(peer, now)
+        self.neighbourhood.lost(peer, now)
 
     # --- checkers
 
     @property
     def version(self) -> int:
         """Rises whenever a table changes."""
-        return self.overlay.version + self._notes
+        return self.overlay.version + self._links.version + self._notes
 
     def sizes(self) -> dict[str, int]:
         """How much each table holds."""
@@ -183,22 +198,36 @@ class MeshNode:
             "seen": len(self._seen),
             "inbox": self._inbox.size(),
             "policy": self.overlay.policy.size(),
+            **self.neighbourhood.sizes(),
         }
 
     # --- inside
 
     def _hear(self, data: bytes, source: Address, now: int) -> None:
         beat = read_heartbeat(data, self._heartbeat_bytes)
-        was_present = source in self._members.present
-        if not self._members.hear(source, beat.number, now):
-            if was_present:
-                self.overlay.forget(source, now)
-            self.overlay.greet(source)
+        if source in self._members:
+            was_present = source in self._members.present
+            if not self._members.hear(source, beat.number, now):
+                if was_present:
+                    self.overlay.forget(source, now)
+                self.overlay.greet(source)
         for rider in beat.riders:
             try:
-                self.overlay.act(decode(rider), source, epoch_of(now, self._keyring.epoch_us), now)
+                self._act(decode(rider), source, now)
             except RemoteError as error:
                 self._refuse(error)
+
+    def _act(self, message: Message, source: Address, now: int) -> None:
+        if isinstance(message, _OF_MEMBERSHIP):
+            self.neighbourhood.received(message, source, now)
+        elif source in self._members.present:
+            self.overlay.act(message, source, epoch_of(now, self._keyring.epoch_us), now)
+        else:
+            raise StaleError("not a neighbour")
+
+    def _forget(self, neighbour: Address, now: int) -> None:
+        self.overlay.forget(neighbour, now)
+        self._publishing.want_all()
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a note inside its mesh (P1 2.2), and read it if we can. Only what is genuine counts as seen."""
@@ -248,3 +277,6 @@ def _topic_of(interest: Interest) -> str:
             if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
                 return constraint.text
     raise LocalError("a subscription on the mesh names its topic: it needs a label")
+
+
+_OF_MEMBERSHIP: Final = (Join, ForwardJoin, Keep, Replace)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered, Event, Note
+from veilcast.sim.graphs import connected
 
 if TYPE_CHECKING:
     from veilcast.sim.world import World
@@ -118,6 +119,20 @@ class Everyone(Checker):
             missing = [note for note in self._sent if note not in heard]
             if missing:
                 raise ViolationError(f"{address} never delivered {len(missing)} notes, among them {missing[0].hex()}")
+
+
+class Connected(Checker):
+    """In the end those who are up can all reach one another, by the neighbours that `read` tells of each machine."""
+
+    def __init__(self, addresses: Iterable[Address], read: Callable[[Any], Iterable[Address]]) -> None:
+        self._addresses, self._read = tuple(addresses), read
+
+    def on_end(self, world: World) -> None:
+        up = [address for address in self._addresses if world.machine(address) is not None]
+        index = {address: number for number, address in enumerate(up)}
+        edges = [(index[u], index[v]) for u in up for v in self._read(world.machine(u)) if v in index]
+        if up and not connected(len(up), edges):
+            raise ViolationError(f"the overlay of {len(up)} nodes fell apart")
 
 
 class Bounded(Checker):

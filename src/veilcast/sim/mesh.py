@@ -1,4 +1,7 @@
-"""The mesh's population: a small world of mesh nodes, one publisher, and a share of subscribers.
+"""The mesh's population: mesh nodes, one publisher, and a share of subscribers.
+
+Their neighbourhood is a small world that is laid out for them; or, where `mesh.membership` is "scamp", the one that
+they find for themselves, joining one after the other by the first few of them.
 
 The keys are those of one authority that lives in memory and is made once for each process; nodes of one role share a
 keyring, since what is a member's own in it is the link key, and there are no links here. A node's owner is as plain as
@@ -9,7 +12,8 @@ acknowledged at once.
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +26,7 @@ from veilcast.machine import Address, Delivered, Event, Note, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.chance import SeededEntropy, derive, generator
-from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, InOrder, Intact, OnlyReaders
+from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Connected, Everyone, InOrder, Intact, OnlyReaders
 from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
 from veilcast.sim.host import Birth
@@ -31,11 +35,15 @@ from veilcast.topics import Label
 
 
 class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="mesh"):
-    """Mesh nodes on a small world; the publisher sends `notes` of them, one every `every_us` from `first_us` on."""
+    """Mesh nodes; the publisher sends `notes` of them, one every `every_us` from `first_us` on."""
 
     nodes: int = 20
     neighbours: int = 4
     rewire: float = 0.2
+    contacts: int = 3
+    """By how many of the first nodes the others join, where they join by themselves."""
+    join_us: int = 500_000
+    """Between the starts of two nodes, where they join by themselves."""
     subscribers: float = 0.3
     """The share of nodes that subscribe, of all but the publisher."""
     notes: int = 10
@@ -54,8 +62,9 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         for name in ("notes", "first_us", "owed_us"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"population.{name} must not be negative")
-        if self.every_us < 1:
-            raise ConfigError("population.every_us must be at least 1")
+        for name in ("every_us", "contacts", "join_us"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"population.{name} must be at least 1")
         for check in self.checks:
             if check not in _CHECKS:
                 raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
@@ -72,26 +81,28 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     def settle(self, world: World, duration_us: int) -> None:
         addresses = self.addresses()
         publisher, readers = self.roles(world.seed)
-        graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, generator(world.seed, "graph"))
-        if not connected(self.nodes, graph):
-            raise ConfigError(f"the neighbourhood of seed {world.seed} falls apart; more neighbours or another seed")
+        graph = self._graph(world.seed)
         sent: dict[bytes, bytes] = {}
         owed: dict[bytes, bytes] = {}
         for check in self.checks:
             world.watch(self._checker(check, sent, owed, readers))
         world.watch(_Clients())
-        neighbours: dict[Address, list[Address]] = {address: [] for address in addresses}
+        known: dict[Address, list[Address]] = {address: [] for address in addresses}
         for u, v in graph:
-            neighbours[addresses[u]].append(addresses[v])
-            neighbours[addresses[v]].append(addresses[u])
+            known[u].append(v)
+            known[v].append(u)
         is_reader = dict.fromkeys(readers)
-        for address in addresses:
+        for number, address in enumerate(addresses):
             role = "publisher" if address == publisher else "subscriber" if address in is_reader else "forwarder"
-            world.add(address, _Owner(self.mesh, role, neighbours[address]).start)
+            if self._joining:
+                owner = _Owner(self.mesh, role, addresses[: self.contacts])
+                world.after(number * self.join_us, partial(world.add, address, owner.start))
+            else:
+                world.add(address, _Owner(self.mesh, role, known[address]).start)
             if role != "forwarder":
                 world.label(TOPIC, address, role, world.start, world.start + duration_us)
         for u, v in graph:
-            world.connect(addresses[u], addresses[v])
+            world.connect(u, v)
         for number in range(self.notes):
             self._plan_note(world, publisher, number, sent, owed)
 
@@ -112,6 +123,20 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             for address, machine in present
             if machine is not None and (machine.overlay.originates(token) or machine.overlay.branches.inward(token))
         ]
+
+    @property
+    def _joining(self) -> bool:
+        return self.mesh.membership == "scamp"
+
+    def _graph(self, seed: int) -> list[tuple[Address, Address]]:
+        """Who is laid out to be whose neighbour: nobody, where they find one another."""
+        if self._joining:
+            return []
+        graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, generator(seed, "graph"))
+        if not connected(self.nodes, graph):
+            raise ConfigError(f"the neighbourhood of seed {seed} falls apart; more neighbours or another seed")
+        addresses = self.addresses()
+        return [(addresses[u], addresses[v]) for u, v in graph]
 
     def _plan_note(
         self, world: World, publisher: Address, number: int, sent: dict[bytes, bytes], owed: dict[bytes, bytes]
@@ -141,11 +166,14 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
                 return OnlyReaders(readers)
             case "everyone":
                 return Everyone(owed, readers, _body)
+            case "connected":
+                return Connected(self.addresses(), lambda machine: machine.overlay.present())
             case _:
                 return Bounded("entries over the bounds of a table", 0, self._excess)
 
     def _excess(self, machine: MeshNode) -> int:
-        mesh, links = self.mesh, self.neighbours * 4
+        mesh = self.mesh
+        links = mesh.neighbours_max if self._joining else self.neighbours * 4
         bounds = {
             "routes": mesh.tokens_max * mesh.origins_max * links,
             "branches": 2 * mesh.tokens_max * links,
@@ -153,6 +181,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "seen": mesh.seen_max,
             "inbox": 2 * mesh.unread_max,
             "policy": 2 * mesh.tokens_max,
+            "neighbours": mesh.neighbours_max,
+            "passive": mesh.scamp.passive_max,
         }
         return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
 
@@ -160,12 +190,12 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 class _Owner:
     """Starts a node, and does at every start what its role asks for."""
 
-    def __init__(self, config: Config, role: str, neighbours: list[Address]) -> None:
+    def __init__(self, config: Config, role: str, neighbours: Sequence[Address]) -> None:
         self._config, self._role, self._neighbours = config, role, neighbours
 
     def start(self, birth: Birth) -> MeshNode:
         keyring = keyrings()[self._role]
-        node = MeshNode(self._config, keyring, birth.rng, birth.entropy, self._neighbours, birth.now)
+        node = MeshNode(self._config, keyring, birth.rng, birth.entropy, self._neighbours, birth.now, birth.address)
         if self._role == "publisher":
             node.advertise(TOPIC, birth.now)
         elif self._role == "subscriber":
@@ -208,4 +238,4 @@ _GRANTS: Final[dict[str, Any]] = {
     "subscriber": [(TOPIC, "subscriber")],
     "forwarder": [],
 }
-_CHECKS: Final = ("once", "order", "intact", "readers", "everyone", "bounds")
+_CHECKS: Final = ("once", "order", "intact", "readers", "everyone", "bounds", "connected")

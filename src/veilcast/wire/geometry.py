@@ -27,6 +27,12 @@ ADDRESS_MAX: Final = 128
 NEIGHBOURS_MAX: Final = 64
 """How many addresses one message may hand over."""
 
+HOPS_MAX: Final = 1024
+"""Steps that a walk through the overlay may take."""
+
+LEASE_MS_MAX: Final = (1 << 32) - 1
+"""Milliseconds that fit the field of a lease: seven weeks."""
+
 BODY_MAX: Final = 32 * 1024
 """A publication's content before sealing."""
 

@@ -77,24 +77,29 @@ class Notify(Message, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """SCAMP: a newcomer asks its contact to be let in."""
+    """SCAMP: somebody wants to be in others' views. This walks `hops` steps; where it ends is the contact.
+
+    `fresh`: the newcomer has no view of its own yet, and the contact is to offer itself for it.
+    """
 
     newcomer: Name
-    lease: Counter
+    lease_ms: Counter
+    fresh: bool
+    hops: Small
 
 
 class ForwardJoin(Message, frozen=True):
-    """SCAMP: keep the newcomer with some probability, or pass this on; `hops` bounds the walk."""
+    """SCAMP: keep the newcomer with some probability, or pass this on; with no `hops` left, keep it if you can."""
 
     newcomer: Name
-    lease: Counter
+    lease_ms: Counter
     hops: Small
 
 
 class Keep(Message, frozen=True):
     """SCAMP: you are in my view now (so that you can tell me when you leave)."""
 
-    lease: Counter
+    lease_ms: Counter
 
 
 class Replace(Message, frozen=True):

@@ -1,0 +1,60 @@
+"""Links: with whom a node exchanges heartbeats, and all that hangs on one when it opens or ends.
+
+A neighbourhood's `Door`. Besides its neighbours a node may write to guests: somebody it wants to get to know gets one
+heartbeat, which looks like any other and carries one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from veilcast.machine import Address
+from veilcast.mesh.heartbeat import Heartbeats
+from veilcast.mesh.membership import Membership
+from veilcast.wire.messages import Message
+
+
+class Links:
+    """Bounded: no more guests in one heartbeat than there may be neighbours. `version` rises with every change."""
+
+    def __init__(
+        self, members: Membership, beats: Heartbeats, on_end: Callable[[Address, int], None], *, guests_max: int
+    ) -> None:
+        self._members, self._beats, self._on_end, self._guests_max = members, beats, on_end, guests_max
+        self._guests: dict[Address, None] = {}
+        self.version = 0
+
+    def is_there(self, name: Address) -> bool:
+        return name in self._members.present
+
+    def unheard_us(self, now: int) -> int:
+        return self._members.unheard_us(now)
+
+    def open(self, name: Address, now: int) -> None:
+        self.version += 1
+        self._members.add(name, now)
+        self._guests.pop(name, None)
+
+    def close(self, name: Address, now: int) -> None:
+        self.version += 1
+        self.end(name, now)
+        self._members.remove(name)
+        self._beats.forget(name)
+
+    def end(self, name: Address, now: int) -> None:
+        """A neighbour is gone, for now at least."""
+        if self._members.lose(name):
+            self._beats.forget(name)
+            self._on_end(name, now)
+
+    def send(self, name: Address, message: Message) -> None:
+        if name not in self._members:
+            if name in self._guests or len(self._guests) >= self._guests_max:
+                return
+            self._guests[name] = None
+        self._beats.send(message, (name,))
+
+    def take_addressees(self) -> list[Address]:
+        """To whom the heartbeat that is due goes."""
+        guests, self._guests = self._guests, {}
+        return [*self._members.all, *guests]

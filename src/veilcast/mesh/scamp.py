@@ -1,0 +1,245 @@
+"""SCAMP (Ganesh, Kermarrec, Massoulie 2003): a neighbourhood that forms itself, of a size nobody has to know.
+
+Every node has a partial view, those it keeps, and an in-view, those who keep it; the two together are its neighbours,
+N(v) in P0. A newcomer's `Join` ends at its contact, who sends a copy of it to each of its partial view, and `copies`
+more. Who gets a copy keeps the newcomer with probability 1 / (1 + size of its view), or else passes it on; so views
+grow to (copies + 1) ln n, which is just enough for n nodes to stay connected. Who keeps the newcomer tells it so.
+
+Contacts are uniform, whoever is asked first (the paper's indirection): the `Join` walks. At a node of degree d it moves
+on to a random neighbour with probability d / neighbours_max and stays otherwise; on a graph whose links go both ways
+the end of such a walk is as likely at one node as at another, and nobody needs to know the degree of others.
+
+Arcs are leased. A node joins anew, by a member of its view, when its lease ends, so views forget old arcs and follow
+the size of the network. Who leaves hands those that keep it over to those it keeps, all but `copies` + 1 of them, and
+the law holds for n - 1 nodes. Who is kept by nobody, or hears nobody, joins again.
+
+Not in the paper: a passive view, addresses seen in passing. A kept neighbour that fails is replaced from it, and
+who has no neighbour left joins by it, and last by the contacts it was told at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from veilcast.errors import LocalError, MalformedError, StaleError
+from veilcast.machine import Address
+from veilcast.mesh.config import Config
+from veilcast.mesh.neighbourhood import Door
+from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Replace
+
+
+class Scamp:
+    """Bounded: `neighbours_max` in both views together, `passive_max` in the passive one."""
+
+    hospitable = True
+
+    def __init__(
+        self, config: Config, name: Address | None, contacts: Iterable[Address], door: Door, rng: Random, now: int
+    ) -> None:
+        if name is None:
+            raise LocalError("a node that joins by SCAMP must know its own address")
+        self._name, self._door, self._rng, self._rules = name, door, rng, config.scamp
+        self._neighbours_max, self._period_us = config.neighbours_max, config.heartbeat_us
+        self._contacts = [contact for contact in dict.fromkeys(contacts) if contact != name]
+        self.partial: dict[Address, int] = {}
+        """Those we keep, and until when."""
+        self.inward: dict[Address, int] = {}
+        """Those who keep us, and until when."""
+        self.passive: dict[Address, None] = {}
+        self._left = False
+        self._join_us = now
+        self._renew_us = now + self._term_us()
+
+    def neighbours(self) -> list[Address]:
+        return list(self.partial | self.inward)
+
+    def received(self, message: Message, source: Address, now: int) -> None:
+        if self._left:
+            raise StaleError("we have left")
+        stranger = source not in self.partial and source not in self.inward
+        match message:
+            case Join(newcomer=name) | ForwardJoin(newcomer=name) if stranger and name != source:
+                raise StaleError("a stranger speaks for another")
+            case Join():
+                self._note(Address(message.newcomer))
+                self._walk(message, now)
+            case ForwardJoin():
+                self._note(Address(message.newcomer))
+                self._keep_or_pass_on(message, now)
+            case Keep():
+                self._kept_by(source, message.lease_ms, now)
+            case Replace() if not stranger:
+                self._replace(source, message.successor, now)
+            case _:
+                raise MalformedError("not a message of membership, or not a stranger's to send")
+
+    def lost(self, name: Address, now: int) -> None:
+        """It failed; another takes its place, if we know one. One that was tried in vain is not tried again."""
+        kept = name in self.partial
+        self._part(name, now)
+        self.passive.pop(name, None)
+        if kept and self.passive:
+            self._keep(self._any(self.passive), self._rules.lease_ms, now)
+
+    def beat(self, now: int) -> None:
+        if self._left:
+            return
+        self._expire(now)
+        for name in self.partial:
+            if not self._door.is_there(name):
+                # Our first word may be lost; it cannot answer before it knows of us.
+                self._door.send(name, Keep(self._rules.lease_ms))
+        alone = self._door.unheard_us(now) > self._rules.isolation_periods * self._period_us
+        if now >= self._join_us and (alone or not self.inward):
+            self._recover(alone, now)
+        elif now >= self._renew_us and self.partial:
+            self._ask(self._any(self._live()), now)
+
+    def leave(self, now: int) -> None:
+        """Those who keep us are to keep those we keep instead, in turn; all but the last `copies` + 1 of them."""
+        heirs = list(self.partial)
+        self._rng.shuffle(heirs)
+        replaced = len(self.inward) - self._rules.copies - 1
+        for index, name in enumerate(self.inward):
+            others = [heir for heir in heirs if heir != name] if index < replaced else []
+            self._door.send(name, Replace(others[index % len(others)] if others else None))
+        for name in self.partial:
+            if name not in self.inward:
+                self._door.send(name, Replace(None))
+        self._left = True
+
+    def sizes(self) -> dict[str, int]:
+        return {"neighbours": len(self.neighbours()), "passive": len(self.passive)}
+
+    # --- joining
+
+    def _ask(self, contact: Address, now: int) -> None:
+        """Ask to be kept, by way of this contact, for the term of a lease."""
+        self.passive.pop(contact, None)
+        self._join_us = now + self._rules.isolation_periods * self._period_us
+        self._renew_us = now + self._term_us()
+        fresh = not self.partial
+        self._door.send(contact, Join(self._name, self._rules.lease_ms, fresh, self._rules.walk_hops))
+
+    def _recover(self, alone: bool, now: int) -> None:
+        """Nobody keeps us, or we hear nobody: then we were cut off, and whom we knew has given us up."""
+        if alone:
+            for name in self.neighbours():
+                self._part(name, now)
+                self._note(name)
+        contacts = self._live() or list(self.passive) or self._contacts
+        if contacts:
+            self._ask(self._any(contacts), now)
+
+    def _walk(self, join: Join, now: int) -> None:
+        hops = min(join.hops, self._rules.walk_hops)
+        near = [name for name in self.neighbours() if self._door.is_there(name)]
+        while hops and near:
+            hops -= 1
+            if self._rng.random() * self._neighbours_max < len(near):
+                return self._door.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, hops))
+        if join.newcomer != self._name:
+            self._be_contact(Address(join.newcomer), join.lease_ms, join.fresh, now)
+        elif near:
+            # Our own walk came home. Nobody is its own contact.
+            self._door.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, 0))
+        return None
+
+    def _be_contact(self, newcomer: Address, lease_ms: int, fresh: bool, now: int) -> None:
+        others = self._others(newcomer)
+        if others:
+            for name in others + self._rng.choices(others, k=self._rules.copies):
+                self._door.send(name, ForwardJoin(newcomer, lease_ms, self._rules.forward_hops))
+        elif newcomer not in self.partial and self._has_room_for(newcomer):
+            self._keep(newcomer, lease_ms, now)
+        if fresh:
+            # A newcomer's view begins with its contact: our own subscription, which it has no choice but to keep.
+            self._door.send(newcomer, ForwardJoin(self._name, self._rules.lease_ms, 0))
+
+    def _keep_or_pass_on(self, message: ForwardJoin, now: int) -> None:
+        newcomer, hops = Address(message.newcomer), min(message.hops, self._rules.forward_hops)
+        can_keep = newcomer != self._name and newcomer not in self.partial and self._has_room_for(newcomer)
+        if can_keep and (hops == 0 or self._rng.random() * (1 + len(self.partial)) < 1):
+            self._keep(newcomer, message.lease_ms, now)
+        elif hops and (others := self._others(newcomer)):
+            self._door.send(self._any(others), ForwardJoin(newcomer, message.lease_ms, hops - 1))
+
+    # --- arcs
+
+    def _keep(self, name: Address, lease_ms: int, now: int) -> None:
+        self.passive.pop(name, None)
+        self.partial[name] = self._until(lease_ms, now)
+        self._door.open(name, now)
+        self._door.send(name, Keep(lease_ms))
+
+    def _kept_by(self, source: Address, lease_ms: int, now: int) -> None:
+        if not self._has_room_for(source):
+            raise StaleError("no room for another neighbour")
+        self.passive.pop(source, None)
+        self.inward[source] = self._until(lease_ms, now)
+        self._door.open(source, now)
+
+    def _replace(self, source: Address, successor: str | None, now: int) -> None:
+        """It leaves. Whom it names takes the place it had with us, if it had one."""
+        kept = source in self.partial
+        self._part(source, now)
+        self.passive.pop(source, None)
+        if successor is None:
+            return
+        heir = Address(successor)
+        self._note(heir)
+        if kept and heir != self._name and heir not in self.partial and self._has_room_for(heir):
+            self._keep(heir, self._rules.lease_ms, now)
+
+    def _expire(self, now: int) -> None:
+        old = self.neighbours()
+        self.partial = {name: until for name, until in self.partial.items() if now < until}
+        self.inward = {name: until for name, until in self.inward.items() if now < until}
+        for name in old:
+            if name not in self.partial and name not in self.inward:
+                self._door.close(name, now)
+                self._note(name)
+
+    def _part(self, name: Address, now: int) -> None:
+        kept, keeps = self.partial.pop(name, None), self.inward.pop(name, None)
+        if kept is not None or keeps is not None:
+            self._door.close(name, now)
+
+    def _note(self, name: Address) -> None:
+        """Remember an address that is no neighbour's; when there is no room, the oldest is forgotten."""
+        if name == self._name or name in self.partial or name in self.inward or not self._rules.passive_max:
+            return
+        self.passive.pop(name, None)
+        if len(self.passive) >= self._rules.passive_max:
+            del self.passive[next(iter(self.passive))]
+        self.passive[name] = None
+
+    # --- choosing
+
+    def _has_room_for(self, name: Address) -> bool:
+        linked = self.partial | self.inward
+        return name in linked or len(linked) < self._neighbours_max
+
+    def _live(self) -> list[Address]:
+        return [name for name in self.partial if self._door.is_there(name)]
+
+    def _others(self, newcomer: Address) -> list[Address]:
+        """To whom a copy of a newcomer's subscription may go: those we keep, who are there if we can tell."""
+        return [name for name in self._live() or self.partial if name != newcomer]
+
+    def _any(self, names: Iterable[Address]) -> Address:
+        return self._rng.choice(list(names))
+
+    def _term_us(self) -> int:
+        """Until we ask again: less than the lease, and not all at once."""
+        return int(self._rules.lease_ms * 1_000 * self._rng.uniform(0.9, 1))
+
+    def _until(self, lease_ms: int, now: int) -> int:
+        """The end of a lease, with the time that the next one takes to be made."""
+        return now + min(lease_ms, self._rules.lease_ms) * 1_000 + GRACE_PERIODS * self._period_us
+
+
+GRACE_PERIODS: Final = 10
+"""Heartbeats for which an arc outlives its lease."""
