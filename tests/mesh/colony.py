@@ -17,7 +17,7 @@ PERIOD_US = 1_000_000
 
 
 class Colony:
-    """`now` goes on by one heartbeat for each `beat`."""
+    """`now` stands still but for `beat`."""
 
     def __init__(self, rules: Rules, seed: int = 1, neighbours_max: int = 64) -> None:
         self.config = Config(neighbours_max=neighbours_max, membership="scamp", scamp=rules)
@@ -34,16 +34,17 @@ class Colony:
         node = self.nodes[address] = kind(self.config, address, known, _Door(self, address), rng, self.now)
         return node
 
-    def grow(self, count: int, first: str = "n0", kind: type[Scamp] = Scamp) -> None:
+    def grow(self, count: int, clan: str = "n", kind: type[Scamp] = Scamp) -> None:
         """Let nodes join one after the other, all by the first."""
-        self.add(first)
+        self.add(f"{clan}0", kind=kind)
         for number in range(1, count):
-            self.add(f"n{number}", first, kind=kind).beat(self.now)
+            self.add(f"{clan}{number}", f"{clan}0", kind=kind).beat(self.now)
             self.deliver()
 
-    def beat(self, times: int = 1) -> None:
+    def beat(self, times: int = 1, periods: int = 1) -> None:
+        """Let all beat that often, each so many periods after the last."""
         for _ in range(times):
-            self.now += PERIOD_US
+            self.now += periods * PERIOD_US
             for node in list(self.nodes.values()):
                 node.beat(self.now)
             self.deliver()
@@ -65,8 +66,10 @@ class Colony:
         """End these nodes, and let the others notice."""
         for name in names:
             del self.nodes[name]
-        for name in names:
-            for node in self.nodes.values():
+        while dead := [
+            (node, name) for node in self.nodes.values() for name in node.neighbours() if name not in self.nodes
+        ]:
+            for node, name in dead:
                 node.lost(name, self.now)
             self.deliver()
 

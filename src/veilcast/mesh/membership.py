@@ -57,6 +57,10 @@ class Membership:
         """For how long no neighbour has been heard."""
         return now - self._last_us
 
+    def has_heard(self, name: Address, number: int) -> bool:
+        """Whether this is the very heartbeat that we last heard of this neighbour."""
+        return self._numbers.get(name) == number
+
     def hear(self, name: Address, number: int, now: int) -> bool:
         """A heartbeat came. True if it is the same neighbour as before, False if it is new, back, or started again."""
         if now - self._last_us > 2 * self._period_us:

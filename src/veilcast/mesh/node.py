@@ -206,6 +206,9 @@ class MeshNode:
     def _hear(self, data: bytes, source: Address, now: int) -> None:
         beat = read_heartbeat(data, self._heartbeat_bytes)
         if source in self._members:
+            if self._members.has_heard(source, beat.number):
+                # What rides must not act twice: a copy of a subscription would become two at every step of its walk.
+                raise StaleError("a heartbeat that was heard already")
             was_present = source in self._members.present
             if not self._members.hear(source, beat.number, now):
                 if was_present:

@@ -9,12 +9,13 @@ Contacts are uniform, whoever is asked first (the paper's indirection): the `Joi
 on to a random neighbour with probability d / neighbours_max and stays otherwise; on a graph whose links go both ways
 the end of such a walk is as likely at one node as at another, and nobody needs to know the degree of others.
 
-Arcs are leased. A node joins anew, by a member of its view, when its lease ends, so views forget old arcs and follow
-the size of the network. Who leaves hands those that keep it over to those it keeps, all but `copies` + 1 of them, and
+Arcs are leased. A node joins anew when its lease ends, so views forget old arcs and follow the size of the network; it
+does so by a member of its view or, so that halves that were parted come together again, by one of the contacts it was
+told at its start. Who leaves hands those that keep it over to those it keeps, all but `copies` + 1 of them, and
 the law holds for n - 1 nodes. Who is kept by nobody, or hears nobody, joins again.
 
 Not in the paper: a passive view, addresses seen in passing. A kept neighbour that fails is replaced from it, and
-who has no neighbour left joins by it, and last by the contacts it was told at its start.
+who has no neighbour left joins by it, or by the contacts.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ class Scamp:
         """Those who keep us, and until when."""
         self.passive: dict[Address, None] = {}
         self._left = False
+        # Whether a contact has let us in. Until then those who came by us make no network, and we go on asking.
+        self._joined = not self._contacts
         self._join_us = now
-        self._renew_us = now + self._term_us()
+        self._renew_us = now
 
     def neighbours(self) -> list[Address]:
         return list(self.partial | self.inward)
@@ -66,6 +69,7 @@ class Scamp:
                 self._note(Address(message.newcomer))
                 self._walk(message, now)
             case ForwardJoin():
+                self._joined |= message.newcomer == source
                 self._note(Address(message.newcomer))
                 self._keep_or_pass_on(message, now)
             case Keep():
@@ -92,10 +96,10 @@ class Scamp:
                 # Our first word may be lost; it cannot answer before it knows of us.
                 self._door.send(name, Keep(self._rules.lease_ms))
         alone = self._door.unheard_us(now) > self._rules.isolation_periods * self._period_us
-        if now >= self._join_us and (alone or not self.inward):
+        if now >= self._join_us and (alone or not self._joined or not self.inward):
             self._recover(alone, now)
-        elif now >= self._renew_us and self.partial:
-            self._ask(self._any(self._live()), now)
+        elif now >= self._renew_us:
+            self._ask([*self._live(), *self._contacts], now)
 
     def leave(self, now: int) -> None:
         """Those who keep us are to keep those we keep instead, in turn; all but the last `copies` + 1 of them."""
@@ -115,13 +119,16 @@ class Scamp:
 
     # --- joining
 
-    def _ask(self, contact: Address, now: int) -> None:
-        """Ask to be kept, by way of this contact, for the term of a lease."""
-        self.passive.pop(contact, None)
+    def _ask(self, contacts: list[Address], now: int) -> None:
+        """Ask to be kept, by way of one of these, for the term of a lease."""
         self._join_us = now + self._rules.isolation_periods * self._period_us
-        self._renew_us = now + self._term_us()
-        fresh = not self.partial
-        self._door.send(contact, Join(self._name, self._rules.lease_ms, fresh, self._rules.walk_hops))
+        # A first lease is shorter, so that those who come at once do not all ask again at once.
+        lease_ms = int(self._rules.lease_ms * (1 if self._joined else self._rng.uniform(0.5, 1)))
+        self._renew_us = now + lease_ms * 1_000
+        if contacts:
+            contact = self._any(contacts)
+            self.passive.pop(contact, None)
+            self._door.send(contact, Join(self._name, lease_ms, not self._joined, self._rules.walk_hops))
 
     def _recover(self, alone: bool, now: int) -> None:
         """Nobody keeps us, or we hear nobody: then we were cut off, and whom we knew has given us up."""
@@ -129,9 +136,9 @@ class Scamp:
             for name in self.neighbours():
                 self._part(name, now)
                 self._note(name)
-        contacts = self._live() or list(self.passive) or self._contacts
-        if contacts:
-            self._ask(self._any(contacts), now)
+            self._joined = False
+        near = self._live() if self._joined else []
+        self._ask(near or [*self.passive, *self._contacts], now)
 
     def _walk(self, join: Join, now: int) -> None:
         hops = min(join.hops, self._rules.walk_hops)
@@ -150,7 +157,8 @@ class Scamp:
     def _be_contact(self, newcomer: Address, lease_ms: int, fresh: bool, now: int) -> None:
         others = self._others(newcomer)
         if others:
-            for name in others + self._rng.choices(others, k=self._rules.copies):
+            # One that renews its lease gets no copies beyond our view, or views would grow with every lease.
+            for name in others + self._rng.choices(others, k=self._rules.copies if fresh else 0):
                 self._door.send(name, ForwardJoin(newcomer, lease_ms, self._rules.forward_hops))
         elif newcomer not in self.partial and self._has_room_for(newcomer):
             self._keep(newcomer, lease_ms, now)
@@ -232,14 +240,10 @@ class Scamp:
     def _any(self, names: Iterable[Address]) -> Address:
         return self._rng.choice(list(names))
 
-    def _term_us(self) -> int:
-        """Until we ask again: less than the lease, and not all at once."""
-        return int(self._rules.lease_ms * 1_000 * self._rng.uniform(0.9, 1))
-
     def _until(self, lease_ms: int, now: int) -> int:
         """The end of a lease, with the time that the next one takes to be made."""
         return now + min(lease_ms, self._rules.lease_ms) * 1_000 + GRACE_PERIODS * self._period_us
 
 
 GRACE_PERIODS: Final = 10
-"""Heartbeats for which an arc outlives its lease."""
+"""Heartbeats for which an arc outlives its lease: about as many as those that replace it take to be made."""

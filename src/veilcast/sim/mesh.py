@@ -95,7 +95,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         for number, address in enumerate(addresses):
             role = "publisher" if address == publisher else "subscriber" if address in is_reader else "forwarder"
             if self._joining:
-                owner = _Owner(self.mesh, role, addresses[: self.contacts])
+                owner = _Owner(self.mesh, role, addresses[: self.contacts], earlier=number)
                 world.after(number * self.join_us, partial(world.add, address, owner.start))
             else:
                 world.add(address, _Owner(self.mesh, role, known[address]).start)
@@ -188,14 +188,18 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
 
 class _Owner:
-    """Starts a node, and does at every start what its role asks for."""
+    """Starts a node, and does at every start what its role asks for.
 
-    def __init__(self, config: Config, role: str, neighbours: Sequence[Address]) -> None:
-        self._config, self._role, self._neighbours = config, role, neighbours
+    At its first start a node knows the contacts `earlier` than itself only: two that wait for each other, each with
+    newcomers of its own, would be two networks.
+    """
+
+    def __init__(self, config: Config, role: str, neighbours: Sequence[Address], earlier: int | None = None) -> None:
+        self._config, self._role, self._neighbours, self._earlier = config, role, neighbours, earlier
 
     def start(self, birth: Birth) -> MeshNode:
-        keyring = keyrings()[self._role]
-        node = MeshNode(self._config, keyring, birth.rng, birth.entropy, self._neighbours, birth.now, birth.address)
+        keyring, known = keyrings()[self._role], self._neighbours[: None if birth.incarnation else self._earlier]
+        node = MeshNode(self._config, keyring, birth.rng, birth.entropy, known, birth.now, birth.address)
         if self._role == "publisher":
             node.advertise(TOPIC, birth.now)
         elif self._role == "subscriber":

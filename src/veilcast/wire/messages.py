@@ -79,7 +79,7 @@ class Notify(Message, frozen=True):
 class Join(Message, frozen=True):
     """SCAMP: somebody wants to be in others' views. This walks `hops` steps; where it ends is the contact.
 
-    `fresh`: the newcomer has no view of its own yet, and the contact is to offer itself for it.
+    `fresh`: the newcomer is not in the network yet, and the contact is to offer itself for its view.
     """
 
     newcomer: Name
