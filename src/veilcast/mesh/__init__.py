@@ -3,6 +3,7 @@
 Follow one topic: a publisher's advert floods the neighbourhood (`adverts` checks it, `routes` keeps the nearest way
 back); a subscriber answers along that way, and the paths of all subscribers merge into the topic's mesh (`branches`); a
 note then floods the mesh (`duplicates`), and who holds the topic's key reads it (`content`, `inbox`). `overlay` keeps
-these tables true, `heartbeat` carries all that is not a note, `membership` says who the neighbours are, and a `policy`
-adds what hides the members of the mesh: `cover` is P0's probabilistic forwarding. `node` is the machine.
+these tables true, `heartbeat` carries all that is not a note, `membership` says which neighbours are there, and a
+`neighbourhood` how they were found: `scamp` lets it form itself. A `policy` adds what hides the members of the mesh:
+`cover` is P0's probabilistic forwarding. `node` is the machine.
 """

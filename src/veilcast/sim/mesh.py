@@ -40,10 +40,6 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     nodes: int = 20
     neighbours: int = 4
     rewire: float = 0.2
-    contacts: int = 3
-    """By how many of the first nodes the others join, where they join by themselves."""
-    join_us: int = 500_000
-    """Between the starts of two nodes, where they join by themselves."""
     subscribers: float = 0.3
     """The share of nodes that subscribe, of all but the publisher."""
     notes: int = 10
@@ -54,6 +50,10 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     mesh: Config = Config(neighbours_max=20, address_bytes_max=8)
     """What the nodes are told; the heartbeat is as small as short addresses allow."""
     checks: tuple[str, ...] = ("once", "order", "intact", "readers", "bounds", "everyone")
+    contacts: int = 3
+    """By how many of the first nodes the others join, where they join by themselves."""
+    join_us: int = 500_000
+    """Between the starts of two nodes, where they join by themselves."""
 
     def __post_init__(self) -> None:
         check_small_world(self.nodes, self.neighbours, self.rewire)
