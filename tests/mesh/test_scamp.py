@@ -172,6 +172,19 @@ def test_two_networks_that_share_a_contact_become_one_when_leases_end() -> None:
     assert colony.is_connected()
 
 
+def test_who_was_not_let_in_yet_goes_on_asking_whoever_came_by_it() -> None:
+    colony = Colony(Rules(), 4)
+    colony.add("x", "n0").beat(0)
+    colony.deliver()
+    colony.add("y", "x").beat(0)
+    colony.deliver()
+    assert colony.nodes[Address("x")].neighbours() == ["y"]
+    colony.grow(20)
+    assert not colony.is_connected()
+    colony.beat(25)
+    assert colony.is_connected()
+
+
 def survivors_are_connected(passive_max: int, seed: int) -> bool:
     colony = Colony(Rules(copies=0, passive_max=passive_max, lease_ms=30_000), seed)
     colony.grow(100)

@@ -42,7 +42,9 @@ class Scamp:
         if name is None:
             raise LocalError("a node that joins by SCAMP must know its own address")
         self._name, self._door, self._rng, self._rules = name, door, rng, config.scamp
-        self._neighbours_max, self._period_us = config.neighbours_max, config.heartbeat_us
+        self._neighbours_max = config.neighbours_max
+        self._patience_us = config.scamp.isolation_periods * config.heartbeat_us
+        self._grace_us = GRACE_PERIODS * config.heartbeat_us
         self._contacts = [contact for contact in dict.fromkeys(contacts) if contact != name]
         self.partial: dict[Address, int] = {}
         """Those we keep, and until when."""
@@ -91,11 +93,11 @@ class Scamp:
         if self._left:
             return
         self._expire(now)
-        for name in self.partial:
+        for name, until in self.partial.items():
             if not self._door.is_there(name):
                 # Our first word may be lost; it cannot answer before it knows of us.
-                self._door.send(name, Keep(self._rules.lease_ms))
-        alone = self._door.unheard_us(now) > self._rules.isolation_periods * self._period_us
+                self._door.send(name, Keep(max(0, until - now - self._grace_us) // 1_000))
+        alone = self._door.unheard_us(now) > self._patience_us
         if now >= self._join_us and (alone or not self._joined or not self.inward):
             self._recover(alone, now)
         elif now >= self._renew_us:
@@ -121,7 +123,7 @@ class Scamp:
 
     def _ask(self, contacts: list[Address], now: int) -> None:
         """Ask to be kept, by way of one of these, for the term of a lease."""
-        self._join_us = now + self._rules.isolation_periods * self._period_us
+        self._join_us = now + self._patience_us
         # A first lease is shorter, so that those who come at once do not all ask again at once.
         lease_ms = int(self._rules.lease_ms * (1 if self._joined else self._rng.uniform(0.5, 1)))
         self._renew_us = now + lease_ms * 1_000
@@ -146,13 +148,13 @@ class Scamp:
         while hops and near:
             hops -= 1
             if self._rng.random() * self._neighbours_max < len(near):
-                return self._door.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, hops))
+                self._door.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, hops))
+                return
         if join.newcomer != self._name:
             self._be_contact(Address(join.newcomer), join.lease_ms, join.fresh, now)
         elif near:
             # Our own walk came home. Nobody is its own contact.
             self._door.send(self._any(near), Join(join.newcomer, join.lease_ms, join.fresh, 0))
-        return None
 
     def _be_contact(self, newcomer: Address, lease_ms: int, fresh: bool, now: int) -> None:
         others = self._others(newcomer)
@@ -242,7 +244,7 @@ class Scamp:
 
     def _until(self, lease_ms: int, now: int) -> int:
         """The end of a lease, with the time that the next one takes to be made."""
-        return now + min(lease_ms, self._rules.lease_ms) * 1_000 + GRACE_PERIODS * self._period_us
+        return now + min(lease_ms, self._rules.lease_ms) * 1_000 + self._grace_us
 
 
 GRACE_PERIODS: Final = 10
