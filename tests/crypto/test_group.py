@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import operator
 import pickle
 import random
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -115,10 +118,42 @@ def test_arithmetic_that_ends_in_the_identity_or_zero_is_refused() -> None:
         ONE + minus_one
 
 
-@pytest.mark.parametrize("domain", [b"", b"seventeen bytes.."])
+@pytest.mark.parametrize("domain", [b"", b"seventeen bytes..", b"d\0", b"\0"])
 def test_a_hash_to_the_group_needs_a_domain_that_fits(domain: bytes) -> None:
     with pytest.raises(LocalError):
         Point.hash(b"news", domain)
+
+
+def test_sums_may_pass_the_identity_or_zero_but_not_end_there() -> None:
+    minus_one = Scalar.of(-1)
+    assert Scalar.sum([ONE, minus_one, Scalar.of(5)]) == Scalar.of(5)
+    assert Point.sum([G, G * minus_one, G]) == G
+    with pytest.raises(MalformedError):
+        Scalar.sum([ONE, minus_one])
+    with pytest.raises(MalformedError):
+        Point.sum([G, G * minus_one])
+
+
+@pytest.mark.parametrize("operate", [operator.add, operator.sub, operator.mul, operator.truediv])
+def test_arithmetic_of_things_that_do_not_go_together_is_refused(operate: Callable[[Any, Any], object]) -> None:
+    """All of them are 32 bytes inside, or two times 32, and the library would take them."""
+    kinds = [ONE, G, Secret(b"\xff" * 32), Ciphertext(G, G), 2]
+    meant = {
+        (operator.add, Scalar, Scalar),
+        (operator.mul, Scalar, Scalar),
+        (operator.truediv, Scalar, Scalar),
+        (operator.add, Point, Point),
+        (operator.sub, Point, Point),
+        (operator.mul, Point, Scalar),
+        (operator.truediv, Point, Scalar),
+        (operator.mul, Ciphertext, Scalar),
+    }
+    for left, right in product(kinds, repeat=2):
+        if left is not right and (operate, type(left), type(right)) not in meant:
+            with pytest.raises(TypeError):
+                operate(left, right)
+    with pytest.raises(TypeError):
+        G * G  # type: ignore[operator]
 
 
 def test_points_and_scalars_do_not_print_and_do_not_change() -> None:
@@ -218,6 +253,18 @@ def test_rerandomising_leaves_nothing_of_what_came_in(message: Point, key: Scala
     assert before.body != after.body
     assert before.key_part != after.key_part
     assert decrypt(after, key) == message
+
+
+@given(points, scalars, st.integers(0, 2**32))
+def test_what_randomises_a_ciphertext_is_what_was_drawn(message: Point, key: Scalar, seed: int) -> None:
+    draw = random.Random(seed).randbytes
+    first, second = encrypt(message, key.public(), draw), encrypt(message, key.public(), draw)
+    third, fourth = rerandomise(first, key.public(), draw), rerandomise(first, key.public(), draw)
+    again = random.Random(seed).randbytes
+    r = [Scalar.draw(again) for _ in range(4)]
+    assert [first, second] == [Ciphertext(message + x.public(), key.public() * x) for x in r[:2]]
+    assert [third, fourth] == [Ciphertext(message + x.public(), key.public() * x) for x in (r[0] + r[2], r[0] + r[3])]
+    assert len({c.body for c in (first, second, third, fourth)}) == 4
 
 
 @given(points, scalars, scalars)

@@ -22,6 +22,8 @@ follows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
 from typing import Final, Self
 
 import msgspec
@@ -59,14 +61,27 @@ class Scalar(Secret):
     def inverse(self) -> Scalar:
         return Scalar(_primitives.scalar_invert(self._data))
 
+    @classmethod
+    def sum(cls, terms: Iterable[Scalar]) -> Self:
+        """Of at least one term. It may pass zero on the way, which a dealer can arrange, but not end there."""
+        return cls(reduce(_primitives.scalar_add, (term._data for term in terms)))
+
+    # Only scalars: a point or any other secret of 32 bytes would go through the arithmetic and mean nothing.
+
     def __add__(self, other: Scalar) -> Scalar:
+        if not isinstance(other, Scalar):
+            return NotImplemented
         return Scalar(_primitives.scalar_add(self._data, other._data))
 
     def __mul__(self, other: Scalar) -> Scalar:
+        if not isinstance(other, Scalar):
+            return NotImplemented
         return Scalar(_primitives.scalar_multiply(self._data, other._data))
 
     def __truediv__(self, other: Scalar) -> Scalar:
         """The ratio of two keys: what moves a point or ciphertext from under `other` to under `self`."""
+        if not isinstance(other, Scalar):
+            return NotImplemented
         return self * other.inverse()
 
 
@@ -90,9 +105,12 @@ class Point:
 
     @classmethod
     def hash(cls, message: bytes, domain: bytes) -> Self:
-        """A point that nobody knows the logarithm of, to any base. `domain` (1 to 16 bytes) names the use."""
-        if not 1 <= len(domain) <= _DOMAIN_LIMIT:
-            raise LocalError(f"a domain of the hash to the group has 1 to {_DOMAIN_LIMIT} bytes")
+        """A point that nobody knows the logarithm of, to any base. `domain` (1 to 16 bytes) names the use.
+
+        BLAKE2b fills the domain up with zeros, so one that ends in a zero would be another's and is refused.
+        """
+        if not 1 <= len(domain) <= _DOMAIN_LIMIT or domain.endswith(b"\0"):
+            raise LocalError(f"a domain of the hash to the group has 1 to {_DOMAIN_LIMIT} bytes, the last not zero")
         return cls._trusted(_primitives.ristretto_map(_primitives.blake2b(message, size=WIDE_SIZE, person=domain)))
 
     @classmethod
@@ -104,18 +122,31 @@ class Point:
         """A content key of 32 bytes for those who know this point."""
         return Secret(_primitives.blake2b(self._data, person=_KEY_DOMAIN))
 
+    @classmethod
+    def sum(cls, terms: Iterable[Point]) -> Self:
+        """Of at least one term. It may pass the identity on the way, but not end there."""
+        return cls._trusted(reduce(_primitives.ristretto_add, (term._data for term in terms)))
+
     def __add__(self, other: Point) -> Point:
+        if not isinstance(other, Point):
+            return NotImplemented
         return Point._trusted(_primitives.ristretto_add(self._data, other._data))
 
     def __sub__(self, other: Point) -> Point:
+        if not isinstance(other, Point):
+            return NotImplemented
         return Point._trusted(_primitives.ristretto_subtract(self._data, other._data))
 
     def __mul__(self, scalar: Scalar) -> Point:
         """Blind by a scalar, or move a tag by the ratio of two keys."""
+        if not isinstance(scalar, Scalar):
+            return NotImplemented
         return Point._trusted(_primitives.ristretto_multiply(scalar.reveal(), self._data))
 
     def __truediv__(self, scalar: Scalar) -> Point:
         """Unblind: undo the multiplication."""
+        if not isinstance(scalar, Scalar):
+            return NotImplemented
         return self * scalar.inverse()
 
     def __eq__(self, other: object) -> bool:
@@ -159,6 +190,8 @@ class Ciphertext(msgspec.Struct, frozen=True):
 
     def __mul__(self, scalar: Scalar) -> Ciphertext:
         """The encryption of the message times the scalar, under the same key."""
+        if not isinstance(scalar, Scalar):
+            return NotImplemented
         return Ciphertext(self.body * scalar, self.key_part * scalar)
 
 
