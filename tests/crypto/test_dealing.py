@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Sequence
 from itertools import permutations
@@ -17,6 +18,7 @@ from veilcast.crypto.dealing import (
     LiarsError,
     Portion,
     Share,
+    agreement,
     combine,
     deal,
     key_of,
@@ -57,6 +59,11 @@ def handed_on(dealing: Dealing, holders: Sequence[int], k: int, n: int, seed: in
 
 def portions(dealings: dict[int, Dealing], receiver: int) -> list[Portion]:
     return [Portion(a, d.commitments, d.shares[receiver - 1]) for a, d in dealings.items()]
+
+
+def combined(parts: Sequence[Portion], old: Commitments, index: int, k: int) -> tuple[Commitments, Share]:
+    """Where all receivers were sent the same commitments."""
+    return combine(parts, old, index, k, agreed=agreement({p.holder: p.commitments for p in parts}))
 
 
 # --- dealing
@@ -123,6 +130,63 @@ def test_no_commitment_depends_on_the_secret_alone() -> None:
     assert SECRET.public() not in first
 
 
+def test_commitments_to_the_same_values_differ_by_what_blinds_them() -> None:
+    """Who guesses the whole polynomial still cannot check the guess."""
+    drawn = [random.Random(seed).randbytes(64) for seed in range(4)]
+    blinding, slope, *blinding_slopes = drawn
+    first, second = (deal(SECRET, 2, 2, io.BytesIO(blinding + slope + last).read) for last in blinding_slopes)
+    assert [s.value for s in first.shares] == [s.value for s in second.shares]
+    assert all(s.value != s.blinding for s in first.shares)
+    assert [s.blinding for s in first.shares] != [s.blinding for s in second.shares]
+    assert first.commitments.points[0] == second.commitments.points[0]
+    assert first.commitments.points[1] != second.commitments.points[1]
+
+
+def polynomial_dealt(values: Sequence[Scalar], blindings: Sequence[Scalar], n: int) -> Dealing:
+    """By a dealer who chooses the coefficients; computed apart from what is tested."""
+
+    def at(x: int, coefficients: Sequence[Scalar]) -> Scalar:
+        return Scalar.of(sum(int.from_bytes(c.reveal(), "little") * x**i for i, c in enumerate(coefficients)))
+
+    second = Point.hash(b"the second generator of commitments", b"veilcast deal")
+    points = tuple(f.public() + second * g for f, g in zip(values, blindings, strict=True))
+    shares = tuple(Share(x, at(x, values), at(x, blindings)) for x in range(1, n + 1))
+    return Dealing(Commitments(points), shares)
+
+
+def test_a_dealer_cannot_have_an_honest_holder_named() -> None:
+    """The polynomials are such that the upper terms cancel at 2, where Horner's rule would pass zero."""
+    f, g = Scalar.of(1234), Scalar.of(5678)
+    minus_two = Scalar.of(-2)
+    dealing = polynomial_dealt([SECRET, f * minus_two, f], [Scalar.of(99), g * minus_two, g], 4)
+    for share in dealing.shares:
+        verify(share, dealing.commitments)
+    assert reconstruct(dealing.shares, dealing.commitments) == SECRET
+    with pytest.raises(LiarsError) as caught:
+        reconstruct([*dealing.shares[:2], spoilt(dealing.shares[2])], dealing.commitments)
+    assert caught.value.liars == (3,)
+
+
+def test_shares_whose_partial_sums_are_zero_still_give_the_secret() -> None:
+    """The weights at 0 of holders 1, 2 and 3 are 3, -3 and 1: equal values at 1 and 2 cancel."""
+    f, g = Scalar.of(1234), Scalar.of(5678)
+    minus_three = Scalar.of(-3)
+    dealing = polynomial_dealt([SECRET, f * minus_three, f], [Scalar.of(99), g * minus_three, g], 3)
+    assert dealing.shares[0].value == dealing.shares[1].value
+    assert reconstruct(dealing.shares, dealing.commitments) == SECRET
+
+
+def test_a_dealer_of_zero_is_no_holders_lie() -> None:
+    f, g = Scalar.of(1234), Scalar.of(5678)
+    blindings = [Scalar.of(99), g]
+    honest = polynomial_dealt([SECRET, f], blindings, 2)
+    second = Point.hash(b"the second generator of commitments", b"veilcast deal")
+    to_zero = Commitments((second * blindings[0], honest.commitments.points[1]))
+    shares = [Share(s.index, f * Scalar.of(s.index), s.blinding) for s in honest.shares]
+    with pytest.raises(MalformedError):
+        reconstruct(shares, to_zero)
+
+
 def test_too_few_or_doubled_shares_are_refused() -> None:
     dealing = dealt()
     with pytest.raises(LocalError):
@@ -158,7 +222,7 @@ def test_a_redistribution_keeps_the_secret_and_its_commitment(
     dealing = deal(SECRET, k, n, rng.randbytes)
     holders = rng.sample(range(1, n + 1), k)
     dealings = handed_on(dealing, holders, new_k, new_n, seed)
-    outcomes = [combine(portions(dealings, c), dealing.commitments, c, new_k) for c in range(1, new_n + 1)]
+    outcomes = [combined(portions(dealings, c), dealing.commitments, c, new_k) for c in range(1, new_n + 1)]
     public = redistributed(dealing.commitments, {a: d.commitments for a, d in dealings.items()}, new_k)
     assert all(commitments == public for commitments, _ in outcomes)
     assert public.points[0] == dealing.commitments.points[0]
@@ -172,7 +236,7 @@ def test_a_redistribution_keeps_the_secret_and_its_commitment(
 def test_old_and_new_shares_do_not_mix() -> None:
     dealing = dealt()
     dealings = handed_on(dealing, (1, 2), 2, 3)
-    commitments, share = combine(portions(dealings, 3), dealing.commitments, 3, 2)
+    commitments, share = combined(portions(dealings, 3), dealing.commitments, 3, 2)
     with pytest.raises(ForgedError):
         verify(dealing.shares[0], commitments)
     with pytest.raises(LiarsError) as caught:
@@ -199,7 +263,7 @@ def test_a_holder_who_deals_a_wrong_value_again_is_named_by_everyone(liars: tupl
     assert caught.value.liars == liars
     for receiver in (1, 2, 3):
         with pytest.raises(LiarsError) as caught:
-            combine(portions(dealings, receiver), dealing.commitments, receiver, 2)
+            combined(portions(dealings, receiver), dealing.commitments, receiver, 2)
         assert caught.value.liars == liars
 
 
@@ -209,9 +273,34 @@ def test_a_holder_who_sends_one_receiver_a_wrong_share_is_named_by_that_one() ->
     cheated = portions(dealings, 2)
     cheated[1] = Portion(3, cheated[1].commitments, spoilt(cheated[1].share))
     with pytest.raises(LiarsError) as caught:
-        combine(cheated, dealing.commitments, 2, 2)
+        combined(cheated, dealing.commitments, 2, 2)
     assert caught.value.liars == (3,)
-    combine(portions(dealings, 1), dealing.commitments, 1, 2)
+    combined(portions(dealings, 1), dealing.commitments, 1, 2)
+
+
+def test_a_holder_who_deals_again_twice_cannot_split_the_receivers() -> None:
+    """Each receiver alone finds nothing wrong; what they agreed on shows it."""
+    dealing = dealt()
+    one = handed_on(dealing, (1, 2), 2, 4)
+    other = one | handed_on(dealing, (2,), 2, 4, seed=9)
+    for dealings in (one, other):
+        combined(portions(dealings, 3), dealing.commitments, 3, 2)
+    agreed = agreement({a: d.commitments for a, d in one.items()})
+    assert agreed == agreement({a: one[a].commitments for a in (2, 1)})
+    combine(portions(one, 1), dealing.commitments, 1, 2, agreed=agreed)
+    with pytest.raises(ForgedError, match="agreed"):
+        combine(portions(other, 3), dealing.commitments, 3, 2, agreed=agreed)
+
+
+def test_receivers_who_chose_other_holders_do_not_combine() -> None:
+    dealing = dealt()
+    dealings = handed_on(dealing, (1, 2, 3), 2, 3)
+    agreed = agreement({a: dealings[a].commitments for a in (1, 2)})
+    anothers = [p for p in portions(dealings, 1) if p.holder != 2]
+    renamed = {1: dealings[2].commitments, 2: dealings[1].commitments}
+    assert agreement(renamed) != agreed
+    with pytest.raises(ForgedError, match="agreed"):
+        combine(anothers, dealing.commitments, 1, 2, agreed=agreed)
 
 
 def test_another_receivers_share_or_another_threshold_is_a_lie() -> None:
@@ -220,11 +309,11 @@ def test_another_receivers_share_or_another_threshold_is_a_lie() -> None:
     good = portions(dealings, 1)
     anothers = Portion(2, good[1].commitments, dealings[2].shares[2])
     with pytest.raises(LiarsError) as caught:
-        combine([good[0], anothers], dealing.commitments, 1, 2)
+        combined([good[0], anothers], dealing.commitments, 1, 2)
     assert caught.value.liars == (2,)
     steeper = redistribute(dealing.shares[1], 3, 3, random.Random(3).randbytes)
     with pytest.raises(LiarsError) as caught:
-        combine([good[0], Portion(2, steeper.commitments, steeper.shares[0])], dealing.commitments, 1, 2)
+        combined([good[0], Portion(2, steeper.commitments, steeper.shares[0])], dealing.commitments, 1, 2)
     assert caught.value.liars == (2,)
 
 
@@ -234,10 +323,10 @@ def test_any_honest_holder_can_take_the_place_of_a_liar() -> None:
     for honest, substitute in permutations((1, 2, 3), 2):
         dealings = handed_on(dealing, (honest,), 2, 3) | {4: lie}
         with pytest.raises(LiarsError) as caught:
-            combine(portions(dealings, 1), dealing.commitments, 1, 2)
+            combined(portions(dealings, 1), dealing.commitments, 1, 2)
         assert caught.value.liars == (4,)
         dealings = handed_on(dealing, (honest, substitute), 2, 3)
-        outcomes = [combine(portions(dealings, c), dealing.commitments, c, 2) for c in (1, 2)]
+        outcomes = [combined(portions(dealings, c), dealing.commitments, c, 2) for c in (1, 2)]
         assert reconstruct([share for _, share in outcomes], outcomes[0][0]) == SECRET
 
 
@@ -247,7 +336,7 @@ def test_wrong_values_whose_errors_cancel_do_no_harm() -> None:
     one, two = dealing.shares[:2]
     lying = Dealing(dealing.commitments, (spoilt(one), spoilt(spoilt(two))))
     dealings = handed_on(lying, (1, 2), 2, 3)
-    outcomes = [combine(portions(dealings, c), dealing.commitments, c, 2) for c in (1, 2)]
+    outcomes = [combined(portions(dealings, c), dealing.commitments, c, 2) for c in (1, 2)]
     assert reconstruct([share for _, share in outcomes], outcomes[0][0]) == SECRET
 
 
@@ -258,7 +347,7 @@ def test_a_secret_survives_many_hops() -> None:
     for k, n in ((2, 3), (3, 5), (1, 1), (2, 3)):
         holders = shares[-commitments.threshold :]
         dealings = {share.index: redistribute(share, k, n, entropy) for share in holders}
-        outcomes = [combine(portions(dealings, c), commitments, c, k) for c in range(1, n + 1)]
+        outcomes = [combined(portions(dealings, c), commitments, c, k) for c in range(1, n + 1)]
         commitments, shares = outcomes[0][0], tuple(share for _, share in outcomes)
     assert commitments.points[0] == first
     assert reconstruct(shares[1:], commitments) == SECRET
@@ -270,12 +359,12 @@ def test_too_few_or_doubled_holders_and_wrong_arguments_are_refused_without_nami
     third = portions(handed_on(dealing, (3,), 2, 3), 1)
     for count in (good[:1], good + third):
         with pytest.raises(LocalError):
-            combine(count, dealing.commitments, 1, 2)
+            combined(count, dealing.commitments, 1, 2)
     with pytest.raises(LocalError):
-        combine(good, dealing.commitments, 1, 0)
+        combined(good, dealing.commitments, 1, 0)
     for arguments in ((good[:1] * 2, 1), (good, 0), (good, 256)):
         with pytest.raises(MalformedError):
-            combine(arguments[0], dealing.commitments, arguments[1], 2)
+            combined(arguments[0], dealing.commitments, arguments[1], 2)
     for holder in (0, 256):
         with pytest.raises(MalformedError):
             Portion(holder, good[0].commitments, good[0].share)

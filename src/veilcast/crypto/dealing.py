@@ -11,9 +11,15 @@ Holders of a (k, n) sharing hand it on to holders of a (k', n') one without anyo
 Jajodia): holder a deals its own share again, value and blinding. The commitment of that dealing to its
 constant term must be C(a), which every receiver knows: a holder who deals another value is found out by
 all, and named. The share of receiver c is sum_a L_a f_a(c) over the same set A of k old holders, with L_a
-Lagrange's coefficients of A at 0, and the new commitments are the same sum of the old holders'. All
-receivers must agree on A. Their shares then are of a fresh polynomial with the same s, and the commitment
-to s is the old one.
+Lagrange's coefficients of A at 0, and the new commitments are the same sum of the old holders'. Their shares
+then are of a fresh polynomial with the same s, and the commitment to s is the old one.
+
+That holds only if all receivers use the same A and the same commitments. A holder who deals its true share
+twice and sends half of the receivers one dealing, half the other, passes every check that one receiver can
+make alone, and leaves shares of no polynomial. So the receivers (the brokers of the next hop) first agree:
+each computes `agreement` of what it was sent and sends it, signed, to the others; `combine` asks for the
+value they all have. If there is none, they show one another the signed commitments: two of one holder that
+differ name it, and another takes its place.
 
 Checks are linear, so receivers check the sum they compute, once; only when it fails is each part checked,
 to name who is to blame. Wrong parts whose errors cancel one another do no harm and go unnamed.
@@ -25,9 +31,8 @@ key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial, reduce
-from operator import add
-from typing import Final, Self, TypeVar
+from functools import cache, partial
+from typing import Final, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -138,8 +143,7 @@ def reconstruct(shares: Sequence[Share], commitments: Commitments) -> Scalar:
         if _commit(secret, blinding) != commitments.points[0]:
             raise ForgedError("the secret is not the one committed to")
     except RemoteError as error:
-        checks = {share.index: partial(verify, share, commitments) for share in shares}
-        raise LiarsError(_failing(checks)) from error
+        _blame({share.index: partial(verify, share, commitments) for share in shares}, error)
     return secret
 
 
@@ -175,29 +179,39 @@ def redistributed(old: Commitments, dealings: Mapping[int, Commitments], k: int)
         if merged.points[0] != old.points[0]:
             raise ForgedError("what is dealt again is not the old secret")
     except RemoteError as error:
-        checks = {a: partial(verify_redistribution, old, a, new, k) for a, new in dealings.items()}
-        raise LiarsError(_failing(checks)) from error
+        _blame({a: partial(verify_redistribution, old, a, new, k) for a, new in dealings.items()}, error)
     return merged
 
 
-def combine(portions: Sequence[Portion], old: Commitments, index: int, k: int) -> tuple[Commitments, Share]:
+def agreement(dealings: Mapping[int, Commitments]) -> bytes:
+    """What all receivers must have in common before any of them combines: who dealt again, and what."""
+    encoded = [bytes((holder,)) + dealings[holder].encode() for holder in sorted(dealings)]
+    return _primitives.blake2b(b"".join(encoded), person=_AGREEMENT_DOMAIN)
+
+
+def combine(
+    portions: Sequence[Portion], old: Commitments, index: int, k: int, *, agreed: bytes
+) -> tuple[Commitments, Share]:
     """A new holder's part: the new sharing's commitments, and its own share `index` of it.
 
-    The portions are those of the k old holders whom all receivers agreed on. `LiarsError` names those whose
-    portion is bad: all receivers must go on with others in their place.
+    `agreed` is the `agreement` of the k old holders' dealings that all receivers have; portions of others are
+    a `ForgedError`. `LiarsError` names those whose portion is bad: all receivers must go on with others in
+    their place, and agree anew.
     """
     check_index(index)
     check_distinct([portion.holder for portion in portions])
     _check_enough(len(portions), old)
+    dealings = {portion.holder: portion.commitments for portion in portions}
+    if not _primitives.equal(agreement(dealings), agreed):
+        raise ForgedError("these are not the commitments that the receivers agreed on")
     try:
-        commitments = redistributed(old, {portion.holder: portion.commitments for portion in portions}, k)
+        commitments = redistributed(old, dealings, k)
         value = _at_zero({portion.holder: portion.share.value for portion in portions})
         blinding = _at_zero({portion.holder: portion.share.blinding for portion in portions})
         share = Share(index, value, blinding)
         verify(share, commitments)
     except RemoteError as error:
-        checks = {p.holder: partial(_verify_portion, p, old, index, k) for p in portions}
-        raise LiarsError(_failing(checks)) from error
+        _blame({p.holder: partial(_verify_portion, p, old, index, k) for p in portions}, error)
     return commitments, share
 
 
@@ -228,30 +242,41 @@ def _verify_portion(portion: Portion, old: Commitments, index: int, k: int) -> N
 
 
 def _check_enough(count: int, commitments: Commitments) -> None:
-    """Exactly k take part: more would add nothing, and their partial sums could be zero without any lie."""
+    """Exactly k take part: more would add nothing."""
     if count != commitments.threshold:
         raise LocalError(f"{commitments.threshold} holders take part, not {count}")
 
 
-def _failing(checks: Mapping[int, Callable[[], None]]) -> list[int]:
-    """The holders whose check raises; all are made, so that one round names every liar."""
+def _blame(checks: Mapping[int, Callable[[], None]], error: RemoteError) -> NoReturn:
+    """Name the holders whose check raises; all are made, so that one round names every liar.
+
+    If there is none, the dealer itself is to blame (it dealt zero, say), and the error stands.
+    """
     failing = []
     for holder, check in checks.items():
         try:
             check()
         except RemoteError:
             failing.append(holder)
-    return failing
+    if not failing:
+        raise error
+    raise LiarsError(failing) from error
 
 
 _Element = TypeVar("_Element", Scalar, Point)
-"""Polynomials are evaluated in the field, and in the same words in the group."""
+"""Polynomials are evaluated in the field, and in the same words in the group.
+
+Both ways to do so add up terms none of which can be zero, by `sum`: a dealer who knows the indices can choose
+a polynomial whose partial sums are zero at one of them, and its holder is not to suffer for it.
+"""
 
 
 def _evaluate(coefficients: Sequence[_Element], index: int) -> _Element:
-    """Horner's rule; the constant coefficient comes first."""
-    x = Scalar.of(index)
-    return reduce(lambda value, coefficient: value * x + coefficient, reversed(coefficients))
+    """The value at an index; the constant coefficient comes first."""
+    terms = [coefficients[0]]
+    for j, coefficient in enumerate(coefficients[1:], 1):
+        terms.append(coefficient * Scalar.of(pow(index, j, ORDER)))
+    return type(terms[0]).sum(terms)
 
 
 def _at_zero(values: Mapping[int, _Element]) -> _Element:
@@ -263,7 +288,7 @@ def _at_zero(values: Mapping[int, _Element]) -> _Element:
             if other != a:
                 weight = weight * other * pow(other - a, -1, ORDER) % ORDER
         terms.append(value * Scalar.of(weight))
-    return reduce(add, terms)
+    return type(terms[0]).sum(terms)
 
 
 _VERSION: Final = 1
@@ -271,3 +296,4 @@ _HEADER: Final = 2
 SHARE_SIZE: Final = _HEADER + 2 * SCALAR_SIZE
 
 _KEY_DOMAIN: Final = b"veilcast dealt"
+_AGREEMENT_DOMAIN: Final = b"veilcast agreed"
