@@ -70,10 +70,12 @@ def rows() -> list[tuple[str, float, str, float | None]]:
         issuer.grant_ready(state, "m", [("t", "publisher")], 0, 720, os.urandom)
 
     public = theirs.public_key()
+    boxed = siv.encrypt(nonce, text, b"c")
     gcm_siv = measure(lambda: siv.encrypt(nonce, text, b"c"))
+    gcm_siv_opening = measure(lambda: siv.decrypt(nonce, boxed, b"c"))
     return [
         ("seal 1200 B", measure(lambda: seal(key, text, context=b"c", entropy=os.urandom)), "AESGCMSIV", gcm_siv),
-        ("unseal 1200 B", measure(lambda: unseal(key, sealed, context=b"c")), "AESGCMSIV", gcm_siv),
+        ("unseal 1200 B", measure(lambda: unseal(key, sealed, context=b"c")), "AESGCMSIV", gcm_siv_opening),
         ("sign 1200 B", measure(lambda: ours.sign(text, purpose=b"p")), "PyNaCl", measure(lambda: nacl.sign(text))),
         (
             "verify 1200 B",

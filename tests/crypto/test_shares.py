@@ -210,6 +210,18 @@ def test_what_is_no_threshold_scheme_is_refused(k: int, n: int) -> None:
         split_many(np.zeros((1, 3), dtype=np.uint8), k, n, random.Random(0).randbytes)
 
 
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_entropy_of_another_length_than_asked_is_refused(wrong: int) -> None:
+    """One byte for all, as numpy would have it, leaves shares that say everything."""
+    with pytest.raises(LocalError, match="entropy"):
+        split(Secret(b"abcd"), 3, 4, lambda size: bytes(size + wrong))
+    rows = np.zeros((4, 4), dtype=np.uint8)
+    with pytest.raises(LocalError, match="entropy"):
+        split_many(rows, 3, 5, lambda size: bytes(size + wrong))
+    with pytest.raises(LocalError, match="entropy"):
+        split_many(rows, 3, 5, lambda size: b"\7")
+
+
 def test_shares_that_do_not_belong_together_are_refused() -> None:
     one, two, three = split(Secret(b"key"), 2, 3, random.Random(0).randbytes)
     with pytest.raises(LocalError):
@@ -283,6 +295,15 @@ def test_a_share_does_not_print() -> None:
 def test_what_is_remembered_of_schemes_is_bounded() -> None:
     limit = shares._masks.cache_info().maxsize
     assert limit is not None
-    for pair in list(combinations(range(1, 30), 2))[: limit + 10]:
-        reconstruct([Share(x, Secret(b"m")) for x in pair], 2)
+    for n in range(2, limit + 10):
+        split(Secret(b"m"), 2, n, random.Random(n).randbytes)
     assert shares._masks.cache_info().currsize == limit
+
+
+def test_no_choice_of_holders_is_remembered() -> None:
+    """There are 210 choices of 6 from 10, and strangers may name any indices: none costs memory."""
+    secret = Secret(random.Random(10).randbytes(32))
+    dealt = split(secret, 6, 10, random.Random(11).randbytes)
+    before = shares._masks.cache_info()
+    assert all(reconstruct(chosen, 6) == secret for chosen in combinations(dealt, 6))
+    assert shares._masks.cache_info() == before

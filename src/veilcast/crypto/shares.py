@@ -62,7 +62,7 @@ def split(secret: Secret, k: int, n: int, entropy: Entropy) -> tuple[Share, ...]
     size = len(secret)
     if size > MAX_SIZE:
         raise LocalError(f"a secret to split has at most {MAX_SIZE} bytes")
-    drawn = entropy((k - 1) * size)
+    drawn = _drawn((k - 1) * size, entropy)
     values = [secret.reveal(), *(drawn[at : at + size] for at in range(0, len(drawn), size))]
     data = drawn + _interpolate(values, tuple(range(k)), tuple(range(k, n + 1)))
     return tuple([Share(x, Secret(data[(x - 1) * size : x * size])) for x in range(1, n + 1)])
@@ -77,7 +77,7 @@ def reconstruct(shares: Sequence[Share], k: int) -> Secret:
         raise MalformedError("the shares differ in length")
     indices = tuple([share.index for share in shares[:k]])
     check_distinct(indices)
-    return Secret(_interpolate(values, indices, (0,)))
+    return Secret(_value_at_zero(values, indices))
 
 
 def split_many(secrets: Bytes, k: int, n: int, entropy: Entropy) -> Bytes:
@@ -86,7 +86,7 @@ def split_many(secrets: Bytes, k: int, n: int, entropy: Entropy) -> Bytes:
     if secrets.ndim != 2 or secrets.dtype != np.uint8:
         raise LocalError("secrets to split are the rows of an array (count, size) of bytes")
     shares = np.zeros((n, secrets.size), dtype=np.uint8)
-    shares[: k - 1].reshape(-1)[:] = np.frombuffer(entropy((k - 1) * secrets.size), dtype=np.uint8)
+    shares[: k - 1].reshape(-1)[:] = np.frombuffer(_drawn((k - 1) * secrets.size, entropy), dtype=np.uint8)
     known = [secrets.reshape(-1), *shares[: k - 1]]
     _interpolate_many(known, tuple(range(k)), tuple(range(k, n + 1)), shares[k - 1 :])
     return shares.reshape(n, *secrets.shape)
@@ -120,6 +120,14 @@ def check_distinct(indices: Sequence[int]) -> None:
         raise MalformedError("two shares have the same index")
 
 
+def _drawn(size: int, entropy: Entropy) -> bytes:
+    """A short draw would be spread over the shares by numpy, or leave some out: neither hides anything."""
+    drawn = entropy(size)
+    if len(drawn) != size:
+        raise LocalError(f"the entropy gave {len(drawn)} bytes instead of {size}")
+    return drawn
+
+
 # --- one secret ---------------------------------------------------------------------------------------------
 
 
@@ -140,6 +148,25 @@ def _interpolate(values: Sequence[bytes], known: tuple[int, ...], wanted: tuple[
     return total.to_bytes(len(values[0]) * len(wanted), "little")
 
 
+def _value_at_zero(values: Sequence[bytes], known: tuple[int, ...]) -> bytes:
+    """The same for the one value at 0, where a bit is in all bytes of a column or in none.
+
+    Nothing is remembered: any k of n holders may answer, and there are too many such sets to keep masks for.
+    """
+    (row,) = _coefficients(known, (0,))
+    size = len(values[0])
+    ones = int.from_bytes(b"\x01" * size, "little")
+    low_bits = ones * 0x7F
+    terms = list(zip(row, [int.from_bytes(value, "little") for value in values], strict=True))
+    total = 0
+    for bit in _bits([row]):
+        total = (total & low_bits) << 1 ^ (total >> 7 & ones) * _REDUCED
+        for coefficient, column in terms:
+            if coefficient >> bit & 1:
+                total ^= column
+    return total.to_bytes(size, "little")
+
+
 class _Masks(NamedTuple):
     """`ones` has the lowest bit of every byte, `low_bits` all but the highest; the others select bytes."""
 
@@ -148,9 +175,8 @@ class _Masks(NamedTuple):
     by_bit: tuple[tuple[tuple[int, int], ...], ...]
 
 
-# Few schemes are in use at once, and a stranger's indices push out only the oldest. An entry of (6, 10) takes
-# some 10 kB, the largest possible 8 MB.
-@lru_cache(maxsize=128)
+# By scheme, of which we use few at once; no stranger chooses one. (6, 10) takes some 10 kB, the largest 8 MB.
+@lru_cache(maxsize=16)
 def _masks(known: tuple[int, ...], wanted: tuple[int, ...], size: int) -> _Masks:
     rows = _coefficients(known, wanted)
     ones = int.from_bytes(b"\x01" * (size * len(wanted)), "little")
