@@ -108,7 +108,7 @@ def test_both_sides_read_what_the_other_wrote(
     responder = Handshake(protocol, Role.RESPONDER, static=BOB, entropy=entropy(seed + 1), psk=psk, prologue=prologue)
     sides = [initiator, responder]
     for number, message in enumerate(protocol.pattern.messages):
-        written = sides[number % 2].write(payloads[number], in_clear=True)
+        written = sides[number % 2].write(payloads[number], to_anyone=True)
         assert len(written) == message.overhead + len(payloads[number])
         assert sides[1 - number % 2].read(written) == payloads[number]
     assert (initiator.remote_static, responder.remote_static) == (BOB.public, ALICE.public)
@@ -344,13 +344,31 @@ def test_the_sessions_are_handed_over_once() -> None:
 
 
 @pytest.mark.parametrize("protocol", [XX, XX_PSK3], ids=lambda p: p.name)
-def test_a_payload_goes_in_clear_only_on_demand(protocol: Protocol) -> None:
+def test_a_payload_goes_to_an_unproven_peer_only_on_demand(protocol: Protocol) -> None:
     """In XXpsk3 too, whose first message is encrypted, but under a key that anyone can compute."""
     initiator, responder = pair(protocol)
-    with pytest.raises(LocalError):
+    with pytest.raises(LocalError, match="unproven"):
         initiator.write(b"who goes there")
-    assert responder.read(initiator.write(b"hello", in_clear=True)) == b"hello"
-    assert initiator.read(responder.write(b"hidden")) == b"hidden"
+    assert responder.read(initiator.write(b"hello", to_anyone=True)) == b"hello"
+    with pytest.raises(LocalError, match="unproven"):
+        responder.write(b"for whoever asks")
+    assert initiator.read(responder.write(b"hello", to_anyone=True)) == b"hello"
+    assert responder.read(initiator.write(b"hidden")) == b"hidden"
+
+
+def test_message_two_of_xx_is_read_by_any_stranger_who_began_the_handshake() -> None:
+    """Why it needs the demand: Eve has no key that Bob knows, and reads what he answers."""
+    eve = Handshake(XX, Role.INITIATOR, static=EVE, entropy=entropy(9), prologue=b"test")
+    _, responder = pair(XX)
+    responder.read(eve.write())
+    assert eve.read(responder.write(b"to anyone", to_anyone=True)) == b"to anyone"
+
+
+@pytest.mark.parametrize("protocol", [IK, IK_PSK2], ids=lambda p: p.name)
+def test_every_payload_of_ik_is_for_the_peer_alone(protocol: Protocol) -> None:
+    initiator, responder = pair(protocol)
+    assert responder.read(initiator.write(b"hidden")) == b"hidden"
+    assert initiator.read(responder.write(b"hidden too")) == b"hidden too"
 
 
 @pytest.mark.parametrize("protocol", OURS, ids=lambda p: p.name)
@@ -410,8 +428,8 @@ def test_the_largest_message_passes_and_one_byte_more_does_not(protocol: Protoco
     initiator, responder = pair(protocol)
     room = MAX_MESSAGE - protocol.pattern.messages[0].overhead
     with pytest.raises(LocalError):
-        initiator.write(bytes(room + 1), in_clear=True)
-    message = initiator.write(bytes(room), in_clear=True)  # The refusal has changed nothing.
+        initiator.write(bytes(room + 1), to_anyone=True)
+    message = initiator.write(bytes(room), to_anyone=True)  # The refusal has changed nothing.
     assert len(message) == MAX_MESSAGE
     assert responder.read(message) == bytes(room)
     _, another = pair(protocol)

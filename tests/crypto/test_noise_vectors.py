@@ -73,7 +73,7 @@ def test_every_byte_of_the_flynn_vectors_is_reproduced_and_read(vector: dict[str
     sides = [initiator, responder]
     for number, (payload, expected) in enumerate(messages[:in_handshake]):
         writer, reader = sides[number % 2], sides[1 - number % 2]
-        assert writer.write(payload, in_clear=True) == expected
+        assert writer.write(payload, to_anyone=True) == expected
         assert reader.read(expected) == payload
     assert initiator.finished
     assert responder.finished
@@ -99,7 +99,7 @@ def test_the_handshake_hash_is_that_of_the_noise_c_vectors(name: str) -> None:
         of["prologue"],
     )
     for number in range(len(sides[0].protocol.pattern.messages)):
-        message = sides[number % 2].write(bytes.fromhex(of["payloads"][number]), in_clear=True)
+        message = sides[number % 2].write(bytes.fromhex(of["payloads"][number]), to_anyone=True)
         sides[1 - number % 2].read(message)
     for side in sides:
         assert side.handshake_hash.hex() == of["handshake_hash"][name]

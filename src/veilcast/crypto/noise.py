@@ -16,12 +16,14 @@ keys, one for each direction, and the transcript hash is a name for the channel.
     sender, receiver = ours.split()
 
 A call out of turn is a `LocalError` and changes nothing. Whatever is wrong with the peer's message is a
-`RemoteError`, and the handshake is over: start a new one. No handshake can be copied, as a copy would use a
-fresh key twice.
+`RemoteError`, and the handshake is over: start a new one. Finished or failed, it lets go of its secrets at once.
+No handshake can be copied, as a copy would use a fresh key twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Final, NoReturn
 
@@ -128,51 +130,50 @@ class Handshake:
         if pattern.responder_known:
             self._symmetric.mix_hash(static.public if remote_static is None else remote_static)
 
-    def write(self, payload: bytes = b"", *, in_clear: bool = False) -> bytes:
-        """Our next message. A payload that it cannot hide yet is refused, unless that may go `in_clear`."""
+    def write(self, payload: bytes = b"", *, to_anyone: bool = False) -> bytes:
+        """Our next message. A payload that a stranger could read is refused, unless it may go `to_anyone`.
+
+        In XX that is message one, open to all on the path, and message two, open to whoever began the handshake.
+        """
         message = self._expect(writing=True)
-        if payload and not (message.hides_payload or in_clear):
-            raise LocalError("this message of the handshake would carry its payload in clear")
+        if payload and not (message.hides_payload or to_anyone):
+            raise LocalError("this message of the handshake would carry its payload to an unproven peer")
         if message.overhead + len(payload) > MAX_MESSAGE:
             raise LocalError(f"a Noise message has at most {MAX_MESSAGE} bytes")
 
-        step, self._step = self._step, _FAILED  # Until the message is through.
         parts = []
-        for token in message.tokens:
-            match token:
-                case "e":
-                    self._mine["e"] = Keypair.draw(self._entropy)
-                    parts.append(self._mix_ephemeral(self._mine["e"].public))
-                case "s":
-                    parts.append(self._symmetric.encrypt(self._mine["s"].public))
-                case _:
-                    self._mix_secret(token)
-        parts.append(self._symmetric.encrypt(payload))
-        self._advance(step + 1)
+        with self._one_step():
+            for token in message.tokens:
+                match token:
+                    case "e":
+                        self._mine["e"] = Keypair.draw(self._entropy)
+                        parts.append(self._mix_ephemeral(self._mine["e"].public))
+                    case "s":
+                        parts.append(self._symmetric.encrypt(self._mine["s"].public))
+                    case _:
+                        self._mix_secret(token)
+            parts.append(self._symmetric.encrypt(payload))
         return b"".join(parts)
 
     def read(self, data: bytes) -> bytes:
         """The payload of the peer's next message. One in clear is vouched for by the message after it."""
         message = self._expect(writing=False)
-        step, self._step = self._step, _FAILED  # Until the message is through.
-        if not message.overhead <= len(data) <= MAX_MESSAGE:
-            raise MalformedError(f"a handshake message of {len(data)} bytes")
-
-        at = 0
-        for token in message.tokens:
-            match token:
-                case "e":
-                    self._theirs["e"] = self._mix_ephemeral(_usable(data[at : at + KEY_SIZE]))
-                    at += KEY_SIZE
-                case "s":
-                    size = KEY_SIZE + self._symmetric.tag_size
-                    self._theirs["s"] = _usable(self._symmetric.decrypt(data[at : at + size]))
-                    at += size
-                case _:
-                    self._mix_secret(token)
-        payload = self._symmetric.decrypt(data[at:])
-        self._advance(step + 1)
-        return payload
+        with self._one_step():
+            if not message.overhead <= len(data) <= MAX_MESSAGE:
+                raise MalformedError(f"a handshake message of {len(data)} bytes")
+            at = 0
+            for token in message.tokens:
+                match token:
+                    case "e":
+                        self._theirs["e"] = self._mix_ephemeral(_usable(data[at : at + KEY_SIZE]))
+                        at += KEY_SIZE
+                    case "s":
+                        size = KEY_SIZE + self._symmetric.tag_size
+                        self._theirs["s"] = _usable(self._symmetric.decrypt(data[at : at + size]))
+                        at += size
+                    case _:
+                        self._mix_secret(token)
+            return self._symmetric.decrypt(data[at:])
 
     @property
     def finished(self) -> bool:
@@ -209,6 +210,29 @@ class Handshake:
             raise LocalError("it is our turn to write" if our_turn else "it is the peer's turn to write")
         return self.protocol.pattern.messages[self._step]
 
+    @contextmanager
+    def _one_step(self) -> Iterator[None]:
+        """One message: the handshake has failed unless it is read or written to its end."""
+        step, self._step = self._step, _FAILED
+        try:
+            yield
+            self._step = step + 1
+            if self.finished:
+                of_initiator, of_responder = self._symmetric.split()
+                if self.role is Role.INITIATOR:
+                    self._sessions = Sender(of_initiator), Receiver(of_responder)
+                else:
+                    self._sessions = Sender(of_responder), Receiver(of_initiator)
+        finally:
+            if self.finished or self._step == _FAILED:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Forward secrecy: what could compute the keys again goes now, not when this object does."""
+        self._mine.clear()
+        self._psk = None
+        self._symmetric.forget()
+
     def _mix_ephemeral(self, public: bytes) -> bytes:
         self._symmetric.mix_hash(public)
         if self._psk is not None:
@@ -222,18 +246,6 @@ class Handshake:
             case _:
                 mine, theirs = (0, 1) if self.role is Role.INITIATOR else (1, 0)
                 self._symmetric.mix_key(self._mine[token[mine]].agree(self._theirs[token[theirs]]))
-
-    def _advance(self, step: int) -> None:
-        self._step = step
-        if self.finished:
-            of_initiator, of_responder = self._symmetric.split()
-            if self.role is Role.INITIATOR:
-                self._sessions = Sender(of_initiator), Receiver(of_responder)
-            else:
-                self._sessions = Sender(of_responder), Receiver(of_initiator)
-            # Forward secrecy: what could compute these keys again goes now, not when this object does.
-            self._mine.clear()
-            self._psk = None
 
     def __repr__(self) -> str:
         state = "failed" if self._step == _FAILED else "finished" if self.finished else f"step {self._step}"
@@ -289,10 +301,13 @@ class _Symmetric:
         return plaintext
 
     def split(self) -> tuple[Cipher, Cipher]:
-        """The keys of the initiator's and of the responder's messages; nothing more can be derived."""
+        """The keys of the initiator's and of the responder's messages."""
         first, second = self._derive(b"", 2)
-        self._chain, self._cipher = b"", None
         return Cipher(self._cipher_name, first), Cipher(self._cipher_name, second)
+
+    def forget(self) -> None:
+        """Nothing more can be derived or read; the transcript hash, which is no secret, stays."""
+        self._chain, self._cipher = b"", None
 
     def _derive(self, material: bytes, count: int) -> list[bytes]:
         """Noise's HKDF: over HMAC with every hash, even with BLAKE2, which has a keyed mode of its own."""

@@ -16,8 +16,10 @@ and XXpsk3 in addition ask for a key shared beforehand, and fail in the last mes
 
 Two facts about each message follow from the tokens, and are computed here once: how much longer it is than
 its payload, and whether a stranger can read the payload. The second is not the same as whether it is
-encrypted: with a pre-shared key the fresh public keys are key material too, and everybody on the path knows
-those.
+encrypted. With a pre-shared key the fresh public keys are key material too, and everybody on the path knows
+those. And message two of XX is encrypted to a fresh key that anybody may have sent: no onlooker reads it, but
+whoever began the handshake does. A payload is for the peer alone once the peer's static key, or the
+pre-shared one, is part of what it is encrypted with.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ class Message:
     overhead: int
     """Bytes that the message is longer than its payload."""
     hides_payload: bool
-    """Only someone with one of our secrets can read the payload."""
+    """Only who has the static key that we take for the peer's, or the pre-shared one, can read the payload."""
 
 
 def _pattern(*lines: str, responder_known: bool = False) -> Pattern:
@@ -74,8 +76,9 @@ def _pattern(*lines: str, responder_known: bool = False) -> Pattern:
 
 
 def _measured(messages: list[tuple[str, ...]], psk: bool) -> Iterable[Message]:
-    encrypts = hides = False
-    for tokens in messages:
+    encrypts = False
+    agreed: set[str] = set()
+    for number, tokens in enumerate(messages):
         overhead = 0
         for token in tokens:
             match token:
@@ -85,8 +88,10 @@ def _measured(messages: list[tuple[str, ...]], psk: bool) -> Iterable[Message]:
                 case "s":
                     overhead += KEY_SIZE + TAG_SIZE * encrypts
                 case _:
-                    encrypts = hides = True
-        yield Message(tokens, overhead + TAG_SIZE * encrypts, hides)
+                    encrypts = True
+                    agreed.add(token)
+        of_reader = {"es", "ss", "psk"} if number % 2 == 0 else {"se", "ss", "psk"}
+        yield Message(tokens, overhead + TAG_SIZE * encrypts, not agreed.isdisjoint(of_reader))
 
 
 KEY_SIZE: Final = 32
