@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.topics.bloom import MAX_HASHES, MAX_WIDTH, Geometry, false_hit
+from veilcast.topics.bloom import MAX_COUNT, MAX_HASHES, MAX_WIDTH, Geometry, false_hit
 
 
 def exact_chance(hashes: int, width: int, elements: int, asked: int) -> Fraction:
@@ -92,6 +92,8 @@ def test_every_position_lies_in_its_slice(elements: list[bytes], hashes: int, wi
         (1, MAX_WIDTH + 1, 1, 1),
         (1, 8, 0, 1),
         (1, 8, 1, 0),
+        (1, 8, MAX_COUNT + 1, 1),
+        (1, 8, 1, MAX_COUNT + 1),
     ],
 )
 def test_an_impossible_shape_is_refused(shape: tuple[int, int, int, int]) -> None:
@@ -101,7 +103,16 @@ def test_an_impossible_shape_is_refused(shape: tuple[int, int, int, int]) -> Non
 
 @pytest.mark.parametrize(
     ("elements", "queries", "bound"),
-    [(0, 1, 0.1), (1, 0, 0.1), (1, 1, 0.0), (1, 1, 1.0), (1, 1, math.nan), (10**9, 1, 0.1)],
+    [
+        (0, 1, 0.1),
+        (1, 0, 0.1),
+        (1, 1, 0.0),
+        (1, 1, 1.0),
+        (1, 1, math.nan),
+        (10**9, 1, 0.1),
+        (10**400, 1, 0.1),
+        (1, 10**400, 0.1),
+    ],
 )
 def test_an_impossible_wish_is_refused(elements: int, queries: int, bound: float) -> None:
     with pytest.raises(ConfigError):

@@ -281,6 +281,26 @@ def test_a_subscription_lives_until_its_expiry_and_not_at_it() -> None:
     assert index.next_expiry() is None
 
 
+def test_the_next_expiry_moves_on_when_the_soonest_is_gone() -> None:
+    index = BloomIndex(SHARP, capacity=10)
+    for expiry in (5, 9, 7):
+        index.insert([(element(expiry),)], expiry=expiry)
+    for now, following in ((5, 7), (7, 9), (9, None)):
+        assert index.next_expiry() == now
+        assert len(index.expire(now)) == 1
+        assert index.next_expiry() == following
+
+
+def test_what_is_no_element_is_refused_and_takes_no_column() -> None:
+    index = BloomIndex(SHARP, capacity=2)
+    index.insert([(element(1),)], expiry=1)
+    for illegal in ([("text",)], [(element(1), 7)], [b"abc"]):
+        with pytest.raises(LocalError, match="bytes"):
+            index.insert(illegal, expiry=1)  # type: ignore[arg-type]
+        assert (len(index), index.columns) == (1, 1)
+    assert index.insert([(element(2),)], expiry=1) == 1
+
+
 def test_filters_and_publications_beyond_the_geometry_are_refused() -> None:
     index = BloomIndex(Geometry.sized(elements=2, queries=3, bound=0.01), capacity=10)
     for illegal in ([], [()], [tuple(map(element, range(3)))]):

@@ -44,8 +44,7 @@ class Geometry(msgspec.Struct, frozen=True):
             raise ConfigError(f"a filter needs 1 to {MAX_HASHES} hashes")
         if not 2 <= self.width <= MAX_WIDTH:
             raise ConfigError(f"a slice needs 2 to {MAX_WIDTH} positions")
-        if self.elements < 1 or self.queries < 1:
-            raise ConfigError("a filter must hold, and a publication ask, at least one element")
+        _check_counts(self.elements, self.queries)
 
     @classmethod
     def sized(cls, *, elements: int, queries: int, bound: float) -> Self:
@@ -54,8 +53,9 @@ class Geometry(msgspec.Struct, frozen=True):
         A hash more is a row more to read for each query; a row more is memory. The smallest filter takes
         about twice the hashes of one a quarter larger, so this is the fewest hashes within that quarter.
         """
-        if elements < 1 or queries < 1 or not 0 < bound < 1:
-            raise ConfigError("a filter needs elements >= 1, queries >= 1 and a bound between 0 and 1")
+        _check_counts(elements, queries)
+        if not 0 < bound < 1:
+            raise ConfigError("the bound of a filter lies between 0 and 1")
         every = ((hashes, _narrowest(hashes, elements, bound / queries)) for hashes in range(1, MAX_HASHES + 1))
         shapes = [(hashes, width) for hashes, width in every if width <= MAX_WIDTH]
         if not shapes:
@@ -98,6 +98,11 @@ def false_hit(hashes: int, width: int, elements: int) -> float:
     return float(taken**hashes)
 
 
+def _check_counts(elements: int, queries: int) -> None:
+    if not (1 <= elements <= MAX_COUNT and 1 <= queries <= MAX_COUNT):
+        raise ConfigError(f"a filter holds, and a publication asks, 1 to {MAX_COUNT} elements")
+
+
 def _narrowest(hashes: int, elements: int, chance: float) -> int:
     """The smallest width that keeps `false_hit` within a chance; more than MAX_WIDTH if none does."""
     widths = range(2, MAX_WIDTH + 1)
@@ -111,5 +116,8 @@ MAX_HASHES: Final = 16
 """A digest of 64 bytes gives 16 positions of 32 bits."""
 
 MAX_WIDTH: Final = 2**20
+
+MAX_COUNT: Final = 2**32
+"""Elements or queries: far more than any filter keeps a bound for, and exact in floating point."""
 
 _PERSON: Final = b"veilcast bloom"

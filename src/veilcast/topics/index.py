@@ -85,8 +85,9 @@ class BloomIndex:
             raise LocalError(f"a subscription needs filters of 1 to {self.geometry.elements} elements each")
         if not -NEVER <= expiry < NEVER:
             raise LocalError("an expiry must fit 64 bits")
+        rows = self._rows(filters)
         columns = self._take(len(filters))
-        self._set_bits(columns, filters)
+        self._set_bits(np.repeat(columns, [len(cover) for cover in filters]), rows)
         counts = np.array([len(covers) for covers in subscriptions], dtype=np.int64)
         lasts = np.cumsum(counts) - 1
         numbers: Numbers = columns[lasts - counts + 1]
@@ -170,11 +171,17 @@ class BloomIndex:
         self._count = np.append(self._count, np.zeros(more, dtype=np.int64))
         self._expiry = np.append(self._expiry, np.full(more, NEVER))
 
-    def _set_bits(self, columns: Numbers, filters: Sequence[Cover]) -> None:
+    def _rows(self, filters: Sequence[Cover]) -> Numbers:
+        """The rows of all elements in turn, computed before any column is taken: this may raise."""
         distinct: dict[bytes, int] = {}
         elements = [distinct.setdefault(element, len(distinct)) for cover in filters for element in cover]
-        rows = self.geometry.positions(distinct, self._key)[elements]
-        owners = np.repeat(columns, [len(cover) for cover in filters])[:, np.newaxis]
+        if not all(isinstance(element, bytes) for element in distinct):
+            raise LocalError("an element is bytes")
+        return self.geometry.positions(distinct, self._key)[elements]
+
+    def _set_bits(self, columns: Numbers, rows: Numbers) -> None:
+        """In each column its element's row of each slice."""
+        owners = columns[:, np.newaxis]
         words = rows * self._bits.shape[1] + owners // 64
         masks = np.broadcast_to(_bit(owners), words.shape)
         # `at` is the one way to OR several bits into the same word, and is fast in one dimension only.
