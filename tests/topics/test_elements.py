@@ -27,6 +27,7 @@ from veilcast.topics import (
     coarse_match,
     covers,
     queries,
+    queries_received,
 )
 from veilcast.topics.elements import prefix_element, string_element
 
@@ -172,7 +173,36 @@ def test_an_interest_the_topic_cannot_route_is_refused(interest: Conjunction, re
         covers(interest, SCHEMA)
 
 
-@pytest.mark.parametrize("pair", [("age", "x"), ("age", 1.5), ("class", 1), ("temp", 61), ("class", "x" * 257)])
+OUTSIDE = [("age", "x"), ("age", 1.5), ("age", 65536), ("class", 1), ("temp", 61), ("class", "x" * 257), ("topic", "")]
+
+
+@pytest.mark.parametrize("pair", OUTSIDE)
 def test_a_publication_outside_the_declared_domains_is_refused(pair: tuple[str, Value]) -> None:
     with pytest.raises(LocalError):
         queries(Publication((pair,)), SCHEMA)
+
+
+@pytest.mark.parametrize("pair", OUTSIDE)
+def test_a_strangers_pair_outside_its_domain_does_not_hide_the_others(pair: tuple[str, Value]) -> None:
+    good = Publication((("age", 7), ("class", "x")))
+    assert queries_received(Publication((pair,)), SCHEMA) == ()
+    for pairs in ((pair, *good.pairs), (*good.pairs, pair)):
+        asked = queries_received(Publication(pairs), SCHEMA)
+        assert asked == queries(good, SCHEMA)
+        wanted = All(Range("age", 1, 10), Equal("class", "x"))
+        assert wanted.matches(Publication(pairs))
+        assert coarse_match(covers(wanted, SCHEMA), asked)
+
+
+def test_a_value_outside_its_domain_can_match_by_definition_and_is_why_publishers_refuse_it() -> None:
+    beyond, wanted = Publication((("age", 70_000),)), Range("age", 50, None)
+    assert wanted.matches(beyond)
+    assert not coarse_match(covers(wanted, SCHEMA), queries_received(beyond, SCHEMA))
+    with pytest.raises(LocalError):
+        queries(beyond, SCHEMA)
+
+
+@given(cases())
+def test_publisher_and_receiver_see_the_same_in_what_may_be_published(case: Case) -> None:
+    for publication in case.publications:
+        assert queries_received(publication, case.schema) == queries(publication, case.schema)

@@ -12,7 +12,7 @@ Imports the errors and the contract only, and touches nothing: no clock, no chan
 
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
 from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
-from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries
+from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries, queries_received
 from veilcast.topics.index import BloomIndex
 from veilcast.topics.interests import TOPIC, All, Box, Conjunction, Constraint, Equal, Label, Range
 
@@ -33,6 +33,7 @@ __all__ = [
     "Cover",
     "covers",
     "queries",
+    "queries_received",
     "pair_elements",
     "coarse_match",
     "Geometry",

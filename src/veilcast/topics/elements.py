@@ -3,8 +3,9 @@
 Touches nothing; imports the domains and the covers. Each constraint becomes a cover, the elements of which
 any one will do; each pair of a publication becomes the elements it answers to: the prefixes of a number's
 cell, or the string. A publication matches coarsely if it shares an element with every cover. `coarse_match`
-says so in one line and is the oracle of every index; it lets through all that `Conjunction.matches` does
-(completeness), and beyond that only values that share a cell with an end of a range.
+says so in one line and is the oracle of every index; for values within their domains, which are all that may
+be published, it lets through all that `Conjunction.matches` does (completeness), and beyond that only values
+that share a cell with an end of a range.
 
 An element is bytes that name an attribute and a prefix of a cell, or an attribute and a string, and nothing
 else. The encoding is injective: a kind byte, the attribute with its length in front, and then either a level
@@ -14,7 +15,7 @@ they show them to anyone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from veilcast.errors import LocalError
@@ -33,21 +34,25 @@ def covers(interest: Conjunction, schema: Schema) -> tuple[Cover, ...]:
 
 
 def queries(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
-    """All elements a publication answers to, without repeats, in the order of its pairs.
+    """All elements a publication answers to, without repeats, in the order of its pairs: the publisher's view.
 
-    Attributes that the topic does not declare are for the reader alone: nobody can subscribe to them, so they
-    add none.
+    A value outside its attribute's domain is a `LocalError`. By definition a range that reaches past the domain
+    matches it, but no cover does, so it must not be published. Attributes that the topic does not declare are for
+    the reader alone: nobody can subscribe to them, so they add none.
     """
-    found: dict[bytes, None] = {}
-    for attribute, value in publication.pairs:
-        domain = schema.find(attribute)
-        if domain is not None:
-            found.update(dict.fromkeys(pair_elements(domain, value)))
-    return tuple(found)
+    return _merged(pair_elements(domain, value) for domain, value in _declared_pairs(publication, schema))
+
+
+def queries_received(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
+    """The same for what a stranger published: pairs that its publisher should have refused are passed over.
+
+    One such pair must not keep the others from those who want them.
+    """
+    return _merged(_elements_or_none(domain, value) for domain, value in _declared_pairs(publication, schema))
 
 
 def pair_elements(domain: Domain, value: Value) -> tuple[bytes, ...]:
-    """The elements one pair answers to."""
+    """The elements one pair answers to; a value outside the domain is a `LocalError`."""
     if isinstance(domain, Strings):
         if not isinstance(value, str):
             raise LocalError(f"{domain.attribute!r} must be a string")
@@ -68,6 +73,24 @@ def string_element(attribute: str, text: str) -> bytes:
 def prefix_element(attribute: str, node: Node) -> bytes:
     level, prefix = node
     return _header(_PREFIX, attribute) + bytes((level,)) + prefix.to_bytes((level + 7) // 8, "big")
+
+
+def _declared_pairs(publication: Publication, schema: Schema) -> Iterator[tuple[Domain, Value]]:
+    for attribute, value in publication.pairs:
+        domain = schema.find(attribute)
+        if domain is not None:
+            yield domain, value
+
+
+def _elements_or_none(domain: Domain, value: Value) -> tuple[bytes, ...]:
+    try:
+        return pair_elements(domain, value)
+    except LocalError:
+        return ()
+
+
+def _merged(groups: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
+    return tuple(dict.fromkeys(element for group in groups for element in group))
 
 
 def _cover(constraint: Constraint, domain: Domain | None) -> Cover:
