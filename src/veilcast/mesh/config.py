@@ -12,6 +12,9 @@ from veilcast.wire import geometry as g
 
 CoverRule: TypeAlias = Literal["none", "one", "each"]
 Neighbours: TypeAlias = Literal["fixed", "scamp"]
+Start: TypeAlias = Literal["never", "child", "neighbour", "change"]
+FirstWait: TypeAlias = Literal["immediate", "exponential"]
+Decay: TypeAlias = Literal["time", "count"]
 
 
 class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +63,42 @@ class Scamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("scamp.isolation_periods must be at least 2: one lost heartbeat is no isolation")
 
 
+class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The shell game (P0 4.5): nodes of a mesh change places with their children, until they have cooled down."""
+
+    start: Start = "never"
+    """What makes a node play first: its first child in a mesh (fits the numbers), its first neighbour there (the text),
+    or any change of its neighbours, also later (Fig. 6)."""
+    first: FirstWait = "immediate"
+    """Whether it then plays at once, or after a wait like all others."""
+    wait_us: int = 5_000_000
+    """The mean of the exponential waits between two of its games."""
+    decay: Decay = "time"
+    """A node whose wait is over plays with probability exp(-rate x): x is the seconds it has been in the mesh, or the
+    number of games it began (Fig. 16)."""
+    rate: float = 0.05
+    publisher_plays: bool = False
+    """Or it keeps its place."""
+    settle_periods: int = 8
+    """Heartbeats for which a node's ways to the origins must have stayed the same before it takes part in a game. More
+    than an advert takes to reach everybody: until then nodes still move to nearer ways."""
+    lease_periods: int = 10
+    """Heartbeats for which a node stays locked at most, and for which it goes on sending notes to where it left."""
+    remind_periods: int = 8
+    """Heartbeats after which a node asks again for what it has, so that two neighbours who disagree come to agree."""
+    acquaintances_max: int = 32
+    """Those next to a node in its meshes who are not its neighbours."""
+
+    def __post_init__(self) -> None:
+        if self.rate < 0:
+            raise ConfigError("shellgame.rate must not be negative")
+        if self.lease_periods < 8:
+            raise ConfigError("shellgame.lease_periods must be at least 8: a game takes up to six heartbeats")
+        for name in ("wait_us", "settle_periods", "remind_periods", "acquaintances_max"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"shellgame.{name} must be at least 1")
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The defaults are P0's: heartbeats carry management, notes travel by themselves."""
 
@@ -91,6 +130,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """"fixed": the neighbours are those that the owner names; "scamp": they are found, by contacts that it names."""
     scamp: Scamp = Scamp()
     cover: Cover = Cover()
+    shellgame: ShellGame = ShellGame()
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:

@@ -16,15 +16,16 @@ from random import Random
 
 from veilcast.machine import Address
 from veilcast.mesh.config import Cover
-from veilcast.mesh.policy import Seat
+from veilcast.mesh.policy import Baseline, Seat
 from veilcast.wire.messages import Decline, Invite, Message, Subscribe
 
 
-class ProbabilisticForwarding:
+class ProbabilisticForwarding(Baseline):
     """Both rules: "one" asks one neighbour after the other until one accepts, "each" asks all that the coin chose."""
 
     def __init__(self, rule: Cover, seat: Seat, rng: Random, tokens_max: int) -> None:
-        self._rule, self._seat, self._rng, self._tokens_max = rule, seat, rng, tokens_max
+        super().__init__(seat)
+        self._rule, self._rng, self._tokens_max = rule, rng, tokens_max
         self._parents: dict[bytes, Address] = {}
         self._searches: dict[bytes, _Search] = {}
 
@@ -52,7 +53,7 @@ class ProbabilisticForwarding:
         for search in self._searches.values():
             search.refused(neighbour)
 
-    def received(self, message: Message, source: Address) -> None:
+    def received(self, message: Message, source: Address, now: int) -> None:
         match message:
             case Invite(token):
                 if self._seat.takes_part(token) or len(self._parents) >= self._tokens_max:

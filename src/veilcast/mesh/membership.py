@@ -1,9 +1,12 @@
-"""Membership: who the neighbours are, and who of them is there.
+"""Membership: who the neighbours are, who of them is there, and those met elsewhere.
 
 Neighbours are given at the start, and a `neighbourhood` may add and remove some. A neighbour is there from its first
 heartbeat on, and has failed when nothing was heard of it for `silent_periods` periods, or when the driver says so.
 Heard again, it is back. A node that starts anew draws a new number for its beats, so a neighbour that came back before
 it was missed is noticed too.
+
+Acquaintances are no neighbours: a policy has made them known to us. Heartbeats go to and fro, so that their failure is
+noticed in the same way, but adverts do not, and one that has failed is forgotten.
 
 Local health: before it accuses others a node looks at itself. If its own timer came late by more than a period, or if
 it has heard nobody at all, it is this node that was stopped or cut off, and everybody's silence counts from when that
@@ -12,7 +15,7 @@ ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from veilcast.errors import LocalError
@@ -21,12 +24,14 @@ from veilcast.mesh.heartbeat import NUMBERS
 
 
 class Membership:
-    """Bounded by the neighbours it is given; one that was added later is held to have failed if it is never heard."""
+    """Bounded by the neighbours it is given; who adds neighbours or makes acquaintances bounds them."""
 
     def __init__(self, neighbours: Sequence[Address], *, period_us: int, silent_periods: int, now: int) -> None:
         if len(dict.fromkeys(neighbours)) != len(neighbours):
             raise LocalError("a neighbour is named twice")
         self.present: dict[Address, None] = {}
+        self.met: dict[Address, None] = {}
+        """The acquaintances."""
         self._known = dict.fromkeys(neighbours)
         self._period_us, self._silence_us = period_us, silent_periods * period_us
         self._numbers: dict[Address, int] = {}
@@ -34,11 +39,26 @@ class Membership:
         self._last_us = self._well_since_us = self._beat_us = now
 
     def __contains__(self, name: Address) -> bool:
-        return name in self._known
+        return name in self._known or name in self.met
 
     @property
-    def all(self) -> tuple[Address, ...]:
-        return tuple(self._known)
+    def all(self) -> list[Address]:
+        """Whom heartbeats go to."""
+        return [*self._known, *self.met]
+
+    def reaches(self, name: Address) -> bool:
+        return name in self.present or name in self.met
+
+    def acquaint(self, names: Collection[Address], now: int) -> list[Address]:
+        """Let these be all acquaintances, but for neighbours; gives those that are none any more."""
+        gone = [name for name in self.met if name not in names]
+        for name in gone:
+            self.lose(name)
+        for name in names:
+            if name not in self._known and name not in self.met:
+                self.met[name] = None
+                self._heard_us[name] = now
+        return gone
 
     def add(self, name: Address, now: int) -> None:
         """A new neighbour; nothing to do if it is one."""
@@ -66,6 +86,8 @@ class Membership:
         if now - self._last_us > 2 * self._period_us:
             self._well_since_us = now
         self._last_us = self._heard_us[name] = now
+        if name in self.met:
+            return True
         before = self._numbers.get(name)
         self._numbers[name] = number
         same = before is None or (number - before + _JUMP) % NUMBERS < 2 * _JUMP
@@ -79,10 +101,11 @@ class Membership:
         return True
 
     def lose(self, name: Address) -> bool:
-        """This neighbour is gone; False if it was not there. Its next life may begin at any number."""
-        if name not in self.present:
+        """This one is gone; False if it was not there. Its next life may begin at any number."""
+        if not self.reaches(name):
             return False
-        del self.present[name]
+        self.present.pop(name, None)
+        self.met.pop(name, None)
         self._numbers.pop(name, None)
         self._heard_us.pop(name, None)
         return True

@@ -189,6 +189,10 @@ class MeshNode:
         """Rises whenever a table changes."""
         return self.overlay.version + self._links.version + self._notes
 
+    def knows(self, peer: Address) -> bool:
+        """Whether we would listen to this one."""
+        return peer in self._members
+
     def sizes(self) -> dict[str, int]:
         """How much each table holds."""
         return {

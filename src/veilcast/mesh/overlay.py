@@ -11,7 +11,7 @@ What is told to others follows the same habit: `_retell` compares what we told b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Any, Final
 
@@ -25,7 +25,23 @@ from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.routes import Origin, Routes
-from veilcast.wire.messages import Advert, Decline, Greet, Invite, Message, Subscribe, Unadvert, Unsubscribe
+from veilcast.mesh.shellgame import ShellGame
+from veilcast.wire.messages import (
+    Advert,
+    Decline,
+    Greet,
+    Invite,
+    Message,
+    Subscribe,
+    SwapAbort,
+    SwapAnswer,
+    SwapAsk,
+    SwapCommit,
+    SwapLock,
+    SwapVote,
+    Unadvert,
+    Unsubscribe,
+)
 
 
 class Overlay:
@@ -39,6 +55,8 @@ class Overlay:
         self.policy: Policy = Baseline(self)
         if config.cover.rule != "none":
             self.policy = ProbabilisticForwarding(config.cover, self, rng, config.tokens_max)
+        if config.shellgame.start != "never":
+            self.policy = ShellGame(config, self, self.policy, rng)
         self._reading: dict[bytes, None] = {}
         self._joined: dict[bytes, None] = {}
         self._lost: dict[bytes, None] = {}
@@ -64,7 +82,7 @@ class Overlay:
         origin = self.routes.add(advert, None)
         if origin is None:
             raise LocalError("there are more topics about than the table of routes may hold")
-        self._retell(origin, None)
+        self._retell(origin, None, now)
         self._unadvertise(old)
         self.reconcile(advert.token, now)
 
@@ -73,23 +91,42 @@ class Overlay:
         self._unadvertise(self._take_own(token))
         self.reconcile(token, now)
 
-    # --- what others may see; the first four are a policy's `Seat`
+    # --- what others may see and do: most of it is a policy's `Seat`
 
     def present(self) -> list[Address]:
         return list(self._members.present)
 
     def adjacent(self, token: bytes) -> list[Address]:
         """Those next to us in this mesh: where its notes come from and go to."""
-        return list(dict.fromkeys(self.branches.outward(token) + self.branches.inward(token)))
+        near = self.branches.outward(token) + self.branches.inward(token)
+        return list(dict.fromkeys((*near, *self.policy.lingering(token))))
 
     def takes_part(self, token: bytes) -> bool:
         asked = self.branches.outward(token) or self.policy.parent(token) is not None
-        return bool(asked) or token in self._reading or self.originates(token)
+        placed = self.policy.place(token) is not None
+        return bool(asked) or placed or token in self._reading or self.originates(token)
+
+    def reachable(self, token: bytes) -> list[Origin]:
+        return [origin for origin in self.routes.origins(token) if origin.reachable]
 
     def send(self, neighbour: Address, message: Message) -> None:
         """With the next heartbeat; to who is not there, never: it asks for all there is when it comes."""
-        if neighbour in self._members.present:
+        if self._members.reaches(neighbour):
             self._beats.send(message, (neighbour,))
+
+    def acquaintances(self) -> list[Address]:
+        return list(self._members.met)
+
+    def acquaint(self, names: Collection[Address], now: int) -> None:
+        for name in self._members.acquaint(names, now):
+            self._beats.forget(name)
+
+    def appeal(self, token: bytes, now: int) -> None:
+        for origin in self.reachable(token):
+            if origin.own:
+                self._lost[token] = None
+            elif origin.via is not None:
+                self._appeal(origin, origin.via, origin.value, now)
 
     def publishers(self, token: bytes) -> list[bytes]:
         """Whose notes on this topic are genuine, as far as its adverts say."""
@@ -113,7 +150,7 @@ class Overlay:
             for origin in self.routes.origins(token):
                 before = origin.told
                 origin.withdraw(neighbour)
-                self._retell(origin, before)
+                self._retell(origin, before, now)
         self.policy.lost(neighbour)
         for token in dict.fromkeys(self.routes.tokens() + self.branches.tokens()):
             self.branches.remove(token, neighbour)
@@ -135,6 +172,8 @@ class Overlay:
     def reconcile(self, token: bytes, now: int) -> None:
         """Bring those we asked for the topic in line with those we need for it."""
         self.version += 1
+        if self.policy.binds(token):
+            return
         wanted, asked = self._wanted(token), self.branches.inward(token)
         for neighbour in wanted:
             if neighbour not in asked:
@@ -154,17 +193,23 @@ class Overlay:
                 self.send(cover, Decline(token))
 
     def _wanted(self, token: bytes) -> list[Address]:
-        """The way to each origin, if anybody but who stands on it needs the topic; failing that, a cover's parent."""
+        """The way to each origin, if anybody but who stands on it needs the topic; failing that, a cover's parent.
+
+        A place that the policy has given us stands for the ways to its origins, and is reason enough to stay there.
+        """
         covers = self.policy.covers(token)
         asking = [neighbour for neighbour in self.branches.outward(token) if neighbour not in covers]
         own = token in self._reading or self.originates(token)
-        ways = [origin.via for origin in self.routes.origins(token)]
+        place = self.policy.place(token)
+        ways = [origin.via for origin in self.routes.origins(token) if place is None or origin not in place.origins]
         needed = [via for via in ways if via is not None and (own or any(other != via for other in asking))]
-        if not needed and (parent := self.policy.parent(token)) is not None:
+        if place is not None:
+            needed = [*place.inward, *needed]
+        elif not needed and (parent := self.policy.parent(token)) is not None:
             return [parent]
         return list(dict.fromkeys(needed))
 
-    def _retell(self, origin: Origin, before: bytes | None) -> None:
+    def _retell(self, origin: Origin, before: bytes | None, now: int) -> None:
         """Tell what is new about an origin since we told `before`.
 
         The first time it goes to all but the one it came from (P1 2.1); later to that one too: it may have been told
@@ -173,6 +218,7 @@ class Overlay:
         told = origin.told
         if told == before:
             return
+        origin.changed_us = now
         message = retold(origin.advert, told) if told else Unadvert(origin.advert.token, before or origin.value)
         passed_over = origin.via if before is None else None
         self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != passed_over])
@@ -211,7 +257,7 @@ class Overlay:
             origin.offer(message.value, hops, source)
         if not origin.reachable:
             self._appeal(origin, source, message.value, now)
-        self._retell(origin, before)
+        self._retell(origin, before, now)
         self.reconcile(message.token, now)
 
     def _on_unadvert(self, message: Unadvert, source: Address, now: int) -> None:
@@ -225,7 +271,7 @@ class Overlay:
             return
         before = origin.told
         origin.withdraw(source)
-        self._retell(origin, before)
+        self._retell(origin, before, now)
         if origin.via is not None:
             self._appeal(origin, origin.via, message.value, now)
         self.reconcile(message.token, now)
@@ -239,9 +285,11 @@ class Overlay:
     def _on_subscribe(self, message: Subscribe, source: Address, now: int) -> None:
         if not self.routes.origins(message.token):
             raise StaleError("a subscription to what we never offered")
+        if source in self.policy.lingering(message.token):
+            raise StaleError("a subscription from before a swap")
         if not self.branches.add(message.token, source):
             raise StaleError("the table of branches is full")
-        self.policy.received(message, source)
+        self.policy.received(message, source, now)
         self.reconcile(message.token, now)
 
     def _on_unsubscribe(self, message: Unsubscribe, source: Address, now: int) -> None:
@@ -249,16 +297,19 @@ class Overlay:
         self.reconcile(message.token, now)
 
     def _on_invite(self, message: Invite, source: Address, now: int) -> None:
-        self.policy.received(message, source)
+        self.policy.received(message, source, now)
         self.reconcile(message.token, now)
 
     def _on_decline(self, message: Decline, source: Address, now: int) -> None:
         """An invitation is refused; or an inviter dismisses us, and if we need it for more than cover we ask again."""
-        self.policy.received(message, source)
+        self.policy.received(message, source, now)
         if source in self.branches.inward(message.token):
             self.branches.unasked(message.token, source)
             self.send(source, Unsubscribe(message.token))
         self.reconcile(message.token, now)
+
+    def _on_swap(self, message: Message, source: Address, now: int) -> None:
+        self.policy.received(message, source, now)
 
 
 _ACTS: Final[dict[type[Message], Callable[[Overlay, Any, Address, int], None]]] = {
@@ -269,4 +320,10 @@ _ACTS: Final[dict[type[Message], Callable[[Overlay, Any, Address, int], None]]] 
     Unsubscribe: Overlay._on_unsubscribe,
     Invite: Overlay._on_invite,
     Decline: Overlay._on_decline,
+    SwapAsk: Overlay._on_swap,
+    SwapAnswer: Overlay._on_swap,
+    SwapLock: Overlay._on_swap,
+    SwapVote: Overlay._on_swap,
+    SwapCommit: Overlay._on_swap,
+    SwapAbort: Overlay._on_swap,
 }

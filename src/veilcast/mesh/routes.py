@@ -23,7 +23,7 @@ from veilcast.wire.messages import Advert
 class Origin:
     """One advertised origin; `value` is the nearest of its chain that we ever saw. Our own has no offers."""
 
-    __slots__ = ("_offers", "advert", "appealed_us", "own", "value", "via")
+    __slots__ = ("_offers", "advert", "appealed_us", "changed_us", "own", "value", "via")
 
     def __init__(self, advert: Advert, via: Address | None) -> None:
         self.advert = advert
@@ -33,6 +33,8 @@ class Origin:
         """The neighbour on the nearest way that is safe to follow; None if there is none, or if this is our own."""
         self.appealed_us = 0
         """When we last told the origin, by our own way to it, that somebody lost the chain."""
+        self.changed_us = 0
+        """When our way to it last became nearer or further."""
         self._offers: dict[Address, int] = {} if via is None else {via: 0}
 
     def __len__(self) -> int:

@@ -30,6 +30,7 @@ from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Connected, Every
 from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
 from veilcast.sim.host import Birth
+from veilcast.sim.mesh_checkers import Leases, Reach, Tree
 from veilcast.sim.world import World
 from veilcast.topics import Label
 
@@ -85,7 +86,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         sent: dict[bytes, bytes] = {}
         owed: dict[bytes, bytes] = {}
         for check in self.checks:
-            world.watch(self._checker(check, sent, owed, readers))
+            world.watch(self._checker(check, sent, owed, publisher, readers))
         world.watch(_Clients())
         known: dict[Address, list[Address]] = {address: [] for address in addresses}
         for u, v in graph:
@@ -109,19 +110,21 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     def facts(self, world: World) -> dict[str, int]:
         """What came of it: the size of the mesh, and the messages by kind that those who live have sent."""
         sent: Counter[str] = Counter()
+        swaps = 0
         for address in self.addresses():
             if (machine := world.machine(address)) is not None:
                 sent.update(machine.sent)
-        return {"mesh": len(self.members(world)), **dict(sorted(sent.items()))}
+                swaps += machine.overlay.policy.played()
+        return {"mesh": len(self.members(world)), "swaps": swaps, **dict(sorted(sent.items()))}
 
     def members(self, world: World) -> list[Address]:
-        """The nodes of the mesh, V_a: the publisher, and whoever has asked for the topic."""
+        """The nodes of the mesh, V_a: the publisher, and whoever has somebody next to it there."""
         token = token_of_topic()
         present = [(address, world.machine(address)) for address in self.addresses()]
         return [
             address
             for address, machine in present
-            if machine is not None and (machine.overlay.originates(token) or machine.overlay.branches.inward(token))
+            if machine is not None and (machine.overlay.originates(token) or token in machine.overlay.branches.tokens())
         ]
 
     @property
@@ -153,7 +156,12 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         world.after(at_us, lambda: world.call(publisher, publish))
 
     def _checker(
-        self, check: str, sent: dict[bytes, bytes], owed: dict[bytes, bytes], readers: tuple[Address, ...]
+        self,
+        check: str,
+        sent: dict[bytes, bytes],
+        owed: dict[bytes, bytes],
+        publisher: Address,
+        readers: tuple[Address, ...],
     ) -> Checker:
         match check:
             case "once":
@@ -168,19 +176,27 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
                 return Everyone(owed, readers, _body)
             case "connected":
                 return Connected(self.addresses(), lambda machine: machine.overlay.present())
+            case "leases":
+                period_us = self.mesh.heartbeat_us
+                return Leases(self.mesh.shellgame.lease_periods * period_us, period_us)
+            case "tree":
+                return Tree(token_of_topic())
+            case "reach":
+                return Reach(token_of_topic(), publisher, readers)
             case _:
                 return Bounded("entries over the bounds of a table", 0, self._excess)
 
     def _excess(self, machine: MeshNode) -> int:
         mesh = self.mesh
         links = mesh.neighbours_max if self._joining else self.neighbours * 4
+        links += mesh.shellgame.acquaintances_max
         bounds = {
             "routes": mesh.tokens_max * mesh.origins_max * links,
             "branches": 2 * mesh.tokens_max * links,
             "queued": mesh.queue_max * links,
             "seen": mesh.seen_max,
             "inbox": 2 * mesh.unread_max,
-            "policy": 2 * mesh.tokens_max,
+            "policy": mesh.tokens_max * (6 + links),
             "neighbours": mesh.neighbours_max,
             "passive": mesh.scamp.passive_max,
         }
@@ -242,4 +258,4 @@ _GRANTS: Final[dict[str, Any]] = {
     "subscriber": [(TOPIC, "subscriber")],
     "forwarder": [],
 }
-_CHECKS: Final = ("once", "order", "intact", "readers", "everyone", "bounds", "connected")
+_CHECKS: Final = ("once", "order", "intact", "readers", "everyone", "leases", "tree", "reach", "bounds", "connected")

@@ -121,7 +121,7 @@ class Decline(Message, frozen=True):
 
 
 class SwapAsk(Message, frozen=True):
-    """Shell game: change places with me; `inward` and `outward` are my neighbours in this mesh."""
+    """Shell game, first phase, to the child: change places with me; these are the others next to me in this mesh."""
 
     game: Game
     token: Token
@@ -130,36 +130,34 @@ class SwapAsk(Message, frozen=True):
 
 
 class SwapAnswer(Message, frozen=True):
-    """Shell game: agreed, and these are mine; or refused, with empty sets."""
+    """First phase, from the child: agreed, and these are mine, besides you; or refused."""
 
     game: Game
     agreed: bool
-    inward: Names
     outward: Names
 
 
 class SwapLock(Message, frozen=True):
-    """First phase: a neighbour is asked to hold still; `lease_ms` bounds how long it does."""
+    """First phase, to all others next to the asker: hold still. `inner` if it has the topic from the one it asks."""
 
     game: Game
     token: Token
-    lease_ms: Counter
+    inner: bool
 
 
 class SwapVote(Message, frozen=True):
-    """First phase: locked, or busy in another game."""
+    """First phase, from them: locked, or not."""
 
     game: Game
     locked: bool
 
 
 class SwapCommit(Message, frozen=True):
-    """Second phase: in the tables for this token, `old` is `new` from now on."""
+    """Second phase: where the sender stood in this mesh, `successor` stands from now on."""
 
     game: Game
     token: Token
-    old: Name
-    new: Name
+    successor: Name
 
 
 class SwapAbort(Message, frozen=True):

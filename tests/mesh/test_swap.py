@@ -1,0 +1,245 @@
+"""The swap on bare tables: what it costs, what it moves, and that nothing is lost whoever fails, whenever."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.errors import StaleError
+from veilcast.machine import Address
+from veilcast.mesh import swap
+from veilcast.mesh.swap import Game, State, Swaps
+from veilcast.wire.messages import (
+    Message,
+    SwapAbort,
+    SwapAnswer,
+    SwapAsk,
+    SwapCommit,
+    SwapLock,
+    SwapVote,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from explore import CHAIN, GAMES, explore
+from parlour import TOKEN, Parlour, game_of, random_tree
+
+FAMILY = {"g": "g", "p": "g", "v1": "p", "w": "v1", "v2": "v1", "c": "v2", "d": "c"}
+"""v1 and v2 are to change places; p is v1's parent, w its other child, c a child of v2."""
+
+
+@given(st.randoms(use_true_random=False), st.integers(3, 12))
+def test_a_swap_costs_what_the_paper_says_and_exchanges_two_nodes_and_nothing_else(rng: Random, nodes: int) -> None:
+    tree = random_tree(rng, nodes)
+    child = rng.choice([name for name in tree if name != "n0"])
+    parlour = Parlour(tree)
+    v1, v2 = parlour.chairs[Address(tree[child])], parlour.chairs[Address(child)]
+    before = parlour.inward_edges()
+    cost = 3 * len(v1.ins) + len(v2.ins) + 3 * len(v1.outs) + len(v2.outs)
+    assert parlour.start(v1.name, child)
+    parlour.play_out(rng)
+    exchanged = {v1.name: v2.name, v2.name: v1.name}
+    renamed = sorted((exchanged.get(Address(u), u), exchanged.get(Address(v), v)) for u, v in before)
+    assert parlour.inward_edges() == parlour.outward_edges() == renamed
+    assert len(parlour.sent) == cost
+    assert parlour.bound() == []
+
+
+def test_the_messages_of_a_swap_by_kind() -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    parlour.play_out()
+    kinds = Counter(type(message) for message in parlour.sent)
+    # v1 has p, w and v2 next to it, v2 has v1 and c.
+    assert kinds == {SwapAsk: 1, SwapAnswer: 1, SwapLock: 2, SwapVote: 2, SwapCommit: 3 + 2}
+
+
+@given(st.randoms(use_true_random=False), st.integers(4, 12), st.integers(2, 8))
+def test_games_that_meet_end_in_a_tree_of_the_same_shape_in_any_order(rng: Random, nodes: int, games: int) -> None:
+    parlour = Parlour(random_tree(rng, nodes))
+    degrees = sorted(Counter(parent for parent, _ in parlour.inward_edges()).values())
+    for _ in range(games):
+        starter = rng.choice([chair for chair in parlour.chairs.values() if chair.outs])
+        parlour.start(starter.name, rng.choice(starter.outs))
+        for _ in range(rng.randrange(6)):
+            if parlour.post:
+                parlour.deliver(0)
+    parlour.play_out(rng)
+    parlour.check_parents()
+    assert parlour.inward_edges() == parlour.outward_edges()
+    assert sorted(Counter(parent for parent, _ in parlour.inward_edges()).values()) == degrees
+    assert parlour.bound() == []
+
+
+def test_of_two_games_that_need_the_same_node_one_is_given_up() -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    parlour.start("c", "d")
+    parlour.play_out()
+    played = {name: chair.swaps.played for name, chair in parlour.chairs.items() if chair.swaps.played}
+    assert played in ({"v1": 1}, {"c": 1})
+    parlour.check_parents()
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(list(FAMILY)), st.integers(0, 14))
+def test_whoever_crashes_at_any_moment_all_are_released_and_the_rest_hangs_together(
+    rng: Random, victim: str, step: int
+) -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    while parlour.post and step:
+        step -= 1
+        parlour.deliver(rng.randrange(len(parlour.post)))
+        parlour.check_parents()
+    parlour.post = [post for post in parlour.post if post[0] != victim]
+    while parlour.post:
+        if parlour.post[0][1] == victim:
+            parlour.post.pop(0)
+        else:
+            parlour.deliver(0)
+        parlour.check_parents()
+    parlour.let_leases_end()
+    assert parlour.bound() == []
+    parlour.check_parents()
+
+
+@pytest.mark.parametrize(
+    ("name", "state"), [("v1", State.ASKING), ("v1", State.DECIDED), ("v2", State.AGREED), ("p", State.HELD)]
+)
+def test_whoever_loses_the_partner_is_free_at_once_in_each_state(name: str, state: State) -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    while name not in parlour.bound() or game_of(parlour, name).state is not state:
+        parlour.deliver(0)
+    parlour.chairs[Address(name)].swaps.lost(game_of(parlour, name).partner)
+    assert name not in parlour.bound()
+
+
+def test_a_liar_that_votes_for_everything_and_vanishes_holds_nobody_longer_than_a_lease() -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    parlour.post = [post for post in parlour.post if post[1] != "v2"]
+    parlour.play_out()
+    swaps = parlour.chairs[Address("v1")].swaps
+    swaps.received(SwapAnswer(game_of(parlour, "v1").name, True, ("ghost",)), Address("v2"), parlour.now)
+    parlour.post = []  # It was told to go, and says nothing more.
+    assert sorted(parlour.bound()) == ["p", "v1", "w"]
+    parlour.let_leases_end()
+    assert parlour.bound() == []
+    assert parlour.inward_edges() == parlour.outward_edges() == Parlour(FAMILY).inward_edges()
+
+
+def test_what_is_not_in_the_table_is_refused_and_changes_nothing() -> None:
+    legal = {(State.ASKING, SwapAnswer), (State.ASKING, SwapVote), (State.DECIDED, SwapCommit)}
+    legal |= {(State.AGREED, SwapCommit), (State.AGREED, SwapAbort), (State.HELD, SwapCommit), (State.HELD, SwapAbort)}
+    assert set(swap._ACTS) == legal
+    for name, state in (("v1", State.ASKING), ("v1", State.DECIDED), ("v2", State.AGREED), ("w", State.HELD)):
+        parlour = Parlour(FAMILY)
+        parlour.start("v1", "v2")
+        while name not in parlour.bound() or game_of(parlour, name).state is not state:
+            parlour.deliver(0)
+        game = game_of(parlour, name)
+        for message in every_message(game.name):
+            if (state, type(message)) in legal:
+                continue
+            with pytest.raises(StaleError):
+                parlour.chairs[Address(name)].swaps.received(message, game.partner, parlour.now)
+            assert game_of(parlour, name) is game
+            assert game.state is state
+
+
+def test_only_those_who_take_part_are_heard() -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    v1, name = parlour.chairs[Address("v1")].swaps, game_of(parlour, "v1").name
+    with pytest.raises(StaleError):
+        v1.received(SwapVote(name, True), Address("d"), parlour.now)
+    v1.received(SwapVote(name, True), Address("v2"), parlour.now)  # The child owes an answer, not a vote.
+    assert "v1" not in parlour.bound()
+
+
+def test_a_game_is_played_once_however_often_its_messages_come() -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    copies = []
+    while parlour.post:
+        copies.append(parlour.post[0])
+        parlour.deliver(0)
+    edges = parlour.inward_edges()
+    parlour.post = copies
+    parlour.play_out()
+    parlour.let_leases_end()
+    assert parlour.inward_edges() == parlour.outward_edges() == edges
+
+
+def test_a_node_with_two_parents_does_not_leave_its_place() -> None:
+    parlour = Parlour(FAMILY)
+    parlour.chairs[Address("v2")].ins += (Address("other"),)
+    parlour.start("v1", "v2")
+    parlour.play_out()
+    assert parlour.chairs[Address("v1")].swaps.played == 0
+    assert parlour.bound() == []
+
+
+def test_who_came_during_a_game_stays_with_whom_it_came_to() -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    parlour.chairs[Address("v1")].outs += (Address("late"),)
+    parlour.play_out()
+    assert parlour.chairs[Address("v1")].outs == ("late", "c")
+    assert parlour.chairs[Address("v2")].outs == ("w", "v1")
+
+
+def test_a_forgotten_release_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Swaps, "expire", lambda self, now: None)
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    parlour.deliver(0)
+    parlour.let_leases_end()
+    assert parlour.bound() != []
+
+
+@pytest.mark.parametrize(
+    ("games", "faults"),
+    [(1, {"losses": 2, "copies": 1, "crashes": 1}), (2, {})],
+    ids=["one game, everything fails", "two games"],
+)
+def test_all_ways_that_games_can_go_keep_the_tree(games: int, faults: dict[str, int]) -> None:
+    result = explore(CHAIN, GAMES[:games], **faults, limit=100_000)
+    assert result.exhausted
+    assert result.states > 500
+
+
+def test_the_first_ways_of_three_games_with_faults_keep_the_tree() -> None:
+    result = explore(CHAIN, GAMES, losses=2, copies=1, crashes=1, limit=8_000)
+    assert result.states >= 8_000
+
+
+def test_the_search_finds_a_node_that_moves_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If v1 took v2's place when it tells it to go, a lost message would leave both with the topic from one another."""
+    count = Swaps._count
+
+    def hasty(self: Swaps, game: Game, source: Address, agreed: bool, now: int) -> None:
+        count(self, game, source, agreed, now)
+        if game.state is State.DECIDED:
+            self._on_gone(game, SwapCommit(game.name, TOKEN, game.partner), game.partner, now)
+
+    monkeypatch.setattr(Swaps, "_count", hasty)
+    with pytest.raises(AssertionError, match="circle"):
+        explore(CHAIN, GAMES[:1], limit=10_000)
+
+
+def every_message(name: bytes) -> list[Message]:
+    return [
+        SwapAsk(name, TOKEN, (), ()),
+        SwapAnswer(name, True, ()),
+        SwapLock(name, TOKEN, True),
+        SwapVote(name, True),
+        SwapCommit(name, TOKEN, "x"),
+        SwapAbort(name),
+    ]
