@@ -5,5 +5,6 @@ back); a subscriber answers along that way, and the paths of all subscribers mer
 note then floods the mesh (`duplicates`), and who holds the topic's key reads it (`content`, `inbox`). `overlay` keeps
 these tables true, `heartbeat` carries all that is not a note, `membership` says which neighbours are there, and a
 `neighbourhood` how they were found: `scamp` lets it form itself. A `policy` adds what hides the members of the mesh:
-`cover` is P0's probabilistic forwarding. `node` is the machine.
+`cover` is P0's probabilistic forwarding, `shellgame` its shell game, in which two change places by a `swap`. `node` is
+the machine.
 """
