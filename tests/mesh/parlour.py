@@ -26,7 +26,7 @@ class Chair:
         self.ins: tuple[Address, ...] = ()
         self.outs: tuple[Address, ...] = ()
         self.names = _Names(name)
-        self.swaps = Swaps(self, self.names, lease_us=LEASE, names_max=64, memory=64)
+        self.swaps = Swaps(self, self.names, lease_us=LEASE, names_max=16, name_bytes_max=16, memory=64)
 
     def inward(self, token: bytes) -> list[Address]:
         return list(self.ins)

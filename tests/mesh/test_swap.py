@@ -186,6 +186,18 @@ def test_a_node_with_two_parents_does_not_leave_its_place() -> None:
     assert parlour.bound() == []
 
 
+@pytest.mark.parametrize("names", [("n" * 17,), tuple(f"n{i}" for i in range(17)), ("twice", "twice"), ("w",)])
+def test_names_that_could_not_be_handed_on_or_are_next_to_us_already_end_the_game(names: tuple[str, ...]) -> None:
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    swaps = parlour.chairs[Address("v1")].swaps
+    swaps.received(SwapAnswer(game_of(parlour, "v1").name, True, names), Address("v2"), parlour.now)
+    assert "v1" not in parlour.bound()
+    c = parlour.chairs[Address("c")]
+    c.swaps.received(SwapCommit(bytes(16), TOKEN, "n" * 17), Address("v2"), parlour.now)
+    assert c.ins == ("v2",)
+
+
 def test_who_came_during_a_game_stays_with_whom_it_came_to() -> None:
     parlour = Parlour(FAMILY)
     parlour.start("v1", "v2")

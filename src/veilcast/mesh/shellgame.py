@@ -29,7 +29,6 @@ from veilcast.mesh.config import Config
 from veilcast.mesh.policy import Place, Policy, Seat
 from veilcast.mesh.routes import Origin
 from veilcast.mesh.swap import Game, Swaps
-from veilcast.wire.geometry import NEIGHBOURS_MAX
 from veilcast.wire.messages import (
     Message,
     Subscribe,
@@ -50,12 +49,12 @@ class ShellGame:
         self._lease_us = self._rule.lease_periods * config.heartbeat_us
         self._remind_us = self._rule.remind_periods * config.heartbeat_us
         self._settle_us = self._rule.settle_periods * config.heartbeat_us
-        self._tokens_max = config.tokens_max
         self.swaps = Swaps(
             self,
             rng,
             lease_us=self._lease_us,
-            names_max=min(config.neighbours_max, NEIGHBOURS_MAX),
+            names_max=config.neighbours_max,
+            name_bytes_max=config.address_bytes_max,
             memory=config.tokens_max,
         )
         self._players: dict[bytes, _Player] = {}

@@ -101,8 +101,11 @@ class Game:
 class Swaps:
     """All games of a node: at most one for each mesh. `played` counts those that this node began and ended."""
 
-    def __init__(self, board: Board, rng: Random, *, lease_us: int, names_max: int, memory: int) -> None:
-        self._board, self._rng, self._lease_us, self._names_max = board, rng, lease_us, names_max
+    def __init__(
+        self, board: Board, rng: Random, *, lease_us: int, names_max: int, name_bytes_max: int, memory: int
+    ) -> None:
+        self._board, self._rng, self._lease_us = board, rng, lease_us
+        self._names_max, self._name_bytes_max = names_max, name_bytes_max
         self._games: dict[bytes, Game] = {}
         self._over = Duplicates(memory)
         self.played = 0
@@ -123,7 +126,7 @@ class Swaps:
         game.outward = tuple(name for name in board.outward(token) if name != child)
         if child in game.inward or any(name in game.outward for name in game.inward):
             return False  # Each would have the topic from the other: no tree, and no game.
-        if len(game.inward) + len(game.outward) > self._names_max:
+        if not self._fits((*game.inward, *game.outward)):
             return False
         game.missing = dict.fromkeys((child, *game.inward, *game.outward))
         self._games[token] = game
@@ -168,7 +171,8 @@ class Swaps:
     def _on_answer(self, game: Game, message: SwapAnswer, source: Address, now: int) -> None:
         near = (game.partner, *game.inward, *game.outward)
         apart = len(dict.fromkeys((*near, *message.outward))) == len(near) + len(message.outward)
-        agreed = message.agreed and source == game.partner and apart and self._board.room(len(message.outward))
+        fits = apart and self._fits(message.outward) and self._board.room(len(message.outward))
+        agreed = message.agreed and source == game.partner and fits
         game.theirs = ((), tuple(Address(name) for name in message.outward))
         self._count(game, source, agreed, now)
 
@@ -212,7 +216,8 @@ class Swaps:
             and board.inward(token) == [source]
             and source not in mine
             and len(dict.fromkeys((*mine, *theirs))) == len(mine) + len(theirs)
-            and len(mine) <= self._names_max
+            and self._fits(mine)
+            and self._fits(theirs)
             and board.settled(token, now)
             and board.moves(token)
             and board.room(len(theirs))
@@ -268,10 +273,14 @@ class Swaps:
             dict.fromkeys(new if name == old else name for name in names)
             for names in (self._board.inward(token), self._board.outward(token))
         )
-        if new not in inward or new not in outward:
+        if self._fits((new,)) and (new not in inward or new not in outward):
             self._board.relink(token, list(inward), list(outward), now, moved=False)
 
     # --- locks
+
+    def _fits(self, names: Sequence[str]) -> bool:
+        """Whether a heartbeat of ours could hand these on one day."""
+        return len(names) <= self._names_max and all(len(name.encode()) <= self._name_bytes_max for name in names)
 
     def _bind(self, name: bytes, token: bytes, state: State, partner: Address, now: int) -> Game:
         game = self._games[token] = Game(name, token, state, partner, now, now + self._lease_us)
