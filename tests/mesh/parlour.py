@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from veilcast.errors import RemoteError
 from veilcast.machine import Address
-from veilcast.mesh.swap import Game, Swaps
+from veilcast.mesh.swap import Game, SwapMessage, Swaps
 from veilcast.wire.messages import Message
 
 TOKEN = bytes(32)
 LEASE = 100
-Post: TypeAlias = tuple[Address, Address, Message]
+Post: TypeAlias = tuple[Address, Address, SwapMessage]
 """From whom, to whom, what."""
 
 
@@ -44,6 +44,7 @@ class Chair:
         return True
 
     def send(self, neighbour: Address, message: Message) -> None:
+        assert isinstance(message, SwapMessage)
         self.parlour.sent.append(message)
         self.parlour.post.append((self.name, neighbour, message))
 
@@ -109,7 +110,7 @@ class Parlour:
         assert len(roots) == 1, f"several roots: {sorted(roots)}"
 
     def _root(self, name: Address) -> Address:
-        walked = []
+        walked: list[Address] = []
         while self.chairs[name].ins:
             assert name not in walked, f"a circle: {walked}"
             walked.append(name)

@@ -165,7 +165,7 @@ def figure_6(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]
         (name,) = [name for name in village.neighbours if village.node(name).overlay.policy.swaps is self]  # type: ignore[attr-defined]
         games.append((name, game.partner))
 
-    monkeypatch.setitem(sys.modules["veilcast.mesh.swap"]._ACTS, _GONE, gone)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules["veilcast.mesh.swap"]._ACTS, _GONE, gone)
     monkeypatch.setattr(_Player, "warmth", lambda self, rate, decay, now: float(warm))
     config = with_game(start="change", settle_periods=1, wait_us=10**12)
     village = Village("p-f f-f3 f3-s3 f-s4 p-f2 f2-s1 f2-s2", seed=seed, config=config)
@@ -242,7 +242,7 @@ def test_an_edge_that_is_lost_in_a_swap_is_caught(monkeypatch: pytest.MonkeyPatc
     def forgetful(self: Swaps, message: SwapAsk, source: Address, now: int) -> None:
         ask(self, SwapAsk(message.game, message.token, message.inward, message.outward[1:]), source, now)
 
-    monkeypatch.setitem(sys.modules["veilcast.mesh.swap"]._STRANGE, SwapAsk, forgetful)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules["veilcast.mesh.swap"]._STRANGE, SwapAsk, forgetful)
     violations = [violation for seed in range(3) for violation in run(seed).violations]
     assert any(violation.startswith(("Everyone", "Tree", "Reach")) for violation in violations)
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from veilcast.errors import StaleError
 from veilcast.machine import Address
 from veilcast.mesh import swap
-from veilcast.mesh.swap import Game, State, Swaps
+from veilcast.mesh.swap import Game, State, SwapMessage, Swaps
 from veilcast.wire.messages import (
-    Message,
     SwapAbort,
     SwapAnswer,
     SwapAsk,
@@ -246,7 +245,7 @@ def test_the_search_finds_a_node_that_moves_too_early(monkeypatch: pytest.Monkey
         explore(CHAIN, GAMES[:1], limit=10_000)
 
 
-def every_message(name: bytes) -> list[Message]:
+def every_message(name: bytes) -> list[SwapMessage]:
     return [
         SwapAsk(name, TOKEN, (), ()),
         SwapAnswer(name, True, ()),

@@ -28,17 +28,8 @@ from veilcast.machine import Address
 from veilcast.mesh.config import Config
 from veilcast.mesh.policy import Place, Policy, Seat
 from veilcast.mesh.routes import Origin
-from veilcast.mesh.swap import Game, Swaps
-from veilcast.wire.messages import (
-    Message,
-    Subscribe,
-    SwapAbort,
-    SwapAnswer,
-    SwapAsk,
-    SwapCommit,
-    SwapLock,
-    SwapVote,
-)
+from veilcast.mesh.swap import Game, SwapMessage, Swaps
+from veilcast.wire.messages import Message, Subscribe
 
 
 class ShellGame:
@@ -103,7 +94,7 @@ class ShellGame:
         self.swaps.lost(neighbour)
 
     def received(self, message: Message, source: Address, now: int) -> None:
-        if isinstance(message, _SWAPS):
+        if isinstance(message, SwapMessage):
             self.swaps.received(message, source, now)
             self._settle(now)
         else:
@@ -277,4 +268,3 @@ class _Player:
 
 _REMINDERS: Final = 5
 """How many a child may miss."""
-_SWAPS: Final = (SwapAsk, SwapAnswer, SwapLock, SwapVote, SwapCommit, SwapAbort)

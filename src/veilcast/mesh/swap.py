@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from veilcast.errors import StaleError
 from veilcast.machine import Address
@@ -37,6 +37,8 @@ from veilcast.wire.messages import (
     SwapLock,
     SwapVote,
 )
+
+SwapMessage: TypeAlias = SwapAsk | SwapAnswer | SwapLock | SwapVote | SwapCommit | SwapAbort
 
 
 class Board(Protocol):
@@ -136,12 +138,11 @@ class Swaps:
                 board.send(name, SwapLock(game.name, token, inner))
         return True
 
-    def received(self, message: Message, source: Address, now: int) -> None:
-        """One of the six messages; raises `StaleError` for what is out of place."""
+    def received(self, message: SwapMessage, source: Address, now: int) -> None:
+        """Raises `StaleError` for what is out of place."""
         self.expire(now)
         token = getattr(message, "token", None)
-        name: bytes = message.game  # type: ignore[attr-defined]
-        game = next((game for game in self.locks() if game.name == name), None)
+        game = next((game for game in self.locks() if game.name == message.game), None)
         if game is not None and token in (None, game.token):
             act = _ACTS.get((game.state, type(message)))
             if act is None or not (source == game.partner or source in game.missing):
@@ -149,7 +150,7 @@ class Swaps:
             act(self, game, message, source, now)
             return
         strange = _STRANGE.get(type(message))
-        if strange is None or name in self._over:
+        if strange is None or message.game in self._over:
             raise StaleError("a game that is over")
         strange(self, message, source, now)
 
