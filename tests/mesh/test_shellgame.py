@@ -16,6 +16,7 @@ from veilcast.machine import Address
 from veilcast.mesh.config import Config, ShellGame
 from veilcast.mesh.shellgame import _Player
 from veilcast.mesh.swap import Game, Swaps
+from veilcast.observe import Cell, Row, Topology
 from veilcast.sim import scenario
 from veilcast.sim.faults import Storm
 from veilcast.sim.links import Weather
@@ -248,6 +249,22 @@ def test_an_edge_that_is_lost_in_a_swap_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 # --- what comes of it
+
+
+def test_an_observer_sees_new_pairs_and_one_size_of_all_that_is_no_note() -> None:
+    rows: list[Row] = []
+    population = BASE.population
+    assert isinstance(population, MeshPopulation)
+    silent = msgspec.structs.replace(population, notes=0)
+    config = msgspec.structs.replace(BASE, population=silent, duration_us=40_000_000)
+    outcome = scenario.run(scenario.Scenario("seen", config), 2, rows)
+    ties = {frozenset((row.u, row.v)) for row in rows if isinstance(row, Topology)}
+    cells = [row for row in rows if isinstance(row, Cell)]
+    assert outcome.facts["swaps"] > 0
+    assert {row.size for row in cells} == {population.mesh.heartbeat_bytes}
+    strangers = {(row.src, row.dst) for row in cells if frozenset((row.src, row.dst)) not in ties}
+    assert strangers
+    assert any((dst, src) in strangers for src, dst in strangers)
 
 
 def test_after_enough_games_a_leaf_is_as_likely_a_subscriber_as_any_other_node() -> None:

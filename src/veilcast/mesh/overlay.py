@@ -25,7 +25,7 @@ from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.routes import Origin, Routes
-from veilcast.mesh.shellgame import ShellGame
+from veilcast.mesh.shellgame import ShellGamePolicy
 from veilcast.wire.messages import (
     Advert,
     Decline,
@@ -56,7 +56,7 @@ class Overlay:
         if config.cover.rule != "none":
             self.policy = ProbabilisticForwarding(config.cover, self, rng, config.tokens_max)
         if config.shellgame.start != "never":
-            self.policy = ShellGame(config, self, self.policy, rng)
+            self.policy = ShellGamePolicy(config, self, self.policy, rng)
         self._reading: dict[bytes, None] = {}
         self._joined: dict[bytes, None] = {}
         self._lost: dict[bytes, None] = {}

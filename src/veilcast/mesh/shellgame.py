@@ -32,7 +32,7 @@ from veilcast.mesh.swap import Game, SwapMessage, Swaps
 from veilcast.wire.messages import Message, Subscribe
 
 
-class ShellGame:
+class ShellGamePolicy:
     """A policy around another one, which goes on as if nobody moved: with covers inside, this is P0's PFSG."""
 
     def __init__(self, config: Config, seat: Seat, inner: Policy, rng: Random) -> None:
