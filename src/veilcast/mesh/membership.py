@@ -86,10 +86,10 @@ class Membership:
         if now - self._last_us > 2 * self._period_us:
             self._well_since_us = now
         self._last_us = self._heard_us[name] = now
-        if name in self.met:
-            return True
         before = self._numbers.get(name)
         self._numbers[name] = number
+        if name in self.met:
+            return True
         same = before is None or (number - before + _JUMP) % NUMBERS < 2 * _JUMP
         return not self.arrive(name) and same
 

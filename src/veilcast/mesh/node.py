@@ -227,7 +227,7 @@ class MeshNode:
     def _act(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, _OF_MEMBERSHIP):
             self.neighbourhood.received(message, source, now)
-        elif source in self._members.present:
+        elif self._members.reaches(source):
             self.overlay.act(message, source, epoch_of(now, self._keyring.epoch_us), now)
         else:
             raise StaleError("not a neighbour")
