@@ -25,7 +25,7 @@ from veilcast.sim.checkers import Checker, ViolationError
 from veilcast.sim.host import Host
 from veilcast.sim.links import CALM, Link, Links, Weather
 from veilcast.sim.recording import Recording
-from veilcast.sim.trace import CHUNK, LINK, LOST, Trace
+from veilcast.sim.trace import CHUNK, LINK, LOST, SENT, Trace
 
 Call: TypeAlias = Callable[[Any, int], object]
 """What an owner does with a machine: `call(machine, now)`. Any, since each mode offers its own methods."""
@@ -259,6 +259,8 @@ class Engine(ABC):
 
     def _send(self, host: Host, frames: list[Frame]) -> None:
         """Send frames through the weather, under the eyes of a recorder: all that the loop leaves out."""
+        if not self._calm:
+            self._trace.note(self._time, SENT, b"")
         for frame in frames:
             link, data = self._link(host, frame.destination), frame.data
             if self._recording is not None:

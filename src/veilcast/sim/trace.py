@@ -3,8 +3,11 @@
 Each record is a time, a number and a content: a frame put on a link (when it will arrive, the link's number,
 the data), or a note of anything else (when, a negative code, what). Records are gathered in one flat list and
 hashed a chunk at a time, in a form that tells every two lists apart (MessagePack), because a call into the
-hash for each frame would cost more than the frame. Two runs have the same digest exactly when they have the
-same records in the same order.
+hash for each frame would cost more than the frame. Chunks are cut at a count of items, never at a call, so two
+runs have the same digest exactly when they have the same records in the same order, however these came in.
+
+On a calm link the arrival tells when a frame was sent. In weather it does not, so there each batch of frames
+follows a note of the time (`SENT`).
 """
 
 from __future__ import annotations
@@ -38,9 +41,10 @@ class Trace:
             self.flush()
 
     def flush(self) -> None:
-        """Hash the chunk. Its length goes in too, so call this at a count of records, for no other reason."""
-        self._hash.update(_ENCODER.encode(self.records))
-        self.records.clear()
+        """Hash all full chunks, and keep the rest for the next."""
+        while len(self.records) >= CHUNK:
+            self._hash.update(_ENCODER.encode(self.records[:CHUNK]))
+            del self.records[:CHUNK]
 
     def digest(self) -> str:
         """The hash so far, in hexadecimal; the trace goes on."""
@@ -63,6 +67,7 @@ BLOCK: Final = -6
 UNBLOCK: Final = -7
 CLOCK: Final = -8
 WEATHER: Final = -9
+SENT: Final = -10
 EVENTS: Final = -100
 """The event of host 0; that of host n is n less."""
 
