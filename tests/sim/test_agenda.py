@@ -50,3 +50,13 @@ def test_closing_puts_back_exactly_what_was_not_taken(times: list[int], stop: in
     assert sorted([*taken, *agenda]) == sorted(entries)
     agenda.push(entry(0, 1_000))
     assert agenda.open()[0][0] == 0
+
+
+def test_an_entry_is_removed_if_it_is_there() -> None:
+    agenda = Agenda()
+    agenda.push(entry(5, 1))
+    agenda.push(entry(5, 2))
+    agenda.remove(entry(5, 1))
+    agenda.remove(entry(5, 1))
+    agenda.remove(entry(10**9, 1))
+    assert list(agenda) == [entry(5, 2)]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.machine import Address, Frame
+from veilcast.machine import Address, Event, Frame, Listen
 from veilcast.observe import Cell, Row
 from veilcast.sim import engine, scenario
 from veilcast.sim.adversaries import Puppet
@@ -255,6 +255,20 @@ def test_the_collector_is_as_it_was_after_a_run() -> None:
         gc.enable()
 
 
+def test_a_run_after_an_interrupted_one_is_as_long_as_it_says() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    world = World(seed=1)
+    world.add(A, lambda birth: Puppet())
+    world.after(5, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        world.run(100)
+    world.run(1_000)
+    assert world.now == world.start + 1_005
+    assert list(world._agenda) == []
+
+
 # --- machines that break it ---------------------------------------------------------------------------------
 
 
@@ -278,6 +292,11 @@ class Endless(Puppet):
         return [Frame(B, b"")] * limit
 
 
+class Chatty(Puppet):
+    def next_event(self) -> Event | None:
+        return Listen("all")
+
+
 @pytest.mark.parametrize(
     ("machine", "match"),
     [
@@ -285,12 +304,14 @@ class Endless(Puppet):
         (Stuck, "stays due"),
         (Greedy, "were allowed"),
         (Endless, "never end"),
+        (Chatty, "50 events"),
     ],
 )
 def test_a_machine_that_breaks_the_contract_ends_the_run_with_the_replay_command(
     machine: type[Puppet], match: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "TURNS_LIMIT", 50)
+    monkeypatch.setattr(engine, "EVENTS_LIMIT", 50)
     world = World(seed=1, replay="veilcast sim run x --seed 1")
     world.add(A, lambda birth: machine())
     world.add(B, lambda birth: Puppet([(birth.now, Frame(A, b""))]))

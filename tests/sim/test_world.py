@@ -107,6 +107,58 @@ def test_a_crash_loses_what_was_not_stored_and_keeps_what_was(pair: Pair) -> Non
     assert pair.world.incarnation(pair.a) == 1
 
 
+def test_stored_records_come_back_in_order_of_writing(pair: Pair) -> None:
+    for number, data in ((1, b"one"), (2, b"two"), (1, b"three")):
+        pair.at(pair.a).record(number, data)
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(1_000)
+    pair.world.crash(pair.a)
+    pair.world.restart(pair.a)
+    assert list(pair.at(pair.a).restored.items()) == [(2, b"two"), (1, b"three")]
+
+
+def test_a_machine_that_dies_in_the_middle_of_its_step_does_no_more_of_it() -> None:
+    seen: list[Event] = []
+
+    def die_at_the_first(address: Address, event: Event, now: int) -> None:
+        seen.append(event)
+        world.crash(address)
+        world.restart(address)
+
+    world = World(seed=1, on_event=die_at_the_first)
+    world.add(Pair.a, lambda birth: Diary(birth.stored))
+    for number in (1, 2):
+        world.machine(Pair.a).record(number, b"x")
+    world.machine(Pair.a).deadline = world.now + 5
+    world.run(1_000_000)
+    assert seen == [Record(1, b"x")]
+    assert world.machine(Pair.a).restored == {}
+    assert world.incarnation(Pair.a) == 1
+
+
+def test_a_machine_that_dies_in_a_call_sends_nothing_of_it(pair: Pair) -> None:
+    def last_words(machine: Diary, now: int) -> None:
+        machine.send(pair.b, b"x")
+        pair.world.crash(pair.a)
+
+    pair.world.call(pair.a, last_words)
+    pair.world.run(5_000)
+    assert pair.world.counts.sent == 0
+
+
+def test_a_write_of_the_dead_does_not_land_in_the_next_life(pair: Pair) -> None:
+    pair.at(pair.a).record(1, b"x")
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(500)
+    pair.world.crash(pair.a)
+    pair.world.restart(pair.a)
+    pair.world.run(5_000)
+    assert pair.at(pair.a).notices == []
+    pair.world.crash(pair.a)
+    pair.world.restart(pair.a)
+    assert pair.at(pair.a).restored == {}
+
+
 def test_frames_to_a_dead_host_are_lost_and_frames_it_sent_before_arrive(pair: Pair) -> None:
     pair.send(b"from a")
     pair.send(b"to a", back=True)
@@ -183,6 +235,30 @@ def test_what_waits_for_a_paused_host_is_lost_if_it_dies(pair: Pair) -> None:
     pair.world.run(5_000)
     assert pair.got() == []
     assert pair.world.counts.lost == 1
+
+
+def test_a_resumed_host_gets_the_frames_of_a_link_in_their_order(pair: Pair) -> None:
+    pair.world.after(100, lambda: pair.world.pause(pair.b))
+    pair.world.after(2_000, lambda: pair.world.resume(pair.b))
+    pair.world.after(500, lambda: pair.send(b"held"))
+    pair.world.after(1_000, lambda: pair.send(b"due as it resumes"))
+    pair.world.run(5_000)
+    assert pair.got() == [(2_000, b"held"), (2_000, b"due as it resumes")]
+
+
+def test_a_host_that_is_paused_again_while_it_catches_up_loses_nothing(pair: Pair) -> None:
+    pair.world.pause(pair.b)
+    for number in range(4):
+        pair.send(b"%d" % number)
+    pair.world.run(5_000)
+    pair.world.resume(pair.b)
+    pair.world.call(pair.b, lambda machine, now: pair.world.pause(pair.b))
+    pair.world.run(5_000)
+    assert len(pair.got()) + pair.world.counts.in_flight == 4
+    pair.world.resume(pair.b)
+    pair.world.run(0)
+    assert [data for _, data in pair.got()] == [b"0", b"1", b"2", b"3"]
+    assert pair.world.counts.in_flight == 0
 
 
 # --- links --------------------------------------------------------------------------------------------------

@@ -56,6 +56,12 @@ class Agenda:
         for entry in bucket[bisect_right(bucket, (time, sequence + 1)) :]:
             self.push(entry)
 
+    def remove(self, entry: Entry) -> None:
+        """Take an entry away, if it is still there; while no bucket is open."""
+        bucket = self.buckets.get(entry[0] >> BUCKET_BITS, [])
+        if entry in bucket:
+            bucket.remove(entry)
+
     def __iter__(self) -> Iterator[Entry]:
         """All entries, in no order; for counting, while no bucket is open."""
         for bucket in self.buckets.values():

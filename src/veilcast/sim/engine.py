@@ -100,7 +100,8 @@ class Engine(ABC):
             raise self._failure
         if duration_us < 0:
             raise LocalError("time does not go back")
-        self._agenda.push((self._time + duration_us, _LAST, None, None, None))
+        end = (self._time + duration_us, _LAST, None, None, None)
+        self._agenda.push(end)
         # The loop makes tuples and frames that die by reference count, and the agenda keeps up to 10^5 of
         # them alive: the cycle collector would walk these over and over and find nothing. So it is off
         # meanwhile.
@@ -110,6 +111,9 @@ class Engine(ABC):
             self._loop()
         except SimulationError as failure:
             self._failure = failure
+            raise
+        except BaseException:
+            self._agenda.remove(end)  # Interrupted: the next run has an end of its own.
             raise
         finally:
             if collecting:
@@ -126,7 +130,8 @@ class Engine(ABC):
         #
         # The first three move a machine and are followed by the same three questions, in the order that the
         # contract names: frames, events, timer. What is rare (hosts that are down, paused or skewed, weather,
-        # events) leaves the loop for a method; what every frame needs is inlined and held in local names.
+        # events) leaves the loop for a method; what every frame needs is inlined and held in local names. An
+        # owner may end a machine in the middle of its step; nothing more is asked of it then.
         agenda, sequence, limit = self._agenda, self._sequence, FRAMES_LIMIT
         buckets, push = agenda.buckets, agenda.push
         trace, records = self._trace, self._trace.records
@@ -143,7 +148,7 @@ class Engine(ABC):
                         data()
                         continue
                     if host.unusual:
-                        now = self._admit(host, link, data)
+                        now, link, data = self._admit(host, link, data)
                         if now == _NEVER:
                             continue
                     machine = host.machine
@@ -152,6 +157,8 @@ class Engine(ABC):
                         machine.receive(data, link.source, now)
                     elif data is not None:
                         data(machine, now)
+                        if host.machine is not machine:
+                            continue
                     elif self._is_due(host, now):
                         machine.handle_timer(now)
                     else:
@@ -181,9 +188,10 @@ class Engine(ABC):
                             self._give_turn(host, len(frames))
 
                     event = machine.next_event()
-                    while event is not None:
-                        self._take(host, event)
-                        event = machine.next_event()
+                    if event is not None:
+                        self._take_all(host, machine, event)
+                        if host.machine is not machine:
+                            continue
 
                     deadline = machine.next_timer()
                     if deadline != host.deadline:
@@ -204,20 +212,30 @@ class Engine(ABC):
             self._sent += sent
             self._delivered += delivered
 
-    def _admit(self, host: Host, link: Link | None, data: Any) -> int:
-        """What the clock of an unusual host shows, or `_NEVER` when it does not get this entry now."""
+    def _admit(self, host: Host, link: Link | None, data: Any) -> tuple[int, Link | None, Any]:
+        """What the clock of an unusual host shows, or `_NEVER`, and the entry that it gets now: while some wait
+        in line, that is the first of them, and this one goes to the end. Turns do not wait: they move the line."""
         if host.machine is None:
             self._lost += link is not None
-            return _NEVER
+            return _NEVER, link, data
         if host.held is not None:
             if link is None and data is None:
-                # A timer need not wait in line: it is armed again from the machine's deadline on `resume`.
+                # A timer need not wait either: it is armed again, from the machine's deadline, after the line.
                 if host.alarms and host.alarms[-1] == self._time:
                     host.alarms.pop()
-            else:
+                return _NEVER, link, data
+            if data is not take_turn:
                 host.held.append((link, data))
-            return _NEVER
-        return self._time if host.clock is None else host.clock.read(self._time)
+            if host.paused:
+                return _NEVER, link, data
+            if host.held:
+                link, data = host.held.popleft()
+            if not host.held:
+                host.held = None
+                host.settle()
+                if host.deadline is not None:
+                    self._arm(host, host.deadline)
+        return self._time if host.clock is None else host.clock.read(self._time), link, data
 
     def _is_due(self, host: Host, now: int) -> bool:
         """Take the alarm that woke this host, and say whether its machine has something due."""
@@ -277,6 +295,17 @@ class Engine(ABC):
                 self._lost += 1
                 self._trace.note(LOST, link.number, data)
 
+    def _take_all(self, host: Host, machine: Machine, event: Event | None) -> None:
+        """Act on the events of one step, up to the last or to the machine's end."""
+        for _ in range(EVENTS_LIMIT):
+            if event is None:
+                return
+            self._take(host, event)
+            if host.machine is not machine:
+                return
+            event = machine.next_event()
+        raise LocalError(f"more than {EVENTS_LIMIT} events in one step: they never end")
+
     @abstractmethod
     def _take(self, host: Host, event: Event) -> None:
         """Act on what a machine tells or asks."""
@@ -331,6 +360,8 @@ FRAMES_LIMIT: Final = 64
 """Frames a machine may hand over in one call."""
 TURNS_LIMIT: Final = 10_000
 """Turns a host may ask for at one instant before it is called stuck."""
+EVENTS_LIMIT: Final = 100_000
+"""Events a machine may emit in one step before they are called endless."""
 HOSTS_LIMIT: Final = 10_000_000
 _LAST: Final = 1 << 62
 """After every sequence number: the end of a run comes after all else of its moment."""

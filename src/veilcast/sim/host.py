@@ -7,6 +7,7 @@ is simply down: frames to it are lost, as on a network.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,6 +58,7 @@ class Host:
         "index",
         "links",
         "machine",
+        "paused",
         "turns",
         "turns_at",
         "unusual",
@@ -74,10 +76,11 @@ class Host:
         self.links: dict[Address, Link] = {}
         self.disk: dict[int, bytes] | None = None
         self.clock: Clock | None = None
-        # What arrived for a paused host, in order; None when it is not paused. Bounded by what others send
-        # it.
-        self.held: list[tuple[Link | None, Any]] | None = None
-        # True when the host is down, paused, or has a clock of its own: when a step is not the plain one.
+        # What waits in line for a host that is paused, or that was and has not caught up yet; None when nothing
+        # has to wait. Bounded by what others send it.
+        self.held: deque[tuple[Link | None, Any]] | None = None
+        self.paused = False
+        # True when the host is down, has a line waiting or a clock of its own: when a step is not the plain one.
         self.unusual = True
         # The deadline the machine named last, and the times at which the queue will wake this host for it.
         # The times fall from first to last: a new one is added only when it is earlier than all, so the last
@@ -98,6 +101,7 @@ class Host:
         self.deadline = None
         self.alarms = []
         self.held = None
+        self.paused = False
         self.watched = False
         self.settle()
 

@@ -10,6 +10,7 @@ is noticed by tied peers, a latency later, as the end of a stream is.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -163,23 +164,24 @@ class World(Engine):
     def pause(self, address: Address) -> None:
         """Stop the process: all that comes for it waits."""
         host = self._host(address)
-        if host.machine is not None and host.held is None:
+        if host.machine is not None and not host.paused:
             self._trace.note(self._time, codes.PAUSE, address.encode())
-            host.held = []
+            host.paused = True
+            if host.held is None:
+                host.held = deque()
             host.settle()
 
     def resume(self, address: Address) -> None:
         """Continue the process: what has waited comes now, in its order, and then the timer if it is due."""
         host = self._host(address)
-        if host.held is None:
+        if not host.paused:
             return
         self._trace.note(self._time, codes.RESUME, address.encode())
-        held, host.held = host.held, None
-        host.settle()
-        for link, data in held:
-            self._push(self._time, host, link, data)
-        if host.deadline is not None:
-            self._arm(host, host.deadline)
+        host.paused = False
+        # A turn for each entry in line, and one to ask for what the machine had left when it was stopped. What
+        # arrives meanwhile joins the end of the line: it must not overtake an older frame of its link.
+        for _ in range(len(host.held or ()) + 1):
+            self._push(self._time, host, None, take_turn)
 
     def block(self, source: Address, destination: Address) -> None:
         """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
@@ -240,6 +242,7 @@ class World(Engine):
             if host.machine is machine:
                 if host.disk is None:
                     host.disk = {}
+                host.disk.pop(record.record, None)  # `Birth.stored` is in order of writing.
                 host.disk[record.record] = record.data
                 self._tell(host, "stored", record.record, 0)
 
