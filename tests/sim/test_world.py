@@ -71,6 +71,15 @@ class Pair:
         source, target = (self.b, self.a) if back else (self.a, self.b)
         self.world.call(source, lambda machine, now: machine.send(target, data))
 
+    def ask(self, address: Address, event: Event) -> None:
+        self.world.call(address, lambda machine, now: machine.asks.append(event))
+
+    def heard(self, address: Address) -> list[tuple[str, object]]:
+        """The notices a machine has got since it was last asked for them."""
+        notices = [(notice, about) for notice, about, _ in self.at(address).notices]
+        self.at(address).notices.clear()
+        return notices
+
     def at(self, address: Address) -> Diary:
         machine = self.world.machine(address)
         assert isinstance(machine, Diary)
@@ -328,6 +337,16 @@ def test_a_clock_set_back_stands_still_until_time_catches_up(pair: Pair) -> None
     assert told == [10_000] * 6 + [11_000, 12_000, 13_000, 14_000, 15_000, 16_000]
 
 
+def test_a_clock_put_ahead_and_set_right_again_does_not_go_back(pair: Pair) -> None:
+    pair.world.set_clock(pair.a, offset_us=50_000, drift_ppm=0)
+    pair.world.run(1_000)
+    assert pair.world.clock(pair.a) == pair.world.start + 51_000
+    pair.world.set_clock(pair.a, offset_us=0, drift_ppm=0)
+    assert pair.world.clock(pair.a) == pair.world.start + 51_000
+    pair.world.run(60_000)
+    assert pair.world.clock(pair.a) == pair.world.start + 61_000
+
+
 def test_timers_fire_on_the_hosts_own_time(pair: Pair) -> None:
     pair.world.set_clock(pair.a, offset_us=0, drift_ppm=1_000_000)
     pair.at(pair.a).deadline = pair.world.now + 10_000
@@ -392,6 +411,131 @@ def test_connect_to_a_peer_out_of_reach_is_answered_by_peer_lost(pair: Pair, tro
     assert [notice[:2] for notice in pair.at(pair.a).notices] == [("lost", peer)]
 
 
+def test_connect_on_a_laid_tie_to_a_dead_peer_is_answered(pair: Pair) -> None:
+    pair.world.connect(pair.a, pair.b)
+    pair.world.crash(pair.b)
+    pair.world.run(5_000)
+    pair.heard(pair.a)
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == [("lost", pair.b)]
+    pair.world.restart(pair.b)
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == [("up", pair.b)]
+
+
+def test_connect_on_a_tie_that_stands_is_answered_to_the_asker_alone(pair: Pair) -> None:
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([("up", pair.b)], [("up", pair.a)])
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([("up", pair.b)], [])
+
+
+def test_connect_on_a_tie_that_no_longer_carries_ends_it_and_the_peer_hears_of_it_when_it_can(pair: Pair) -> None:
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    pair.heard(pair.a)
+    pair.heard(pair.b)
+    pair.world.block(pair.a, pair.b)
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([("lost", pair.b)], [])
+    pair.world.unblock(pair.a, pair.b)
+    pair.world.run(5_000)
+    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([], [("lost", pair.a)])
+
+
+def test_the_loss_of_an_old_tie_is_not_taken_for_that_of_the_new(pair: Pair) -> None:
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    pair.heard(pair.a)
+    # The loss would arrive half a millisecond after the answer, which has tied the pair anew.
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(1_500)
+    pair.world.crash(pair.b)
+    pair.world.restart(pair.b)
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == [("up", pair.b)]
+    assert pair.heard(pair.b) == [("up", pair.a)]
+
+
+def test_a_tie_that_ended_before_it_was_known_is_not_announced(pair: Pair) -> None:
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.pause(pair.b)
+    pair.world.run(5_000)
+    pair.ask(pair.a, Disconnect(pair.b))
+    pair.world.run(500)
+    pair.world.resume(pair.b)
+    pair.world.run(0)
+    assert pair.heard(pair.b) == []
+
+
+def test_an_answer_does_not_reach_the_next_life_of_the_asker(pair: Pair) -> None:
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(500)
+    pair.world.crash(pair.a)
+    pair.world.restart(pair.a)
+    pair.world.run(5_000)
+    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([], [])
+
+
+def test_a_notice_does_not_reach_the_next_life_of_its_addressee(pair: Pair) -> None:
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    pair.world.crash(pair.b)
+    pair.world.run(500)
+    pair.world.crash(pair.a)
+    pair.world.restart(pair.a)
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == []
+
+
+def test_a_tie_that_machines_made_ends_with_either_life(pair: Pair) -> None:
+    pair.ask(pair.a, Connect(pair.b))
+    pair.world.run(5_000)
+    pair.world.crash(pair.b)
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == [("up", pair.b), ("lost", pair.b)]
+    pair.world.restart(pair.b)
+    pair.world.run(5_000)
+    pair.world.crash(pair.b)
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == []
+
+
+def test_a_notice_waits_at_a_block_and_arrives_after_it(pair: Pair) -> None:
+    pair.world.connect(pair.a, pair.b)
+    pair.world.run(0)
+    pair.heard(pair.a)
+    pair.world.block(pair.b, pair.a)
+    pair.world.crash(pair.b)
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == []
+    pair.world.restart(pair.b)
+    pair.world.run(5_000)
+    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([], [("up", pair.a)])
+    pair.world.unblock(pair.b, pair.a)
+    pair.world.run(999)
+    assert pair.heard(pair.a) == []
+    pair.world.run(1)
+    assert pair.heard(pair.a) == [("lost", pair.b), ("up", pair.b)]
+
+
+def test_a_block_holds_back_two_notices_at_most(pair: Pair) -> None:
+    pair.world.connect(pair.a, pair.b)
+    pair.world.run(0)
+    pair.heard(pair.a)
+    pair.world.block(pair.b, pair.a)
+    for _ in range(10):
+        pair.world.crash(pair.b)
+        pair.world.restart(pair.b)
+    pair.world.unblock(pair.b, pair.a)
+    pair.world.run(5_000)
+    assert pair.heard(pair.a) == [("lost", pair.b), ("up", pair.b)]
+
+
 def test_events_are_handed_out_with_their_place_and_time() -> None:
     seen: list[object] = []
     world = World(seed=1, links=Links(), on_event=lambda *what: seen.append(what))
@@ -422,6 +566,45 @@ def test_misuse_is_refused(pair: Pair) -> None:
         pair.world.run(-1)
     with pytest.raises(LocalError, match="past"):
         pair.world.after(-1, lambda: None)
+
+
+def test_looking_for_one_who_is_not_there_changes_nothing() -> None:
+    def trace(*, look: bool) -> str:
+        world = World(seed=1)
+        ghost = Address("ghost")
+        if look:
+            assert world.machine(ghost) is None
+            assert world.incarnation(ghost) == -1
+            assert world.clock(ghost) == world.now
+        world.add(Pair.a, lambda birth: Diary())
+        world.machine(Pair.a).asks.append(Listen("all"))
+        world.run(10)
+        return world.trace_hash
+
+    assert trace(look=False) == trace(look=True)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["never named", "named by a frame"])
+def test_nothing_befalls_one_who_was_never_added(pair: Pair, known: bool) -> None:
+    world, typo = pair.world, Address("typo")
+    if known:
+        world.call(pair.a, lambda machine, now: machine.send(typo, b"x"))
+        world.run(0)
+    before = world.trace_hash
+    for act in (
+        lambda: world.call(typo, lambda machine, now: None),
+        lambda: world.crash(typo),
+        lambda: world.restart(typo),
+        lambda: world.pause(typo),
+        lambda: world.resume(typo),
+        lambda: world.block(pair.a, typo),
+        lambda: world.block(typo, pair.a),
+        lambda: world.unblock(pair.a, typo),
+        lambda: world.set_clock(typo, 0, 0),
+    ):
+        with pytest.raises(LocalError, match="typo"):
+            act()
+    assert world.trace_hash == before
 
 
 def test_repeating_a_fault_that_is_there_changes_nothing(pair: Pair) -> None:

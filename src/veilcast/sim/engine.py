@@ -92,7 +92,7 @@ class Engine(ABC):
 
     def call(self, address: Address, call: Call) -> None:
         """Let a machine's owner call it, next in line. A paused machine is called later, a dead one never."""
-        self._push(self._time, self._host(address), None, call)
+        self._push(self._time, self._known(address), None, call)
 
     def run(self, duration_us: int) -> None:
         """Let this much time pass; raises `SimulationError`, and from then on again at every call."""
@@ -323,7 +323,15 @@ class Engine(ABC):
             what = f"{type(error).__name__} in {last.name}, line {last.lineno}: {error}"
         return SimulationError(f"{who}: {what} ({self._time - START_US} us into the run)\nreplay: {self._replay}")
 
+    def _known(self, address: Address) -> Host:
+        """The host of an address that was added: only there can anything be done, or befall anyone."""
+        host = self._hosts.get(address)
+        if host is None or host.factory is None:
+            raise LocalError(f"nobody was added to this world as {address}")
+        return host
+
     def _host(self, address: Address) -> Host:
+        """The host of any address, even one that machines only talk about."""
         host = self._hosts.get(address)
         if host is None:
             if len(self._hosts) >= HOSTS_LIMIT:

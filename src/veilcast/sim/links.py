@@ -10,9 +10,11 @@ may need, keeps no generator per link, and makes a frame's fate independent of e
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from hashlib import blake2b
 from struct import Struct as Packed
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -61,7 +63,19 @@ class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Link:
     """One direction of a pair: where it leads, and what is known of its frames."""
 
-    __slots__ = ("_frames", "_key", "_latest", "blocks", "latency_us", "number", "source", "target", "tie")
+    __slots__ = (
+        "_frames",
+        "_key",
+        "_latest",
+        "blocks",
+        "latency_us",
+        "number",
+        "source",
+        "target",
+        "tie",
+        "ties",
+        "waiting",
+    )
 
     def __init__(self, number: int, source: Address, target: Host, latency_us: int) -> None:
         self.number = number
@@ -69,10 +83,19 @@ class Link:
         self.target = target
         self.latency_us = latency_us
         self.tie = UNTIED
+        self.ties = 0  # How often the pair was tied: the number of its tie, or of its last one.
+        # Notices that a block has stopped; the last two, since a loss and a return say all there is to say.
+        self.waiting: deque[Callable[[Any, int], None]] | None = None
         self.blocks = 0  # How many partitions lie across it now.
         self._key = b""
         self._frames = 0
         self._latest = 0  # The arrival that later frames may not overtake.
+
+    def wait(self, notice: Callable[[Any, int], None]) -> None:
+        """Keep a notice until the way is open again."""
+        if self.waiting is None:
+            self.waiting = deque(maxlen=2)
+        self.waiting.append(notice)
 
     def arrivals(self, time: int, seed: int, jitter_us: tuple[int, ...], weather: Weather) -> tuple[int, ...]:
         """When a frame sent at `time` arrives: at no time, once, or twice."""

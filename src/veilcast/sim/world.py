@@ -5,7 +5,9 @@ It knows mechanisms (crash, pause, block, set a clock), not policies: those are 
 Links carry datagrams: a frame to any address travels, whether or not the two are connected. `connect`, and
 the events `Connect` and `Disconnect`, make and end ties: pairs that are told of one another (`peer_up`,
 `peer_lost`) and that stand in the topology table. Pauses and partitions are silent, as on a network; a crash
-is noticed by tied peers, a latency later, as the end of a stream is.
+is noticed by tied peers, a latency later, as the end of a stream is. A notice travels the way from the one it is
+about: where a partition blocks that way it waits, as a stream's last segment is sent again and again, and arrives
+a latency after the way is open. Until then a machine can only notice by silence.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class World(Engine):
         self.restart(address)
 
     def connect(self, u: Address, v: Address) -> None:
-        """Tie two addresses for the whole run; their machines are told, now or when they come (back) up."""
+        """Tie two addresses until one disconnects; their machines are told, now or when they come (back) up."""
         if u == v:
             raise ConfigError(f"{u} cannot be connected to itself")
         self._tie(self._link(self._host(u), v), FIXED)
@@ -105,16 +107,18 @@ class World(Engine):
 
     def machine(self, address: Address) -> Any:
         """The machine that lives at this address, or None. Any, since each mode offers its own methods."""
-        return self._host(address).machine
+        host = self._hosts.get(address)
+        return None if host is None else host.machine
 
     def incarnation(self, address: Address) -> int:
         """How often this address has been started again; -1 before its first life."""
-        return self._host(address).incarnation
+        host = self._hosts.get(address)
+        return -1 if host is None else host.incarnation
 
     def clock(self, address: Address) -> int:
         """What the clock at this address shows now."""
-        clock = self._host(address).clock
-        return self._time if clock is None else clock.read(self._time)
+        host = self._hosts.get(address)
+        return self._time if host is None or host.clock is None else host.clock.read(self._time)
 
     @property
     def notes(self) -> int:
@@ -125,7 +129,7 @@ class World(Engine):
 
     def crash(self, address: Address) -> None:
         """End a machine: all that is not on its disk is gone, and frames to it are lost until it restarts."""
-        host = self._host(address)
+        host = self._known(address)
         if host.machine is None:
             return
         self._trace.note(self._time, codes.CRASH, address.encode())
@@ -136,11 +140,11 @@ class World(Engine):
                 continue
             if link.tie == TIED:
                 self._untie(link)
-            self._tell(link.target, "peer_lost", address, link.latency_us)
+            self._tell_peer(link, "peer_lost", link.latency_us)
 
     def restart(self, address: Address) -> None:
         """Start the next incarnation of a machine that is down; it gets what the disk holds."""
-        host = self._host(address)
+        host = self._known(address)
         if host.machine is not None or host.factory is None:
             return
         host.incarnation += 1
@@ -156,14 +160,14 @@ class World(Engine):
         self._push(self._time, host, None, take_turn)
         for link in host.links.values():
             if link.tie == FIXED and link.target.machine is not None:
-                self._tell(host, "peer_up", link.target.address, 0)
-                self._tell(link.target, "peer_up", address, link.latency_us)
+                self._tell_peer(self._link(link.target, address), "peer_up", 0)
+                self._tell_peer(link, "peer_up", link.latency_us)
         if self._recording is not None:
             self._see(host, self._recording)
 
     def pause(self, address: Address) -> None:
         """Stop the process: all that comes for it waits."""
-        host = self._host(address)
+        host = self._known(address)
         if host.machine is not None and not host.paused:
             self._trace.note(self._time, codes.PAUSE, address.encode())
             host.paused = True
@@ -173,7 +177,7 @@ class World(Engine):
 
     def resume(self, address: Address) -> None:
         """Continue the process: what has waited comes now, in its order, and then the timer if it is due."""
-        host = self._host(address)
+        host = self._known(address)
         if not host.paused:
             return
         self._trace.note(self._time, codes.RESUME, address.encode())
@@ -185,20 +189,26 @@ class World(Engine):
 
     def block(self, source: Address, destination: Address) -> None:
         """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
+        link = self._way(source, destination)
         self._trace.note(self._time, codes.BLOCK, f"{source} {destination}".encode())
         self._plain = self._calm = False
-        self._link(self._host(source), destination).blocks += 1
+        link.blocks += 1
 
     def unblock(self, source: Address, destination: Address) -> None:
         """Take one block away; a way that was blocked twice stays closed."""
-        link = self._link(self._host(source), destination)
-        if link.blocks:
-            self._trace.note(self._time, codes.UNBLOCK, f"{source} {destination}".encode())
-            link.blocks -= 1
+        link = self._way(source, destination)
+        if not link.blocks:
+            return
+        self._trace.note(self._time, codes.UNBLOCK, f"{source} {destination}".encode())
+        link.blocks -= 1
+        if link.blocks == 0 and link.waiting is not None:
+            for notice in link.waiting:
+                self._push(self._time + link.latency_us, link.target, None, notice)
+            link.waiting = None
 
     def set_clock(self, address: Address, offset_us: int, drift_ppm: int) -> None:
         """Set a node's clock this far from the world's, and let it run fast or slow; it never goes back."""
-        host = self._host(address)
+        host = self._known(address)
         self._trace.note(self._time, codes.CLOCK, b"%s %d %d" % (address.encode(), offset_us, drift_ppm))
         host.clock = Clock(self._time, offset_us, drift_ppm, floor_us=self.clock(address))
         host.settle()
@@ -228,7 +238,7 @@ class World(Engine):
             link = self._link(host, event.peer)
             if link.tie != UNTIED:
                 self._untie(link)
-                self._tell(link.target, "peer_lost", host.address, link.latency_us)
+                self._tell_peer(link, "peer_lost", link.latency_us)
         for checker in self._event_checkers:
             self._ask(checker, checker.on_event, host, event)
         if self._on_event is not None:
@@ -249,26 +259,60 @@ class World(Engine):
         self.after(self._disk_us, written)
 
     def _answer(self, host: Host, incarnation: int, link: Link) -> None:
-        """A round trip after `Connect`: the pair is tied if the peer is up and both ways are open."""
-        if host.machine is None or host.incarnation != incarnation or link.tie != UNTIED:
+        """A round trip after `Connect`: the pair is tied, if the peer is up and both ways are open.
+
+        Whoever asks is answered, also one that is tied already. If that tie was made by machines and does not
+        carry any more, it ends on this side; the peer hears of it when it can.
+        """
+        if host.machine is None or host.incarnation != incarnation:
             return
         back = self._link(link.target, host.address)
         if link.target.machine is None or link.blocks or back.blocks:
+            if link.tie == TIED:
+                self._untie(link)
+                self._tell_peer(link, "peer_lost", link.latency_us)
             self._tell(host, "peer_lost", link.target.address, 0)
-        else:
+        elif link.tie == UNTIED:
             self._tie(link, TIED)
+        else:
+            self._tell_peer(back, "peer_up", 0)
 
     def _tie(self, link: Link, tie: int) -> None:
         host, target = self._host(link.source), link.target
-        link.tie = self._link(target, host.address).tie = tie
+        back = self._link(target, host.address)
+        link.tie = back.tie = tie
+        link.ties = back.ties = link.ties + 1
         if host.machine is not None and target.machine is not None:
-            self._tell(host, "peer_up", target.address, 0)
-            self._tell(target, "peer_up", host.address, 0)
+            self._tell_peer(back, "peer_up", 0)
+            self._tell_peer(link, "peer_up", 0)
             if self._recording is not None:
                 self._recording.pair(self._time, host.address, target.address)
 
     def _untie(self, link: Link) -> None:
         link.tie = self._link(link.target, link.source).tie = UNTIED
+
+    def _tell_peer(self, way: Link, notice: str, delay_us: int) -> None:
+        """Tell the machine at the end of a way, if it has that notice, what has become of the one at its beginning.
+
+        The notice is of one tie: it comes to nothing when the pair has been tied anew, or the tie has ended before
+        it was known.
+        """
+        addressee, number = way.target.machine, way.ties
+        if not hasattr(addressee, notice):
+            return
+
+        def told(machine: Any, now: int) -> None:
+            if machine is addressee and way.ties == number and (notice == "peer_lost" or way.tie != UNTIED):
+                getattr(machine, notice)(way.source, now)
+
+        if way.blocks:
+            way.wait(told)
+        else:
+            self._push(self._time + delay_us, way.target, None, told)
+
+    def _way(self, source: Address, destination: Address) -> Link:
+        """The way between two who were added."""
+        return self._link(self._known(source), self._known(destination).address)
 
     def _tell(self, host: Host, notice: str, about: Address | int, delay_us: int) -> None:
         """Give a notice to the machine that is up now, if it has that notice; never to its successor."""
