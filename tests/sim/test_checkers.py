@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Frame
-from veilcast.sim.adversaries import Tamperer
+from veilcast.machine import Address, Delivered, Event, Frame, Note, Publication
+from veilcast.sim.adversaries import Puppet, Tamperer, Wrapper
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.engine import SimulationError
 from veilcast.sim.flood import ID_SIZE, Flood
@@ -63,7 +63,7 @@ class Hoarder(Flood):
 
 def kite(seed: int, build: Callable[[Birth], Any], messages: int) -> World:
     """A triangle, where copies meet, with a tail, where every frame matters; watched by every checker."""
-    sent: dict[bytes, bytes] = {}
+    sent: dict[bytes, Publication] = {}
     world = World(seed=seed, replay=f"veilcast sim run kite --seed {seed}")
     for checker in (
         AtMostOnce(),
@@ -80,7 +80,7 @@ def kite(seed: int, build: Callable[[Birth], Any], messages: int) -> World:
     world.run(0)
     for number in range(messages):
         message = number.to_bytes(ID_SIZE, "big")
-        sent[message] = BODY
+        sent[message] = Publication((), BODY)
         plan_message(world, NODES[number % len(NODES)], message, number * 1_000)
     return world
 
@@ -126,10 +126,6 @@ def test_a_planted_bug_is_caught_and_its_replay_finds_the_same(
 
 def test_a_changed_message_is_caught() -> None:
     class Hidden(Tamperer):
-        @property
-        def remembered(self) -> int:
-            return int(self.inner.remembered)
-
         def publish(self, message: bytes, body: bytes) -> None:
             self.inner.publish(message, body)
 
@@ -155,17 +151,69 @@ def test_a_step_that_changed_nothing_is_not_checked() -> None:
     for _ in range(5):
         world.call(NODES[0], lambda machine, now: machine.publish(message, b""))
     world.run(1_000)
-    assert counting.changes == 1
+    assert counting.changes == 2  # Once at birth, and once for the first of the messages.
 
 
-def test_a_machine_without_a_version_cannot_escape_a_checker() -> None:
+@pytest.mark.parametrize("wrap", [lambda machine: machine, Wrapper], ids=["bare", "wrapped"])
+def test_a_machine_without_a_version_cannot_escape_a_checker(wrap: Callable[[Any], Any]) -> None:
     class Bare:
         pass
 
     world = World(seed=1)
     world.watch(Counting())
     with pytest.raises(LocalError, match="version"):
-        world.add(NODES[0], lambda birth: Bare())  # type: ignore[arg-type, return-value]
+        world.add(NODES[0], lambda birth: wrap(Bare()))
+
+
+def test_a_machine_is_looked_at_from_its_birth_on_in_every_life() -> None:
+    class Big(Puppet):
+        size = 4
+
+    world = World(seed=1)
+    world.watch(Bounded("rows", 5, lambda machine: machine.size))
+    world.add(NODES[0], lambda birth: Big())
+    world.run(10)
+    world.crash(NODES[0])
+    Big.size = 99
+    world.restart(NODES[0])
+    with pytest.raises(SimulationError, match="99 rows"):
+        world.run(10)
+
+
+class Reader(Puppet):
+    """Delivers what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+
+    def next_event(self) -> Event | None:
+        return self.events.pop(0) if self.events else None
+
+
+def deliver(checker: Checker, *events: Delivered) -> None:
+    world = World(seed=1)
+    world.watch(checker)
+    world.add(NODES[0], lambda birth: Reader())
+    world.call(NODES[0], lambda machine, now: machine.events.extend(events))
+    world.run(10)
+
+
+def test_a_note_may_be_delivered_once_for_each_subscription() -> None:
+    note = Note(b"id", Publication(()))
+    deliver(AtMostOnce(), Delivered(0, note), Delivered(1, note))
+    with pytest.raises(SimulationError, match="twice"):
+        deliver(AtMostOnce(), Delivered(0, note), Delivered(1, note), Delivered(1, note))
+
+
+@pytest.mark.parametrize(
+    "changed", [Publication((("price", 9),), b"body"), Publication((("price", 1),), b"other"), Publication((), b"body")]
+)
+def test_a_changed_pair_is_caught_as_a_changed_body_is(changed: Publication) -> None:
+    said = Publication((("price", 1),), b"body")
+    deliver(Intact({b"id": said}), Delivered(0, Note(b"id", said)))
+    with pytest.raises(SimulationError, match="otherwise than it was sent"):
+        deliver(Intact({b"id": said}), Delivered(0, Note(b"id", changed)))
 
 
 def test_a_note_nobody_sent_is_caught() -> None:

@@ -30,7 +30,7 @@ class Wrapper:
 
     @property
     def version(self) -> int:
-        return getattr(self._inner, "version", 0)
+        return int(self.inner.version)  # No default: a machine without a version must not escape its checkers.
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self._inner.receive(data, source, now)
@@ -71,6 +71,13 @@ class Wrapper:
         method = getattr(self._inner, notice, None)
         if method is not None:
             method(about, now)
+
+
+def innermost(machine: Any) -> Any:
+    """The machine inside all wrappers."""
+    while isinstance(machine, Wrapper):
+        machine = machine.inner
+    return machine
 
 
 class Dropper(Wrapper):

@@ -2,17 +2,18 @@
 
 A checker overrides the hooks it needs and pays for nothing else: a hook that nobody overrides is never
 called. Events are rare beside frames, so `on_event` is nearly free. `on_change` is for the state inside
-machines: it runs after a step that moved the machine's `version`, a counter which a checked machine raises
-whenever it changes a table; a step that changed nothing costs one comparison.
+machines: it runs after a machine's first step, and then after each that moved its `version`, a counter which a
+checked machine raises whenever it changes a table; a step that changed nothing costs one comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Delivered, Event, Note
+from veilcast.machine import Address, Delivered, Event, Note, Publication
+from veilcast.sim.adversaries import innermost
 from veilcast.sim.graphs import connected
 
 if TYPE_CHECKING:
@@ -30,22 +31,22 @@ class Checker:
         """A machine has emitted an event."""
 
     def on_change(self, world: World, address: Address, machine: Any) -> None:
-        """A step has changed the tables of a machine."""
+        """A step has changed the tables of a machine, or was its first."""
 
     def on_end(self, world: World) -> None:
         """The run is over: the place for what must have happened by then."""
 
 
 class AtMostOnce(Checker):
-    """No incarnation delivers a note twice."""
+    """No incarnation delivers a note twice for one subscription."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[Address, int, bytes], None] = {}
+        self._seen: dict[tuple[Address, int, int, bytes], None] = {}
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if not isinstance(event, Delivered):
             return
-        key = (address, world.incarnation(address), event.note.id)
+        key = (address, world.incarnation(address), event.number, event.note.id)
         if key in self._seen:
             raise ViolationError(f"{address} delivered note {event.note.id.hex()} twice")
         self._seen[key] = None
@@ -88,7 +89,7 @@ class Intact(Checker):
     Notes are known by their ids, or by what `name` reads from them where only the machine knows the id.
     """
 
-    def __init__(self, sent: dict[bytes, bytes], name: Callable[[Note], bytes] = id_of) -> None:
+    def __init__(self, sent: Mapping[bytes, Publication], name: Callable[[Note], bytes] = id_of) -> None:
         self._sent, self._name = sent, name
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
@@ -97,15 +98,15 @@ class Intact(Checker):
         note, name = event.note, self._name(event.note)
         if name not in self._sent:
             raise ViolationError(f"{address} delivered note {note.id.hex()}, which nobody sent")
-        if note.publication.body != self._sent[name]:
-            raise ViolationError(f"{address} delivered note {note.id.hex()} with another body than was sent")
+        if note.publication != self._sent[name]:
+            raise ViolationError(f"{address} delivered note {note.id.hex()} otherwise than it was sent")
 
 
 class Everyone(Checker):
-    """By the end every address has delivered every note sent."""
+    """By the end every address has delivered every note sent. `sent` may still grow, as for `Intact`."""
 
     def __init__(
-        self, sent: dict[bytes, bytes], addresses: Iterable[Address], name: Callable[[Note], bytes] = id_of
+        self, sent: Iterable[bytes], addresses: Iterable[Address], name: Callable[[Note], bytes] = id_of
     ) -> None:
         self._sent, self._name = sent, name
         self._heard: dict[Address, dict[bytes, None]] = {address: {} for address in addresses}
@@ -136,7 +137,7 @@ class Connected(Checker):
 
 
 class Bounded(Checker):
-    """A number read from each machine never passes its bound."""
+    """A number read from each machine, be it wrapped or not, never passes its bound."""
 
     def __init__(self, what: str, bound: int, read: Callable[[Any], int]) -> None:
         self._what = what
@@ -144,7 +145,7 @@ class Bounded(Checker):
         self._read = read
 
     def on_change(self, world: World, address: Address, machine: Any) -> None:
-        value = self._read(machine)
+        value = self._read(innermost(machine))
         if value > self._bound:
             raise ViolationError(f"{address} has {value} {self._what}, more than {self._bound}")
 

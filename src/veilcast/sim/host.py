@@ -91,8 +91,8 @@ class Host:
         # How many turns the host has asked for at one and the same instant.
         self.turns = 0
         self.turns_at = -1
-        # The machine's version at the last check, when a checker looks at it at all.
-        self.version = 0
+        # The machine's version at the last check, when a checker looks at it at all; None before the first.
+        self.version: int | None = None
         self.watched = False
 
     def clear(self) -> None:
@@ -103,6 +103,7 @@ class Host:
         self.held = None
         self.paused = False
         self.watched = False
+        self.version = None
         self.settle()
 
     def settle(self) -> None:

@@ -83,8 +83,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         addresses = self.addresses()
         publisher, readers = self.roles(world.seed)
         graph = self._graph(world.seed)
-        sent: dict[bytes, bytes] = {}
-        owed: dict[bytes, bytes] = {}
+        sent: dict[bytes, Publication] = {}
+        owed: dict[bytes, None] = {}
         for check in self.checks:
             world.watch(self._checker(check, sent, owed, publisher, readers))
         world.watch(_Clients())
@@ -142,24 +142,25 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return [(addresses[u], addresses[v]) for u, v in graph]
 
     def _plan_note(
-        self, world: World, publisher: Address, number: int, sent: dict[bytes, bytes], owed: dict[bytes, bytes]
+        self, world: World, publisher: Address, number: int, sent: dict[bytes, Publication], owed: dict[bytes, None]
     ) -> None:
         body = b"note %d" % number
+        publication = Publication((Label(TOPIC).pair,), body)
         at_us = self.first_us + number * self.every_us
 
         def publish(machine: MeshNode, now: int) -> None:
-            sent[body] = body
+            sent[body] = publication
             if at_us >= self.owed_us:
-                owed[body] = body
-            machine.publish(Publication((Label(TOPIC).pair,), body), now)
+                owed[body] = None
+            machine.publish(publication, now)
 
         world.after(at_us, lambda: world.call(publisher, publish))
 
     def _checker(
         self,
         check: str,
-        sent: dict[bytes, bytes],
-        owed: dict[bytes, bytes],
+        sent: dict[bytes, Publication],
+        owed: dict[bytes, None],
         publisher: Address,
         readers: tuple[Address, ...],
     ) -> Checker:

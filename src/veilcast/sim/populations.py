@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from veilcast.errors import ConfigError
-from veilcast.machine import Address
+from veilcast.machine import Address, Publication
 from veilcast.sim.chance import derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.flood import ID_SIZE, Flood
@@ -50,7 +50,7 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         return tuple(Address(f"n{i}") for i in range(self.nodes))
 
     def settle(self, world: World, duration_us: int) -> None:
-        sent: dict[bytes, bytes] = {}
+        sent: dict[bytes, Publication] = {}
         addresses = self.addresses()
         for check in self.checks:
             world.watch(self._checker(check, sent))
@@ -68,18 +68,18 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         """What a run has to say beyond the world's own counts: nothing, for a flood."""
         return {}
 
-    def _plan_message(self, world: World, publisher: Address, number: int, sent: dict[bytes, bytes]) -> None:
+    def _plan_message(self, world: World, publisher: Address, number: int, sent: dict[bytes, Publication]) -> None:
         message = derive(world.seed, "message", str(number))[:ID_SIZE]
         body = (b"%d " % number * self.body_size)[: self.body_size]
 
         def publish(machine: Flood, now: int) -> None:
-            sent[message] = body
+            sent[message] = Publication((), body)
             world.label(_TOPIC, publisher, "publisher", world.now, world.now)
             machine.publish(message, body)
 
         world.after(number * self.every_us, lambda: world.call(publisher, publish))
 
-    def _checker(self, check: str, sent: dict[bytes, bytes]) -> Checker:
+    def _checker(self, check: str, sent: dict[bytes, Publication]) -> Checker:
         match check:
             case "once":
                 return AtMostOnce()

@@ -155,7 +155,6 @@ class World(Engine):
             if not hasattr(host.machine, "version"):
                 raise LocalError(f"a checker watches for changes, but the machine at {address} has no version")
             host.watched = True
-            host.version = host.machine.version
         host.settle()
         self._push(self._time, host, None, take_turn)
         for link in host.links.values():
