@@ -82,6 +82,16 @@ def test_swarms_differ_between_seeds_and_all_kinds_come_up() -> None:
         assert 30 < sum(kind in subset for subset in subsets) < 70
 
 
+def test_drawn_partitions_cut_the_few_off_from_the_many_and_the_many_from_the_few() -> None:
+    cuts = [cut for seed in range(60) for cut in swarm(seed, NODES, 10 * SECOND, ["partition"])]
+    partitions = [cut for cut in cuts if isinstance(cut, Partition)]
+    to_the_many = sum(len(cut.sources) < len(cut.targets) for cut in partitions)
+    to_the_few = sum(len(cut.sources) > len(cut.targets) for cut in partitions)
+    assert min(to_the_many, to_the_few) > len(partitions) // 4
+    for cut in partitions:
+        assert sorted(cut.sources + cut.targets) == sorted(NODES)
+
+
 @given(st.integers(0, 2**64 - 1), st.integers(100, 10**8))
 def test_the_last_quarter_of_a_swarm_is_calm(seed: int, horizon: int) -> None:
     for fault in swarm(seed, NODES, horizon, KINDS):

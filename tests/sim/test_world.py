@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Machine, Record
 from veilcast.sim.adversaries import Puppet
 from veilcast.sim.checkers import AtMostOnce
+from veilcast.sim.engine import FRAMES_LIMIT
 from veilcast.sim.host import Birth
 from veilcast.sim.links import Links, Weather
 from veilcast.sim.world import World
@@ -145,6 +148,18 @@ def test_a_machine_that_dies_in_the_middle_of_its_step_does_no_more_of_it() -> N
     assert world.incarnation(Pair.a) == 1
 
 
+def test_a_machine_that_dies_in_its_step_leaves_no_timer_behind() -> None:
+    world = World(seed=1, on_event=lambda address, event, now: world.crash(address))
+    world.add(Pair.a, lambda birth: Diary())
+    world.machine(Pair.a).asks.append(Listen("all"))
+    world.machine(Pair.a).deadline = world.now + 5
+    world.run(100)
+    world.restart(Pair.a)
+    world.machine(Pair.a).deadline = world.now + 5
+    world.run(100)
+    assert world.machine(Pair.a).fired == [world.start + 105]
+
+
 def test_a_machine_that_dies_in_a_call_sends_nothing_of_it(pair: Pair) -> None:
     def last_words(machine: Diary, now: int) -> None:
         machine.send(pair.b, b"x")
@@ -166,6 +181,18 @@ def test_a_write_of_the_dead_does_not_land_in_the_next_life(pair: Pair) -> None:
     pair.world.crash(pair.a)
     pair.world.restart(pair.a)
     assert pair.at(pair.a).restored == {}
+
+
+def test_what_is_stored_for_the_dead_is_not_told_to_the_next_life(pair: Pair) -> None:
+    pair.at(pair.a).record(1, b"x")
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.run(0)
+    # At the instant of the writing, after it and before the notice of it.
+    pair.world.after(1_000, lambda: pair.world.crash(pair.a))
+    pair.world.after(1_000, lambda: pair.world.restart(pair.a))
+    pair.world.run(5_000)
+    assert pair.at(pair.a).restored == {1: b"x"}
+    assert pair.heard(pair.a) == []
 
 
 def test_frames_to_a_dead_host_are_lost_and_frames_it_sent_before_arrive(pair: Pair) -> None:
@@ -268,6 +295,18 @@ def test_a_host_that_is_paused_again_while_it_catches_up_loses_nothing(pair: Pai
     pair.world.run(0)
     assert [data for _, data in pair.got()] == [b"0", b"1", b"2", b"3"]
     assert pair.world.counts.in_flight == 0
+
+
+def test_a_host_paused_between_two_batches_of_frames_sends_the_second_when_it_resumes(pair: Pair) -> None:
+    for _ in range(FRAMES_LIMIT + 1):
+        pair.at(pair.a).send(pair.b, b"x")
+    pair.world.call(pair.a, lambda machine, now: None)
+    pair.world.after(0, lambda: pair.world.pause(pair.a))
+    pair.world.run(5_000)
+    assert len(pair.got()) == FRAMES_LIMIT
+    pair.world.resume(pair.a)
+    pair.world.run(5_000)
+    assert len(pair.got()) == FRAMES_LIMIT + 1
 
 
 # --- links --------------------------------------------------------------------------------------------------
@@ -591,7 +630,7 @@ def test_nothing_befalls_one_who_was_never_added(pair: Pair, known: bool) -> Non
         world.call(pair.a, lambda machine, now: machine.send(typo, b"x"))
         world.run(0)
     before = world.trace_hash
-    for act in (
+    acts: list[Callable[[], None]] = [
         lambda: world.call(typo, lambda machine, now: None),
         lambda: world.crash(typo),
         lambda: world.restart(typo),
@@ -601,7 +640,8 @@ def test_nothing_befalls_one_who_was_never_added(pair: Pair, known: bool) -> Non
         lambda: world.block(typo, pair.a),
         lambda: world.unblock(pair.a, typo),
         lambda: world.set_clock(typo, 0, 0),
-    ):
+    ]
+    for act in acts:
         with pytest.raises(LocalError, match="typo"):
             act()
     assert world.trace_hash == before

@@ -253,7 +253,7 @@ class World(Engine):
                     host.disk = {}
                 host.disk.pop(record.record, None)  # `Birth.stored` is in order of writing.
                 host.disk[record.record] = record.data
-                self._tell(host, "stored", record.record, 0)
+                self._tell(host, "stored", record.record)
 
         self.after(self._disk_us, written)
 
@@ -270,7 +270,7 @@ class World(Engine):
             if link.tie == TIED:
                 self._untie(link)
                 self._tell_peer(link, "peer_lost", link.latency_us)
-            self._tell(host, "peer_lost", link.target.address, 0)
+            self._tell(host, "peer_lost", link.target.address)
         elif link.tie == UNTIED:
             self._tie(link, TIED)
         else:
@@ -313,7 +313,7 @@ class World(Engine):
         """The way between two who were added."""
         return self._link(self._known(source), self._known(destination).address)
 
-    def _tell(self, host: Host, notice: str, about: Address | int, delay_us: int) -> None:
+    def _tell(self, host: Host, notice: str, about: Address | int) -> None:
         """Give a notice to the machine that is up now, if it has that notice; never to its successor."""
         addressee = host.machine
         if not hasattr(addressee, notice):
@@ -323,7 +323,7 @@ class World(Engine):
             if machine is addressee:
                 getattr(machine, notice)(about, now)
 
-        self._push(self._time + delay_us, host, None, told)
+        self._push(self._time, host, None, told)
 
     def _survey(self) -> None:
         """At the edge of an epoch: write down who is up, and which pairs are tied."""
