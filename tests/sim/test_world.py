@@ -657,3 +657,14 @@ def test_repeating_a_fault_that_is_there_changes_nothing(pair: Pair) -> None:
     pair.world.crash(pair.a)
     pair.world.pause(pair.a)
     assert before != after == pair.world.trace_hash
+
+
+def test_a_machine_that_is_to_come_later_is_known_and_down_until_then() -> None:
+    world = World(seed=1)
+    late = Address("late")
+    world.add(late, lambda birth: Flood(), after_us=1_000)
+    world.crash(late)
+    world.run(999)
+    assert world.machine(late) is None
+    world.run(1)
+    assert isinstance(world.machine(late), Flood)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -97,7 +97,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             role = "publisher" if address == publisher else "subscriber" if address in is_reader else "forwarder"
             if self._joining:
                 owner = _Owner(self.mesh, role, addresses[: self.contacts], earlier=number)
-                world.after(number * self.join_us, partial(world.add, address, owner.start))
+                world.add(address, owner.start, number * self.join_us)
             else:
                 world.add(address, _Owner(self.mesh, role, known[address]).start)
             if role != "forwarder":

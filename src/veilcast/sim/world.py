@@ -70,13 +70,16 @@ class World(Engine):
             if overrides(checker, hook):
                 checkers.append(checker)
 
-    def add(self, address: Address, factory: Factory) -> None:
-        """Start a machine at this address; the same factory builds its later incarnations."""
+    def add(self, address: Address, factory: Factory, after_us: int = 0) -> None:
+        """Start a machine at this address, at once or later; the same factory builds its later incarnations."""
         host = self._host(address)
         if host.factory is not None:
             raise ConfigError(f"{address} is in this world already")
         host.factory = factory
-        self.restart(address)
+        if after_us:
+            self.after(after_us, lambda: self.restart(address))
+        else:
+            self.restart(address)
 
     def connect(self, u: Address, v: Address) -> None:
         """Tie two addresses until one disconnects; their machines are told, now or when they come (back) up."""
