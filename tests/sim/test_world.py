@@ -11,6 +11,7 @@ from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen,
 from veilcast.sim.adversaries import Puppet
 from veilcast.sim.checkers import AtMostOnce
 from veilcast.sim.engine import FRAMES_LIMIT
+from veilcast.sim.flood import Flood
 from veilcast.sim.host import Birth
 from veilcast.sim.links import Links, Weather
 from veilcast.sim.world import World
