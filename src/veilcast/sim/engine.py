@@ -189,7 +189,9 @@ class Engine(ABC):
 
                     event = machine.next_event()
                     if event is not None:
-                        self._take_all(host, machine, event)
+                        self._take(host, event)
+                        if host.machine is machine and (event := machine.next_event()) is not None:
+                            self._take_more(host, machine, event)
                         if host.machine is not machine:
                             continue
 
@@ -295,15 +297,14 @@ class Engine(ABC):
                 self._lost += 1
                 self._trace.note(LOST, link.number, data)
 
-    def _take_all(self, host: Host, machine: Machine, event: Event | None) -> None:
-        """Act on the events of one step, up to the last or to the machine's end."""
-        for _ in range(EVENTS_LIMIT):
-            if event is None:
-                return
+    def _take_more(self, host: Host, machine: Machine, event: Event) -> None:
+        """Act on the second and all later events of a step, up to the last or to the machine's end."""
+        for _ in range(1, EVENTS_LIMIT):
             self._take(host, event)
-            if host.machine is not machine:
+            following = machine.next_event() if host.machine is machine else None
+            if following is None:
                 return
-            event = machine.next_event()
+            event = following
         raise LocalError(f"more than {EVENTS_LIMIT} events in one step: they never end")
 
     @abstractmethod
