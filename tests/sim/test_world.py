@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from veilcast.errors import ConfigError, LocalError
-from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Machine, Record
+from veilcast.machine import Address, Event, Listen, Machine, Record
 from veilcast.sim.adversaries import Puppet
 from veilcast.sim.checkers import AtMostOnce
 from veilcast.sim.engine import FRAMES_LIMIT
@@ -16,82 +18,8 @@ from veilcast.sim.host import Birth
 from veilcast.sim.links import Links, Weather
 from veilcast.sim.world import World
 
-
-class Diary(Puppet):
-    """A puppet that also emits what it is told to, keeps notices, and sets one timer."""
-
-    def __init__(self, stored: dict[int, bytes] | None = None) -> None:
-        super().__init__()
-        self.restored = stored or {}
-        self.outbox: list[Frame] = []
-        self.asks: list[Event] = []
-        self.notices: list[tuple[str, object, int]] = []
-        self.deadline: int | None = None
-        self.fired: list[int] = []
-
-    def send(self, peer: Address, data: bytes) -> None:
-        self.outbox.append(Frame(peer, data))
-
-    def handle_timer(self, now: int) -> None:
-        if self.deadline is not None and self.deadline <= now:
-            self.deadline = None
-            self.fired.append(now)
-
-    def next_timer(self) -> int | None:
-        return self.deadline
-
-    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames, self.outbox = self.outbox[:limit], self.outbox[limit:]
-        return frames
-
-    def next_event(self) -> Event | None:
-        return self.asks.pop(0) if self.asks else None
-
-    def peer_up(self, peer: Address, now: int) -> None:
-        self.notices.append(("up", peer, now))
-
-    def peer_lost(self, peer: Address, now: int) -> None:
-        self.notices.append(("lost", peer, now))
-
-    def stored(self, record: int, now: int) -> None:
-        self.notices.append(("stored", record, now))
-
-    def record(self, number: int, data: bytes) -> None:
-        self.asks.append(Record(number, data))
-
-
-class Pair:
-    """Diaries at a and b, one millisecond apart; times are read from the world's start."""
-
-    a, b = Address("a"), Address("b")
-
-    def __init__(self) -> None:
-        self.world = World(seed=7, links=Links(latency_us=(1_000,)))
-        for address in (self.a, self.b):
-            self.world.add(address, lambda birth: Diary(birth.stored))
-        self.world.run(0)
-
-    def send(self, data: bytes, *, back: bool = False) -> None:
-        source, target = (self.b, self.a) if back else (self.a, self.b)
-        self.world.call(source, lambda machine, now: machine.send(target, data))
-
-    def ask(self, address: Address, event: Event) -> None:
-        self.world.call(address, lambda machine, now: machine.asks.append(event))
-
-    def heard(self, address: Address) -> list[tuple[str, object]]:
-        """The notices a machine has got since it was last asked for them."""
-        notices = [(notice, about) for notice, about, _ in self.at(address).notices]
-        self.at(address).notices.clear()
-        return notices
-
-    def at(self, address: Address) -> Diary:
-        machine = self.world.machine(address)
-        assert isinstance(machine, Diary)
-        return machine
-
-    def got(self, *, back: bool = False) -> list[tuple[int, bytes]]:
-        machine = self.at(self.a if back else self.b)
-        return [(now - self.world.start, data) for now, _, data in machine.received]
+sys.path.insert(0, str(Path(__file__).parent))
+from diaries import Diary, Pair
 
 
 @pytest.fixture
@@ -406,174 +334,7 @@ def test_a_clock_put_ahead_makes_an_armed_timer_due(pair: Pair) -> None:
     assert pair.at(pair.a).fired == [pair.world.start + 51_000]
 
 
-# --- ties ---------------------------------------------------------------------------------------------------
-
-
-def test_connected_machines_are_told_of_one_another_and_of_a_crash(pair: Pair) -> None:
-    pair.world.connect(pair.a, pair.b)
-    pair.world.run(0)
-    start = pair.world.now
-    pair.world.crash(pair.a)
-    pair.world.run(5_000)
-    pair.world.restart(pair.a)
-    pair.world.run(5_000)
-    notices = [("up", pair.a, start), ("lost", pair.a, start + 1_000), ("up", pair.a, start + 6_000)]
-    assert pair.at(pair.b).notices == notices
-    assert pair.at(pair.a).notices == [("up", pair.b, start + 5_000)]
-
-
-def test_connect_is_answered_after_a_round_trip(pair: Pair) -> None:
-    pair.at(pair.a).asks.append(Connect(pair.b))
-    pair.world.call(pair.a, lambda machine, now: None)
-    pair.world.run(5_000)
-    when = pair.world.start + 2_000
-    assert pair.at(pair.a).notices == [("up", pair.b, when)]
-    assert pair.at(pair.b).notices == [("up", pair.a, when)]
-    pair.at(pair.a).asks.append(Disconnect(pair.b))
-    pair.world.call(pair.a, lambda machine, now: None)
-    pair.world.run(5_000)
-    assert pair.at(pair.a).notices == [("up", pair.b, when)]
-    assert pair.at(pair.b).notices == [("up", pair.a, when), ("lost", pair.a, pair.world.start + 6_000)]
-
-
-@pytest.mark.parametrize("trouble", ["dead", "blocked", "unknown"])
-def test_connect_to_a_peer_out_of_reach_is_answered_by_peer_lost(pair: Pair, trouble: str) -> None:
-    peer = pair.b
-    if trouble == "dead":
-        pair.world.crash(pair.b)
-    elif trouble == "blocked":
-        pair.world.block(pair.b, pair.a)
-    else:
-        peer = Address("nobody")
-    pair.at(pair.a).asks.append(Connect(peer))
-    pair.world.call(pair.a, lambda machine, now: None)
-    pair.world.run(1_000_000)
-    assert [notice[:2] for notice in pair.at(pair.a).notices] == [("lost", peer)]
-
-
-def test_connect_on_a_laid_tie_to_a_dead_peer_is_answered(pair: Pair) -> None:
-    pair.world.connect(pair.a, pair.b)
-    pair.world.crash(pair.b)
-    pair.world.run(5_000)
-    pair.heard(pair.a)
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == [("lost", pair.b)]
-    pair.world.restart(pair.b)
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == [("up", pair.b)]
-
-
-def test_connect_on_a_tie_that_stands_is_answered_to_the_asker_alone(pair: Pair) -> None:
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([("up", pair.b)], [("up", pair.a)])
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([("up", pair.b)], [])
-
-
-def test_connect_on_a_tie_that_no_longer_carries_ends_it_and_the_peer_hears_of_it_when_it_can(pair: Pair) -> None:
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    pair.heard(pair.a)
-    pair.heard(pair.b)
-    pair.world.block(pair.a, pair.b)
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([("lost", pair.b)], [])
-    pair.world.unblock(pair.a, pair.b)
-    pair.world.run(5_000)
-    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([], [("lost", pair.a)])
-
-
-def test_the_loss_of_an_old_tie_is_not_taken_for_that_of_the_new(pair: Pair) -> None:
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    pair.heard(pair.a)
-    # The loss would arrive half a millisecond after the answer, which has tied the pair anew.
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(1_500)
-    pair.world.crash(pair.b)
-    pair.world.restart(pair.b)
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == [("up", pair.b)]
-    assert pair.heard(pair.b) == [("up", pair.a)]
-
-
-def test_a_tie_that_ended_before_it_was_known_is_not_announced(pair: Pair) -> None:
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.pause(pair.b)
-    pair.world.run(5_000)
-    pair.ask(pair.a, Disconnect(pair.b))
-    pair.world.run(500)
-    pair.world.resume(pair.b)
-    pair.world.run(0)
-    assert pair.heard(pair.b) == []
-
-
-def test_an_answer_does_not_reach_the_next_life_of_the_asker(pair: Pair) -> None:
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(500)
-    pair.world.crash(pair.a)
-    pair.world.restart(pair.a)
-    pair.world.run(5_000)
-    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([], [])
-
-
-def test_a_notice_does_not_reach_the_next_life_of_its_addressee(pair: Pair) -> None:
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    pair.world.crash(pair.b)
-    pair.world.run(500)
-    pair.world.crash(pair.a)
-    pair.world.restart(pair.a)
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == []
-
-
-def test_a_tie_that_machines_made_ends_with_either_life(pair: Pair) -> None:
-    pair.ask(pair.a, Connect(pair.b))
-    pair.world.run(5_000)
-    pair.world.crash(pair.b)
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == [("up", pair.b), ("lost", pair.b)]
-    pair.world.restart(pair.b)
-    pair.world.run(5_000)
-    pair.world.crash(pair.b)
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == []
-
-
-def test_a_notice_waits_at_a_block_and_arrives_after_it(pair: Pair) -> None:
-    pair.world.connect(pair.a, pair.b)
-    pair.world.run(0)
-    pair.heard(pair.a)
-    pair.world.block(pair.b, pair.a)
-    pair.world.crash(pair.b)
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == []
-    pair.world.restart(pair.b)
-    pair.world.run(5_000)
-    assert (pair.heard(pair.a), pair.heard(pair.b)) == ([], [("up", pair.a)])
-    pair.world.unblock(pair.b, pair.a)
-    pair.world.run(999)
-    assert pair.heard(pair.a) == []
-    pair.world.run(1)
-    assert pair.heard(pair.a) == [("lost", pair.b), ("up", pair.b)]
-
-
-def test_a_block_holds_back_two_notices_at_most(pair: Pair) -> None:
-    pair.world.connect(pair.a, pair.b)
-    pair.world.run(0)
-    pair.heard(pair.a)
-    pair.world.block(pair.b, pair.a)
-    for _ in range(10):
-        pair.world.crash(pair.b)
-        pair.world.restart(pair.b)
-    pair.world.unblock(pair.b, pair.a)
-    pair.world.run(5_000)
-    assert pair.heard(pair.a) == [("lost", pair.b), ("up", pair.b)]
+# --- events -------------------------------------------------------------------------------------------------
 
 
 def test_events_are_handed_out_with_their_place_and_time() -> None:
