@@ -66,11 +66,13 @@ def test_a_node_that_hears_nobody_accuses_nobody() -> None:
     assert watch.pass_periods(3, "a") == []
 
 
-def test_a_neighbour_that_started_again_before_it_was_missed_is_noticed() -> None:
+def test_a_missed_beat_and_a_new_life_are_noticed_and_one_that_was_overtaken_is_neither() -> None:
     watch = Watch()
-    assert watch.members.hear(A, 5, 10)
-    assert watch.members.hear(A, 4, 11), "a beat that was overtaken is no new life"
-    assert not watch.members.hear(A, 3_000_000_000, 12)
+    assert watch.members.hear(A, 1, 10)
+    assert not watch.members.hear(A, 3, 11), "number 2 was missed, and what rode in it"
+    assert watch.members.is_overtaken(A, 2)
+    assert not watch.members.is_overtaken(A, 4)
+    assert not watch.members.hear(A, 3_000_000_000, 12), "a new life"
     assert watch.members.hear(A, 3_000_000_001, 13)
 
 

@@ -2,8 +2,9 @@
 
 Neighbours are given at the start, and a `neighbourhood` may add and remove some. A neighbour is there from its first
 heartbeat on, and has failed when nothing was heard of it for `silent_periods` periods, or when the driver says so.
-Heard again, it is back. A node that starts anew draws a new number for its beats, so a neighbour that came back before
-it was missed is noticed too.
+Heard again, it is back. Heartbeats are numbered, one after the other: one that does not follow the last means that some
+were missed, and with them what rode there, or that the neighbour has started anew at a number of its own; in either
+case all is asked for again.
 
 Acquaintances are no neighbours: a policy has made them known to us. Heartbeats go to and fro, so that their failure is
 noticed in the same way, but adverts do not, and one that has failed is forgotten.
@@ -81,8 +82,12 @@ class Membership:
         """Whether this is the very heartbeat that we last heard of this neighbour."""
         return self._numbers.get(name) == number
 
+    def is_overtaken(self, name: Address, number: int) -> bool:
+        """Whether a later heartbeat of the same life came before this one."""
+        return name in self._numbers and 0 < (self._numbers[name] - number) % NUMBERS < _JUMP
+
     def hear(self, name: Address, number: int, now: int) -> bool:
-        """A heartbeat came. True if it is the same neighbour as before, False if it is new, back, or started again."""
+        """A heartbeat came. False if the neighbour is new, back, or started again, or if we missed one before this."""
         if now - self._last_us > 2 * self._period_us:
             self._well_since_us = now
         self._last_us = self._heard_us[name] = now
@@ -90,8 +95,8 @@ class Membership:
         self._numbers[name] = number
         if name in self.met:
             return True
-        same = before is None or (number - before + _JUMP) % NUMBERS < 2 * _JUMP
-        return not self.arrive(name) and same
+        follows = before is None or (number - before) % NUMBERS == 1
+        return not self.arrive(name) and follows
 
     def arrive(self, name: Address) -> bool:
         """This neighbour is there; False if it was already."""

@@ -213,6 +213,9 @@ class MeshNode:
             if self._members.has_heard(source, beat.number):
                 # What rides must not act twice: a copy of a subscription would become two at every step of its walk.
                 raise StaleError("a heartbeat that was heard already")
+            if self._members.is_overtaken(source, beat.number):
+                # When it was missed, all that it could say was asked for anew.
+                raise StaleError("a heartbeat that a later one overtook")
             was_present = source in self._members.present
             if not self._members.hear(source, beat.number, now):
                 if was_present:
