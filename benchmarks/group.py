@@ -1,8 +1,8 @@
 """What does the relay's arithmetic cost, beside the bare library underneath it?
 
 The peer is rbcl called directly on bytes: the difference is what points that cannot be illegal cost. The
-last rows are the steps of a message through the relay. All are timed in turns, and the best turn counts;
-results are checked first.
+rows after those are the steps of a message through the relay, and the last the lottery's. All are timed
+in turns, and the best turn counts; results are checked first.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import rbcl
 
+from veilcast.crypto import lottery
 from veilcast.crypto.group import Ciphertext, Point, Scalar, decrypt, encrypt, rerandomise, transform
 
 Job = Callable[[], object]
@@ -24,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     as_json = parser.parse_args().json
-    pairs, steps = operations(), relay()
+    pairs, steps = operations(), relay() | lots()
     best: dict[Job, float] = {}
     for _ in range(TURNS):
         for job in [job for ours, peer in pairs.values() for job in (ours, peer)] + list(steps.values()):
@@ -32,7 +33,7 @@ def main() -> None:
     report = {
         "us": {name: best[ours] * 1e6 for name, (ours, _) in pairs.items()},
         "us_rbcl": {name: best[peer] * 1e6 for name, (_, peer) in pairs.items()},
-        "us_relay": {name: best[job] * 1e6 for name, job in steps.items()},
+        "us_steps": {name: best[job] * 1e6 for name, job in steps.items()},
     }
     if as_json:
         print(json.dumps(report))
@@ -73,6 +74,18 @@ def relay() -> dict[str, Job]:
         "transform by a ratio": lambda: transform(sent, ratio),
         "re-randomise": lambda: rerandomise(moved, public, os.urandom),
         "decrypt": lambda: decrypt(moved, common),
+    }
+
+
+def lots() -> dict[str, Job]:
+    key = Scalar.draw(os.urandom)
+    public, subject, said = lottery.public_of(key), bytes(16), bytes(200)
+    lot, proof = lottery.draw(key, subject), lottery.prove(key, subject, said, os.urandom)
+    lottery.check(public, subject, lot, said, proof)
+    return {
+        "draw a lot": lambda: lottery.draw(key, subject),
+        "prove a lot": lambda: lottery.prove(key, subject, said, os.urandom),
+        "check a lot": lambda: lottery.check(public, subject, lot, said, proof),
     }
 
 

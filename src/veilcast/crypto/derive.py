@@ -9,11 +9,11 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 
 
-def derive(key: Secret, purpose: bytes, *parts: bytes) -> Secret:
-    """A 32-byte key for `purpose` (at most 16 bytes); parts are length-prefixed, so no two lists of them collide."""
+def derive(key: Secret, purpose: bytes, *parts: bytes, size: int = 32) -> Secret:
+    """A key for `purpose` (at most 16 bytes); parts are length-prefixed, so no two lists of them collide."""
     _check(purpose)
     message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-    return Secret(hazmat.blake2b(message, size=32, key=key.reveal(), person=purpose))
+    return Secret(hazmat.blake2b(message, size=size, key=key.reveal(), person=purpose))
 
 
 def fingerprint(public: bytes) -> bytes:

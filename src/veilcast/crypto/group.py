@@ -46,8 +46,13 @@ class Scalar(Secret):
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Self:
-        """A uniform scalar. 64 bytes are reduced, which leaves a bias below 2^-250."""
-        return cls(_primitives.scalar_reduce(entropy(WIDE_SIZE)))
+        """A uniform scalar."""
+        return cls.reduce(entropy(WIDE_SIZE))
+
+    @classmethod
+    def reduce(cls, wide: bytes) -> Self:
+        """Uniform if these 64 bytes are: reducing so many leaves a bias below 2^-250."""
+        return cls(_primitives.scalar_reduce(wide))
 
     @classmethod
     def of(cls, number: int) -> Self:
