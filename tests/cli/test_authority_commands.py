@@ -144,6 +144,11 @@ def _snapshot(directory: Path) -> dict[str, bytes]:
         ("authority topic a t --attribute temp:float:9:1", 3, "config"),
         ("authority topic a t --attribute temp", 3, "config"),
         ("authority topic a t --cover 2", 3, "config"),
+        ("authority topic a t --cover 0.5 --privacy low", 3, "config"),
+        ("authority topic a t --privacy low --members 10", 3, "config"),
+        ("authority topic a t --privacy low --members 10 --subscribers 11", 3, "config"),
+        ("authority topic a t --subscribers 1 --members 10", 3, "config"),
+        ("authority topic a t --cover 0.5 --subscribers 1 --members 10", 3, "config"),
         ("authority revoke a --member nobody", 9, "unknown-member"),
         ("authority revoke a --member alice --topic sports", 8, "unknown-topic"),
         ("authority revoke a --group sports", 8, "unknown-topic"),
@@ -260,6 +265,15 @@ def test_declaring_a_topic_again_keeps_what_is_not_named(desk: Desk) -> None:
     desk.good("authority topic a weather --attribute temp:float:-40:60")
     again = desk.good("authority topic a weather --cover 0.6")
     assert (again["attributes"], again["cover_share"]) == (1, 0.6)
+
+
+def test_privacy_chooses_the_cover_of_a_topic(desk: Desk) -> None:
+    desk.good("authority init a")
+    assert desk.good("authority topic a weather")["cover_share"] == 0.78
+    assert desk.good("authority topic a weather --privacy medium")["cover_share"] == 0.55
+    assert desk.good("authority topic a weather --privacy low --subscribers 5 --members 500")["cover_share"] == 0.25
+    assert desk.good("authority topic a weather --privacy low --subscribers 100 --members 500")["cover_share"] == 1
+    assert desk.good("authority topic a weather")["cover_share"] == 1
 
 
 def test_a_bulletin_that_was_signed_but_not_written_is_written_by_the_next_command(desk: Desk) -> None:

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from veilcast.authority.plain import from_bytes, to_bytes
+from veilcast.authority.privacy import SHARES
 from veilcast.crypto.certificate import EVERY_TOPIC, Certificate, signer_of
 from veilcast.crypto.derive import digest
 from veilcast.crypto.sign import SigningKey, verify
@@ -28,7 +29,7 @@ class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     topic: str
     schema: Schema
-    cover_share: float = 0.75
+    cover_share: float = SHARES["high"]
     profile: Profile = "hardened"
     edition: int = 1
 

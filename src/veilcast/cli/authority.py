@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veilcast.authority.epoch import BATCH_DAYS
+from veilcast.authority.privacy import SHARES
 from veilcast.cli import hold, issue
 from veilcast.cli.show import show as show_path
 
@@ -38,7 +39,10 @@ def add_commands(commands: Any) -> None:
         metavar="SPEC",
         help="NAME:str, NAME:int:LOW:HIGH[:BITS] or NAME:float:...",
     )
-    topic.add_argument("--cover", type=float, metavar="SHARE", help="share of others that act as cover (0.75)")
+    topic.add_argument("--privacy", choices=tuple(SHARES), help="of its readers, by which cover is chosen (high)")
+    topic.add_argument("--subscribers", type=int, metavar="N", help="with --privacy: how many the topic will have")
+    topic.add_argument("--members", type=int, metavar="N", help="with --privacy: how many the mesh will have")
+    topic.add_argument("--cover", type=float, metavar="SHARE", help="or the share of others that act as cover itself")
     _add_profile(topic)
 
     grant = verb(

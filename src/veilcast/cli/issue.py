@@ -14,6 +14,7 @@ import msgspec
 from veilcast.authority import issuer, request
 from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.issuer import Authority
+from veilcast.authority.privacy import cover_share
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import alone, write_secret, write_whole
@@ -57,6 +58,7 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
 
 def topic(arguments: argparse.Namespace, context: Context) -> Report:
     schema = Schema(tuple(parse_attribute(text) for text in arguments.attribute))
+    cover = _cover(arguments)
     with alone(arguments.dir):
         authority, secret = open_authority(context, arguments)
         known = authority.topics.get(arguments.topic)
@@ -65,7 +67,7 @@ def topic(arguments: argparse.Namespace, context: Context) -> Report:
         record = msgspec.structs.replace(
             record,
             schema=schema if arguments.attribute else record.schema,
-            cover_share=record.cover_share if arguments.cover is None else arguments.cover,
+            cover_share=record.cover_share if cover is None else cover,
             profile=record.profile if arguments.profile is None else arguments.profile,
         )
         authority = issuer.declare(authority, record, context.entropy)
@@ -167,6 +169,19 @@ def _wanted(arguments: argparse.Namespace, asked: request.Request | None) -> lis
     if named and named != wanted:
         raise ConfigError(f"the request asks for something else: {asked.role} of {asked.topic or 'nothing'}")
     return wanted
+
+
+def _cover(arguments: argparse.Namespace) -> float | None:
+    """The cover share that the operator means; nothing leaves it as it is."""
+    size: dict[str, int | None] = {"subscribers": arguments.subscribers, "members": arguments.members}
+    if arguments.privacy is not None and arguments.cover is not None:
+        raise ConfigError("--privacy and --cover both say how much cover there is; give one of them")
+    if arguments.privacy is not None:
+        return cover_share(arguments.privacy, **size)
+    if any(number is not None for number in size.values()):
+        raise ConfigError("--subscribers and --members go with --privacy")
+    given: float | None = arguments.cover
+    return given
 
 
 def _rekeyed(context: Context, directory: Path, authority: Authority, secret: Secret) -> Report:
