@@ -7,12 +7,15 @@ import msgspec
 import pytest
 
 from veilcast.authority import issuer
+from veilcast.authority.bulletin import apply
 from veilcast.authority.epoch import BATCH_MAX, epoch_of, epochs_in
+from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.request import Reply, ask, complete, decode, seal_reply
 from veilcast.authority.topickeys import Role
-from veilcast.crypto.certificate import Chain, Kind, certify
+from veilcast.crypto import lottery
+from veilcast.crypto.certificate import NO_LINEAGE, Certificate, Chain, Kind, certify
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
@@ -33,6 +36,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from people import EPOCHS, HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 
 LAST = NOW + EPOCHS - 1
+
+
+def published(keyring: Keyring, epoch: int) -> Certificate:
+    """What the publisher of news/eu shows in an epoch."""
+    chain = keyring.at(epoch).topic(TOPIC).certificate
+    assert chain is not None
+    return chain.leaf
 
 
 def test_publisher_and_subscribers_of_a_topic_share_token_and_content_key_in_every_epoch() -> None:
@@ -188,6 +198,63 @@ def test_a_profile_is_for_good_and_attributes_may_change() -> None:
         issuer.declare(state, TopicRecord(TOPIC, schema, profile="paper"), people.entropy)
 
 
+def test_a_topic_keeps_its_lineage_over_epochs_editions_and_rotations() -> None:
+    people = make_people()
+    lineage = people.authority.topics[TOPIC].record.lineage
+    assert lineage not in (NO_LINEAGE, people.authority.topics[OTHER].record.lineage)
+    assert {published(people.alice, epoch).lineage for epoch in (NOW, LAST)} == {lineage}
+    # Not even who declares a topic anew can give it another.
+    record = TopicRecord(TOPIC, Schema(), 0.5, lineage=b"x" * 16)
+    state = issuer.declare(people.authority, record, people.entropy)
+    state = issuer.rotate(state, TOPIC, NOW, people.entropy)
+    assert state.topics[TOPIC].record.lineage == lineage
+    state, dora = issuer.grant_ready(state, "dora", [(TOPIC, "publisher")], NOW, EPOCHS, people.entropy)
+    assert published(dora, NOW + 1).lineage == lineage
+    assert dora.at(NOW).topic(TOPIC).record.lineage == lineage
+
+
+def test_a_publishers_certificate_tells_the_cover_share_in_thousandths() -> None:
+    people = make_people()
+    assert published(people.alice, NOW).cover == 780
+    for share, cover in ((0, 0), (0.0004, 0), (0.3333, 333), (1, 1000)):
+        state = issuer.declare(people.authority, TopicRecord(TOPIC, Schema(), share), people.entropy)
+        _, dora = issuer.grant_ready(state, "dora", [(TOPIC, "publisher")], NOW, EPOCHS, people.entropy)
+        assert published(dora, NOW).cover == cover
+
+
+def test_a_cover_share_that_changed_breaks_no_certificate_of_an_older_grant() -> None:
+    people = make_people()
+    state = issuer.declare(people.authority, TopicRecord(TOPIC, Schema(), 0.5), people.entropy)
+    state = issuer.rotate(state, TOPIC, NOW, people.entropy)
+    alice = apply(people.alice, bulletin_of(state), NOW)
+    keys = alice.at(NOW + 1).topic(TOPIC)
+    assert keys.certificate is not None
+    keys.check_publisher(keys.certificate, state.root, NOW + 1)
+    assert keys.certificate.leaf.cover == 780
+
+
+def test_in_the_paper_profile_certificates_have_neither_lineage_nor_cover() -> None:
+    people = make_people("paper")
+    leaf = published(people.alice, NOW)
+    assert (leaf.lineage, leaf.cover) == (NO_LINEAGE, 0)
+    assert people.authority.topics[TOPIC].record.lineage == NO_LINEAGE
+
+
+def test_a_members_lot_key_is_certified_and_proves_its_lots() -> None:
+    people = make_people()
+    asking = ask("", "subscriber", HOUR_US, NOW, EPOCHS, people.entropy)
+    _, reply = issuer.grant(people.authority, "dora", asking.request, NOW, EPOCHS, people.entropy)
+    for ring in (complete(asking, reply, None), people.bob):
+        keys = ring.at(NOW)
+        leaf = keys.membership.leaf
+        assert (leaf.lineage, leaf.cover) == (NO_LINEAGE, 0)
+        lot, proof = lottery.draw(keys.lot, b"s"), lottery.prove(keys.lot, b"s", b"said", people.entropy)
+        lottery.check(leaf.scope, b"s", lot, b"said", proof)
+    # A later grant to the same link key has the same lots.
+    again = ask(OTHER, "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, asking.link)
+    assert again.request.lot == asking.request.lot
+
+
 def test_a_sub_authority_grants_its_group_and_nothing_else() -> None:
     people = make_people()
     root, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
@@ -297,6 +364,15 @@ def test_a_reply_that_certifies_another_link_key_is_refused() -> None:
         complete(asking, seal_reply(foreign, asking.request.link, people.entropy), None)
 
 
+def test_a_reply_that_certifies_another_key_of_lots_is_refused() -> None:
+    people = make_people()
+    asking = ask("", "subscriber", HOUR_US, NOW, EPOCHS, people.entropy)
+    changed = msgspec.structs.replace(asking.request, lot=people.alice.membership.certificate.leaf.scope)
+    _, reply = issuer.grant(people.authority, "dora", changed, NOW, EPOCHS, people.entropy)
+    with pytest.raises(ForgedError, match="not to this request"):
+        complete(asking, reply, None)
+
+
 def test_a_keyring_whose_membership_or_record_was_swapped_does_not_open_an_epoch() -> None:
     people = make_people()
     stranger = issuer.create(HOUR_US, people.entropy)
@@ -345,12 +421,13 @@ def test_requests_that_contradict_themselves_cannot_be_built() -> None:
         {"publisher_keys": b""},
         {"publisher_keys": b"x"},
         {"link": b""},
+        {"lot": b""},
         {"first": -1},
     ):
         with pytest.raises(MalformedError):
             msgspec.structs.replace(good, **change)
     assert decode(to_bytes(good)) == good
-    for bad in (b"", b"VCrq", b"VCrq\x02", to_bytes(good)[:-1], b"VCrq\x01" + b"\x91" * 5000):
+    for bad in (b"", b"VCrq", b"VCrq\x01", to_bytes(good)[:-1], b"VCrq\x02" + b"\x91" * 5000):
         with pytest.raises(MalformedError):
             decode(bad)
 

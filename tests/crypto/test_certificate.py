@@ -8,7 +8,7 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ForgedError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Entropy
 
-TOKEN = b"t" * 32
+TOKEN, LINEAGE = b"t" * 32, b"l" * 16
 
 
 def test_a_certificate_holds_in_its_epochs_for_its_kind_and_issuer_only(entropy: Entropy) -> None:
@@ -28,20 +28,31 @@ def test_a_certificate_holds_in_its_epochs_for_its_kind_and_issuer_only(entropy:
 @pytest.mark.parametrize(
     "change",
     [
-        {"kind": Kind.DELEGATE},
         {"subject": b"s" * 32},
         {"scope": b"u" * 32},
         {"first": 0},
         {"last": 99},
+        {"lineage": bytes(16)},
+        {"cover": 0},
+        {"cover": 781},
         {"signature": bytes(64)},
     ],
 )
 def test_no_field_of_a_certificate_can_be_changed(change: dict[str, object], entropy: Entropy) -> None:
     root = SigningKey.generate(entropy)
-    certificate = certify(root, Kind.PUBLISHER, SigningKey.generate(entropy).public, TOKEN, 5, 7)
+    certificate = certify(root, Kind.PUBLISHER, SigningKey.generate(entropy).public, TOKEN, 5, 7, LINEAGE, 780)
+    certificate.verify(root.public, Kind.PUBLISHER, 6)
     forged = msgspec.structs.replace(certificate, **change)
     with pytest.raises(ForgedError):
         forged.verify(root.public, forged.kind, 6)
+
+
+def test_the_kind_of_a_certificate_cannot_be_changed(entropy: Entropy) -> None:
+    root = SigningKey.generate(entropy)
+    certificate = certify(root, Kind.PUBLISHER, SigningKey.generate(entropy).public, TOKEN, 5, 7)
+    for kind in (Kind.MEMBER, Kind.DELEGATE):
+        with pytest.raises(ForgedError):
+            msgspec.structs.replace(certificate, kind=kind).verify(root.public, kind, 6)
 
 
 def test_a_delegate_may_certify_but_not_delegate_further(entropy: Entropy) -> None:
@@ -80,10 +91,15 @@ def test_a_member_certificate_cannot_be_shown_as_a_delegation(entropy: Entropy) 
 
 def test_an_illegal_certificate_cannot_be_built() -> None:
     for fields in (
-        (Kind.MEMBER, b"short", bytes(32), 0, 1, bytes(64)),
-        (Kind.MEMBER, bytes(32), bytes(32), 2, 1, bytes(64)),
-        (Kind.MEMBER, bytes(32), bytes(32), 0, 2**32, bytes(64)),
-        (Kind.MEMBER, bytes(32), bytes(32), 0, 1, b""),
+        (Kind.MEMBER, b"short", bytes(32), 0, 1, bytes(16), 0, bytes(64)),
+        (Kind.MEMBER, bytes(32), bytes(32), 2, 1, bytes(16), 0, bytes(64)),
+        (Kind.MEMBER, bytes(32), bytes(32), 0, 2**32, bytes(16), 0, bytes(64)),
+        (Kind.MEMBER, bytes(32), bytes(32), 0, 1, bytes(16), 0, b""),
+        (Kind.MEMBER, bytes(32), bytes(32), 0, 1, LINEAGE, 0, bytes(64)),
+        (Kind.DELEGATE, bytes(32), bytes(32), 0, 1, bytes(16), 1, bytes(64)),
+        (Kind.PUBLISHER, bytes(32), bytes(32), 0, 1, b"short", 0, bytes(64)),
+        (Kind.PUBLISHER, bytes(32), bytes(32), 0, 1, LINEAGE, 1001, bytes(64)),
+        (Kind.PUBLISHER, bytes(32), bytes(32), 0, 1, LINEAGE, -1, bytes(64)),
     ):
         with pytest.raises(MalformedError):
             Certificate(*fields)

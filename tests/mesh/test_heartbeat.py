@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.crypto.certificate import EPOCH_MAX, NO_SCOPE, Certificate, Chain, Kind
+from veilcast.crypto.certificate import COVER_MAX, EPOCH_MAX, Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.errors import MalformedError
 from veilcast.machine import Address
@@ -51,10 +51,10 @@ def test_messages_arrive_in_order_over_as_many_beats_as_they_need(kinds: list[st
 
 
 def test_the_largest_message_of_each_kind_fits_a_heartbeat_of_any_configuration() -> None:
-    certificate = Certificate(Kind.PUBLISHER, bytes(32), NO_SCOPE, 0, EPOCH_MAX, bytes(64))
-    certificate = msgspec.structs.replace(certificate, first=EPOCH_MAX)
+    leaf = Certificate(Kind.PUBLISHER, bytes(32), bytes(32), EPOCH_MAX, EPOCH_MAX, bytes(16), COVER_MAX, bytes(64))
+    delegation = msgspec.structs.replace(leaf, kind=Kind.DELEGATE, cover=0)
     anchor = Anchor(bytes(32), LENGTH_MAX, (1 << 63) - 1, bytes(64))
-    largest = Advert(bytes(32), bytes(32), anchor, Chain(certificate, certificate), bytes(64))
+    largest = Advert(bytes(32), bytes(32), anchor, Chain(leaf, delegation), bytes(64))
     assert len(encode(largest)) <= ADVERT_MAX
     for neighbours, address_bytes in ((1, 1), (20, 8), (64, 128)):
         size = Config(neighbours_max=neighbours, address_bytes_max=address_bytes).heartbeat_bytes

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 from hypothesis import strategies as st
 
-from veilcast.crypto.certificate import Certificate, Chain, Kind
+from veilcast.crypto.certificate import COVER_MAX, NO_LINEAGE, Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.wire import encode
 from veilcast.wire.messages import TYPE_BYTES, Message
@@ -91,9 +91,13 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
 
 
 _SORTED_EPOCHS = st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)).map(sorted)
+_NO_TOPIC = st.tuples(st.sampled_from(Kind), st.just(NO_LINEAGE), st.just(0))
+_A_TOPIC = st.tuples(st.just(Kind.PUBLISHER), st.binary(min_size=16, max_size=16), st.integers(0, COVER_MAX))
 CERTIFICATES = st.builds(
-    lambda kind, subject, scope, epochs, signature: Certificate(kind, subject, scope, epochs[0], epochs[1], signature),
-    st.sampled_from(Kind),
+    lambda what, subject, scope, epochs, signature: Certificate(
+        what[0], subject, scope, epochs[0], epochs[1], what[1], what[2], signature
+    ),
+    _NO_TOPIC | _A_TOPIC,
     st.binary(min_size=32, max_size=32),
     st.binary(min_size=32, max_size=32),
     _SORTED_EPOCHS,

@@ -25,7 +25,7 @@ from veilcast.authority.topickeys import (
     paper_key,
     token_of,
 )
-from veilcast.crypto.certificate import EPOCH_MAX, NO_SCOPE, Certificate, Chain, Kind, certify
+from veilcast.crypto.certificate import EPOCH_MAX, LINEAGE, NO_LINEAGE, Certificate, Chain, Kind, certify
 from veilcast.crypto.derive import derive, fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC, SigningKey
@@ -43,13 +43,18 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What a member holds of one topic. A publisher's public keys stand one after the other, one per epoch."""
+    """What a member holds of one topic. A publisher's public keys stand one after the other, one per epoch.
+
+    The member has the topic's record as of then; its certificates go by the cover share in that one, until the next
+    grant.
+    """
 
     topic: str
     role: Role
     first: int
     last: int
     wrap: Secret
+    cover_share: float
     publisher_keys: bytes = b""
 
 
@@ -118,11 +123,12 @@ def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Auth
             raise AuthorityError(f"topics under {group!r} belong to the sub-authority made for them")
     known = authority.topics.get(record.topic)
     if known is None:
-        topic = Topic(record, Secret(entropy(32)))
+        lineage = NO_LINEAGE if record.profile == "paper" else entropy(LINEAGE)
+        topic = Topic(msgspec.structs.replace(record, lineage=lineage), Secret(entropy(32)))
     elif known.record.profile != record.profile:
         raise AuthorityError(f"{record.topic!r} is a topic of the {known.record.profile} profile, and stays one")
     else:
-        newer = msgspec.structs.replace(record, edition=known.record.edition + 1)
+        newer = msgspec.structs.replace(record, edition=known.record.edition + 1, lineage=known.record.lineage)
         topic = msgspec.structs.replace(known, record=newer)
     return msgspec.structs.replace(authority, topics={**authority.topics, record.topic: topic})
 
@@ -149,7 +155,7 @@ def grant(
         standing[issued.name] = msgspec.structs.replace(issued, last=max(issued.last, before.last))
     # A membership never ends before something that was granted with it.
     until = standing[names[0].name].last
-    membership = certify(authority.key, Kind.MEMBER, request.link, NO_SCOPE, min(epoch, request.first), until)
+    membership = certify(authority.key, Kind.MEMBER, request.link, request.lot, min(epoch, request.first), until)
     granted, held = None, known.given
     if request.topic:
         granted, given = _grant_of(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
@@ -285,8 +291,8 @@ def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int,
             # P1: one key pair per topic, shared by its publishers; what the member made is not used.
             seed = derive(topic.master, b"vc/paper-sign")
             token = token_of(topic_key, "paper", record.topic, 0)
-            signatures = (certify_publisher(key, SigningKey(seed).public, token, "paper", 0).signature,)
-        given = Given(record.topic, request.role, first, last, wrap)
+            signatures = (certify_publisher(key, SigningKey(seed).public, token, record, 0),)
+        given = Given(record.topic, request.role, first, last, wrap, record.cover_share)
         return Grant(signed, request.role, first, (topic_key,), wrap, authority.bulletins, seed, signatures), given
     keys = [epoch_key(topic.master, topic.bridges, first + offset) for offset in range(epochs)]
     publics = _split(request.publisher_keys)[:epochs]
@@ -295,7 +301,7 @@ def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int,
     signatures = tuple(
         _certificate(key, record, keys[offset], public, first + offset) for offset, public in enumerate(publics)
     )
-    given = Given(record.topic, request.role, first, last, wrap, b"".join(publics))
+    given = Given(record.topic, request.role, first, last, wrap, record.cover_share, b"".join(publics))
     return Grant(signed, request.role, first, tuple(keys), wrap, authority.bulletins, None, signatures), given
 
 
@@ -322,16 +328,17 @@ def _rekey(
 
 def _stay(writer: BulletinWriter, key: SigningKey, topic: Topic, given: Given) -> None:
     writer.add(given.wrap, given.topic, 0, Entry.BRIDGE, topic.bridges[-1].secret.reveal())
+    record = msgspec.structs.replace(topic.record, cover_share=given.cover_share)
     for offset, public in enumerate(_split(given.publisher_keys)):
         epoch = given.first + offset
         if epoch >= writer.effective:
-            signature = _certificate(key, topic.record, epoch_key(topic.master, topic.bridges, epoch), public, epoch)
+            signature = _certificate(key, record, epoch_key(topic.master, topic.bridges, epoch), public, epoch)
             writer.add(given.wrap, given.topic, epoch, Entry.SIGNATURE, signature)
 
 
 def _certificate(key: SigningKey, record: TopicRecord, topic_key: Secret, public: bytes, epoch: int) -> bytes:
     token = token_of(topic_key, record.profile, record.topic, epoch)
-    return certify_publisher(key, public, token, record.profile, epoch).signature
+    return certify_publisher(key, public, token, record, epoch)
 
 
 def _split(keys: bytes) -> list[bytes]:

@@ -1,8 +1,9 @@
 """A member's keyring: its membership and its grants, and the one way to the keys of an epoch, `Keyring.at`.
 
-A membership is a link key (X25519) with a certificate; forwarders, covers, proxies, servers and brokers have no more. A
-grant is a batch of epoch keys of one topic and, for a publisher, a seed with the signatures that turn its epoch keys
-into one-show certificates. Nothing here prints a secret, and nothing reaches outside: `vault` does the files.
+A membership is a link key (X25519), which the key of its lots comes from, with a certificate of both; forwarders,
+covers, proxies, servers and brokers have no more. A grant is a batch of epoch keys of one topic and, for a publisher, a
+seed with the signatures that turn its epoch keys into one-show certificates. Nothing here prints a secret, and nothing
+reaches outside: `vault` does the files.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import msgspec
 
 from veilcast.authority.record import SignedRecord, TopicRecord, in_group
-from veilcast.authority.topickeys import Role, content_key, publisher_key, token_of
-from veilcast.crypto.certificate import EPOCH_MAX, Certificate, Chain, Kind
+from veilcast.authority.topickeys import Role, content_key, publisher_certificate, publisher_key, token_of
+from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.lottery import lot_key
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExpiredError, ForgedError, UnknownTopicError
@@ -76,6 +79,11 @@ class EpochKeys(msgspec.Struct, frozen=True):
     membership: Chain
     topics: dict[str, TopicKeys]
 
+    @property
+    def lot(self) -> Scalar:
+        """What this member draws its lots with; made at use, since the group takes a tenth of a second to load."""
+        return lot_key(self.link)
+
     def topic(self, name: str) -> TopicKeys:
         keys = self.topics.get(name)
         if keys is None:
@@ -125,7 +133,6 @@ def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
     if grant.seed is not None:
         paper = record.profile == "paper"
         signing = SigningKey(grant.seed) if paper else publisher_key(grant.seed, record.topic, epoch)
-        first, last = (0, EPOCH_MAX) if paper else (epoch, epoch)
-        leaf = Certificate(Kind.PUBLISHER, signing.public, token, first, last, grant.signatures[index])
+        leaf = publisher_certificate(signing.public, token, record, epoch, grant.signatures[index])
         certificate = Chain(leaf, grant.record.delegation)
     return TopicKeys(record, grant.role, token, content_key(key), signing, certificate)

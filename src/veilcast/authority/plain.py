@@ -45,7 +45,7 @@ def _read_secret(kind: type, value: Any) -> Any:
     raise ValueError("not a secret")
 
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAGIC_OF: Final = {
     "Authority": b"VCau",
     "Keyring": b"VCkr",

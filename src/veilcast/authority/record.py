@@ -12,7 +12,7 @@ import msgspec
 
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.privacy import SHARES
-from veilcast.crypto.certificate import EVERY_TOPIC, Certificate, signer_of
+from veilcast.crypto.certificate import COVER_MAX, EVERY_TOPIC, LINEAGE, NO_LINEAGE, Certificate, signer_of
 from veilcast.crypto.derive import digest
 from veilcast.crypto.sign import SigningKey, verify
 from veilcast.errors import ConfigError, ForgedError
@@ -24,7 +24,8 @@ Profile: TypeAlias = Literal["hardened", "paper"]
 class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the authority declared of a topic. `cover_share` is kappa: the share of others that act as subscribers.
 
-    `edition` counts the declarations of one topic; the highest is the one that holds.
+    `edition` counts the declarations of one topic; the highest is the one that holds. `lineage` is the name by which
+    forwarders know the topic from epoch to epoch; the issuer draws it, once, and only in `hardened`.
     """
 
     topic: str
@@ -32,11 +33,19 @@ class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cover_share: float = SHARES["high"]
     profile: Profile = "hardened"
     edition: int = 1
+    lineage: bytes = NO_LINEAGE
 
     def __post_init__(self) -> None:
         check_topic(self.topic)
         if not 0 <= self.cover_share <= 1:
             raise ConfigError("the cover share is a number from 0 to 1")
+        if len(self.lineage) != LINEAGE:
+            raise ConfigError(f"a topic's lineage has {LINEAGE} bytes")
+
+    @property
+    def cover(self) -> int:
+        """The cover share as certificates tell it; none in `paper`, where publishers do not say."""
+        return 0 if self.profile == "paper" else round(COVER_MAX * self.cover_share)
 
 
 class SignedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,10 +1,10 @@
 """Asking for a grant with keys of one's own (P0 4.2): the private halves never leave the member.
 
 The member keeps an `Asking` (its link key and, to publish, a seed) and sends a `Request` with the public halves: the
-link key, and one signing key for each epoch it wants certified. Without a topic it asks for a membership alone. The
-authority answers with a sealed reply that only the link key opens (X25519 with a fresh key of the authority's, then a
-seal). `complete` checks that everything in the reply was signed by one authority and fits what was asked for, and makes
-a keyring of it, or adds it to the one the member has.
+link key, the key of its lots, and one signing key for each epoch it wants certified. Without a topic it asks for a
+membership alone. The authority answers with a sealed reply that only the link key opens (X25519 with a fresh key of the
+authority's, then a seal). `complete` checks that everything in the reply was signed by one authority and fits what was
+asked for, and makes a keyring of it, or adds it to the one the member has.
 
 The reply proves which authority made it, not that it is the right one: a first keyring is bound to whatever root the
 reply names, so the member compares that root's fingerprint, or pins it in advance.
@@ -21,6 +21,7 @@ from veilcast.authority.keyring import Grant, Keyring, Membership
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.record import check_topic
 from veilcast.authority.topickeys import Role, publisher_key
+from veilcast.crypto import lottery
 from veilcast.crypto.agree import PUBLIC, agree, public_of
 from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
 from veilcast.crypto.derive import derive
@@ -34,21 +35,25 @@ from veilcast.machine import Entropy
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The public half: what is asked for, and the keys to certify, one signing key per epoch from `first` on.
 
-    An empty topic asks for a membership alone. `epoch_us` is the length of the epochs that `first` is counted in.
+    An empty topic asks for a membership alone. `epoch_us` is the length of the epochs that `first` is counted in. Not
+    every 32 bytes are a key of lots; whoever asks for one that is none can prove no lot with it, and that is all.
     """
 
     topic: str
     role: Role
     epoch_us: int
     link: bytes
+    lot: bytes
     first: int
     publisher_keys: bytes = b""
 
     def __post_init__(self) -> None:
         if self.topic:
             check_topic(self.topic)
-        if len(self.link) != PUBLIC or not 0 <= self.first <= EPOCH_MAX or self.epoch_us < 1:
-            raise MalformedError("a request's link key or epoch is out of bounds")
+        if len(self.link) != PUBLIC or len(self.lot) != lottery.PUBLIC:
+            raise MalformedError("a request's link key or key of lots has the wrong size")
+        if not 0 <= self.first <= EPOCH_MAX or self.epoch_us < 1:
+            raise MalformedError("a request's epoch is out of bounds")
         if len(self.publisher_keys) % SIGNING_PUBLIC or len(self.publisher_keys) > BATCH_MAX * SIGNING_PUBLIC:
             raise MalformedError("a request's signing keys are out of bounds")
         if bool(self.publisher_keys) != (bool(self.topic) and self.role == "publisher"):
@@ -85,7 +90,8 @@ def ask(
     keys = b""
     if topic and role == "publisher":
         keys = b"".join(publisher_key(seed, topic, first + offset).public for offset in range(epochs))
-    return Asking(link, seed, Request(topic, role, epoch_us, public_of(link), first, keys))
+    lot = lottery.public_of(lottery.lot_key(link))
+    return Asking(link, seed, Request(topic, role, epoch_us, public_of(link), lot, first, keys))
 
 
 def decode(data: bytes) -> Request:
@@ -106,8 +112,8 @@ def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring
     reply = _open(asking.link, sealed)
     if existing is not None and existing.root != reply.root:
         raise AuthorityError("the reply comes from another authority than the keyring; keep the two apart")
-    leaf = reply.membership.leaf
-    if leaf.subject != asking.request.link or reply.epoch_us != asking.request.epoch_us:
+    leaf, asked = reply.membership.leaf, asking.request
+    if (leaf.subject, leaf.scope, reply.epoch_us) != (asked.link, asked.lot, asked.epoch_us):
         raise ForgedError("the reply is not to this request")
     reply.membership.verify(reply.root, Kind.MEMBER, leaf.last)
     base = (

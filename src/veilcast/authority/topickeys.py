@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from veilcast.authority.record import Profile
+from veilcast.authority.record import Profile, TopicRecord
 from veilcast.crypto.certificate import EPOCH_MAX, Certificate, Kind, certify
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
@@ -61,7 +61,20 @@ def publisher_key(seed: Secret, topic: str, epoch: int) -> SigningKey:
     return SigningKey(derive(seed, b"vc/publisher", topic.encode(), epoch.to_bytes(8, "big")))
 
 
-def certify_publisher(issuer: SigningKey, public: bytes, token: bytes, profile: Profile, epoch: int) -> Certificate:
+def certify_publisher(issuer: SigningKey, public: bytes, token: bytes, record: TopicRecord, epoch: int) -> bytes:
+    """The signature that makes a key a publisher's: all else in its certificate, the publisher knows."""
+    first, last = _stands(record, epoch)
+    return certify(issuer, Kind.PUBLISHER, public, token, first, last, record.lineage, record.cover).signature
+
+
+def publisher_certificate(
+    public: bytes, token: bytes, record: TopicRecord, epoch: int, signature: bytes
+) -> Certificate:
+    """The certificate that was signed so."""
+    first, last = _stands(record, epoch)
+    return Certificate(Kind.PUBLISHER, public, token, first, last, record.lineage, record.cover, signature)
+
+
+def _stands(record: TopicRecord, epoch: int) -> tuple[int, int]:
     """One-show in `hardened`: for this epoch only. For every epoch in `paper`."""
-    first, last = (0, EPOCH_MAX) if profile == "paper" else (epoch, epoch)
-    return certify(issuer, Kind.PUBLISHER, public, token, first, last)
+    return (0, EPOCH_MAX) if record.profile == "paper" else (epoch, epoch)
