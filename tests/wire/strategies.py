@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from veilcast.crypto.certificate import COVER_MAX, NO_LINEAGE, Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.wire import encode
-from veilcast.wire.messages import TYPE_BYTES, Message
+from veilcast.wire.messages import TYPE_BYTES, Candidacy, Message
 
 SIZES = 40
 """Long fields are drawn short; the bounds themselves have tests of their own."""
@@ -84,6 +84,8 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
         return ANCHORS
     if hint is Chain:
         return CHAINS
+    if hint is Candidacy:
+        return st.builds(Candidacy, CHAINS, st.binary(min_size=32, max_size=32))
     if get_origin(hint) is tuple:
         return st.lists(_field(get_args(hint)[0]), min_size=low, max_size=min(high, 4)).map(tuple)
     options = [arg for arg in get_args(hint) if arg is not type(None)]

@@ -201,6 +201,9 @@ def test_type_bytes_are_never_reused_or_renumbered() -> None:
         18: "SwapAbort",
         19: "BulletinPart",
         20: "Greet",
+        21: "Call",
+        22: "Stem",
+        23: "Taken",
     }
 
 

@@ -16,6 +16,11 @@ SIGNATURE: Final = sign.SIGNATURE
 PUBLIC_KEY: Final = sign.PUBLIC
 FINGERPRINT: Final = derive.FINGERPRINT
 
+DRAW: Final = 32
+"""What a member drew in a lottery: a point of the group."""
+
+NOTE_ID: Final = 16
+
 CELL: Final = 1200
 """One datagram on the wire: below the IPv6 minimum MTU of 1,280 with every header."""
 
@@ -46,8 +51,8 @@ PARTS_MAX: Final = 1024
 HEARTBEAT_MAX: Final = 32
 """How many messages one heartbeat may carry."""
 
-ADVERT_MAX: Final = 768
-"""An advert with anchor, certificate and delegation; a test builds the largest."""
+ADVERT_MAX: Final = 1152
+"""An advert with anchor, certificate, candidacy and both delegations; a test builds the largest."""
 
 
 def management_size(neighbours: int, address_bytes: int) -> int:
@@ -64,6 +69,9 @@ MANAGEMENT_MAX: Final = management_size(NEIGHBOURS_MAX, ADDRESS_MAX)
 
 MESSAGE_MAX: Final = 48 * 1024
 """No message is longer; nothing longer is even looked at."""
+
+CARGO_MAX: Final = MESSAGE_MAX - 64
+"""What a stem carries: a whole message, in a little wrapping."""
 
 LENGTH_PREFIX: Final = 4
 """Before the content of a padded block."""

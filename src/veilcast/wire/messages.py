@@ -39,14 +39,25 @@ class Heartbeat(Message, frozen=True):
     riders: Annotated[tuple[Annotated[bytes, Meta(max_length=g.MANAGEMENT_MAX)], ...], Meta(max_length=g.HEARTBEAT_MAX)]
 
 
+class Candidacy(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What an elected root shows: who it is, and what it drew; the proof of the draw stands in the anchor."""
+
+    membership: Chain
+    draw: Annotated[bytes, Meta(min_length=g.DRAW, max_length=g.DRAW)]
+
+
 class Advert(Message, frozen=True):
-    """A topic can be had this way: (t_a, sig, cert_a, h). `anchor` is the hardened chain's; None in `paper`."""
+    """A topic can be had this way: (t_a, sig, cert_a, h). `anchor` is the hardened chain's; None in `paper`.
+
+    `root`: the chain begins at one whom a lottery chose, and what the publisher signed is its call for one.
+    """
 
     token: Token
     value: ChainValue
     anchor: Anchor | None
     certificate: Chain
     signature: Signature
+    root: Candidacy | None = None
 
 
 class Unadvert(Message, frozen=True):
@@ -69,11 +80,12 @@ class Unsubscribe(Message, frozen=True):
 
 
 class Notify(Message, frozen=True):
-    """A publication: (t_a, {m}_Ka, sig)."""
+    """A publication: (t_a, {m}_Ka, sig). `certificate` is the publisher's, where no advert has told it."""
 
     token: Token
     sealed: Annotated[bytes, Meta(min_length=1, max_length=g.SEALED_BODY_MAX)]
     signature: Signature
+    certificate: Chain | None = None
 
 
 class Join(Message, frozen=True):
@@ -180,6 +192,27 @@ class Greet(Message, frozen=True):
     """You are new to me, and I hold nothing of yours: forget what I told you, and tell me your adverts and wishes."""
 
 
+class Call(Message, frozen=True):
+    """A publisher asks for a root for this token: to the one there is, or, flooded, for an election."""
+
+    token: Token
+    certificate: Chain
+    signature: Signature
+
+
+class Stem(Message, frozen=True):
+    """On the way from a publisher to the root: a `Call` or `Notify`, walking first, and then `climbing` to the root."""
+
+    climbing: bool
+    cargo: Annotated[bytes, Meta(min_length=1, max_length=g.CARGO_MAX)]
+
+
+class Taken(Message, frozen=True):
+    """Back along the stem: the root has the cargo of this name."""
+
+    name: Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
+
+
 # Append only.
 TYPE_BYTES: Final[dict[int, type[Message]]] = {
     1: Heartbeat,
@@ -202,4 +235,7 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     18: SwapAbort,
     19: BulletinPart,
     20: Greet,
+    21: Call,
+    22: Stem,
+    23: Taken,
 }
