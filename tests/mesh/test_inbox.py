@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from veilcast.machine import Note, Publication
 from veilcast.mesh.inbox import Inbox
 
-STREAM = (b"token", b"stream")
+STREAM = ("topic", b"stream")
 
 
 def make(unread_max: int = 100, streams_max: int = 10) -> Inbox:
     return Inbox(unread_max=unread_max, streams_max=streams_max, again_us=1_000, gap_us=50)
 
 
-def put(inbox: Inbox, number: int, now: int = 0, stream: tuple[bytes, bytes] = STREAM, readers: int = 1) -> None:
+def put(inbox: Inbox, number: int, now: int = 0, stream: tuple[str, bytes] = STREAM, readers: int = 1) -> None:
     inbox.put(stream, number, Note(stream[1] + b"%d" % number, Publication(())), list(range(readers)), now)
 
 
@@ -53,7 +53,7 @@ def test_a_gap_is_given_up_after_its_time_and_what_comes_later_is_delivered_late
 def test_streams_do_not_wait_for_one_another() -> None:
     inbox = make()
     put(inbox, 5)
-    put(inbox, 1, stream=(b"token", b"other"))
+    put(inbox, 1, stream=("topic", b"other"))
     assert taken(inbox) == [b"stream5", b"other1"]
 
 
@@ -85,7 +85,7 @@ def test_the_bounds_are_reached_and_held() -> None:
         put(inbox, number)
         assert inbox.size() <= 10
     for number in range(20):
-        put(inbox, 1, stream=(b"token", b"s%d" % number))
-        put(inbox, 3, stream=(b"token", b"s%d" % number))
+        put(inbox, 1, stream=("topic", b"s%d" % number))
+        put(inbox, 3, stream=("topic", b"s%d" % number))
         assert inbox.size() <= 5 + 3
     assert len(taken(inbox)) <= 5

@@ -15,7 +15,7 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Address, Delivered, Publication
-from veilcast.mesh import overlay
+from veilcast.mesh import paper
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content, make_notify
 from veilcast.mesh.node import MeshNode
@@ -147,7 +147,7 @@ def test_an_advert_that_no_certified_publisher_signed_is_refused(which: int) -> 
 
 
 def test_the_planted_bug_of_an_unsigned_advert_accepted_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlay, "check_advert", lambda *_: None)
+    monkeypatch.setattr(paper, "check_advert", lambda *_: None)
     with pytest.raises(AssertionError):
         test_an_advert_that_no_certified_publisher_signed_is_refused(0)
 

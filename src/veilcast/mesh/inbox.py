@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from veilcast.machine import Delivered, Note
 
-Stream: TypeAlias = tuple[bytes, bytes]
-"""A topic's token, and the stream of one publisher of it."""
+Stream: TypeAlias = tuple[str, bytes]
+"""A topic, and the stream of one publisher of it."""
 
 
 class Inbox:

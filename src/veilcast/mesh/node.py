@@ -12,25 +12,23 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import Keyring, TopicKeys
-from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
-from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication
-from veilcast.mesh.adverts import make_advert
+from veilcast.authority.keyring import Keyring
+from veilcast.errors import LocalError, RemoteError, StaleError
+from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
+from veilcast.mesh.conduct import Conduct
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import check_notify, make_notify, note_id, open_notify
-from veilcast.mesh.duplicates import Duplicates
+from veilcast.mesh.content import Content
+from veilcast.mesh.hardened import Hardened
 from veilcast.mesh.heartbeat import NUMBERS, Heartbeats, read_heartbeat
 from veilcast.mesh.inbox import Inbox
 from veilcast.mesh.links import Links
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
-from veilcast.mesh.overlay import Overlay
-from veilcast.mesh.publishing import Publishing
+from veilcast.mesh.paper import Paper
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Notify, Replace
+from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Replace
 
 
 class MeshNode:
@@ -53,7 +51,7 @@ class MeshNode:
         if len(neighbours) > config.neighbours_max:
             raise LocalError(f"{len(neighbours)} neighbours are more than the {config.neighbours_max} allowed")
         period = config.heartbeat_us
-        self._keyring, self._entropy, self._heartbeat_bytes = keyring, entropy, config.heartbeat_bytes
+        self._heartbeat_bytes = config.heartbeat_bytes
         fixed = neighbours if config.membership == "fixed" else ()
         self._members = Membership(fixed, period_us=period, silent_periods=config.silent_periods, now=now)
         # Each node beats at a phase of its own, or all would be heard at once.
@@ -64,23 +62,24 @@ class MeshNode:
             first_us=now + rng.randrange(period),
             first_number=rng.randrange(NUMBERS),
         )
-        self.overlay = Overlay(config, keyring.root, self._members, self._beats, rng)
-        self._links = Links(self._members, self._beats, self._forget, guests_max=config.neighbours_max)
+        self._frames: list[Frame] = []
+        parts = (config, keyring, self._members, self._beats, rng, entropy, self._post, self._deliver)
+        conduct = Paper(*parts) if config.profile == "paper" else Hardened(*parts, now)
+        self._conduct: Conduct = conduct
+        self.overlay = conduct.overlay
+        self._links = Links(self._members, self._beats, self._conduct.lost, guests_max=config.neighbours_max)
         self.neighbourhood: Neighbourhood = Fixed()
         if config.membership == "scamp":
             self.neighbourhood = Scamp(config, name, neighbours, self._links, rng, now)
-        self._publishing = Publishing(config.again_periods * period, entropy)
-        self._seen = Duplicates(config.seen_max)
         self._inbox = Inbox(
             unread_max=config.unread_max,
             streams_max=config.unread_max,
             again_us=config.deliver_again_us,
             gap_us=config.gap_us,
         )
-        self._subscriptions: dict[int, tuple[bytes, Interest]] = {}
+        self._subscriptions: dict[int, tuple[str, Interest]] = {}
         self._subscribed = 0
-        self._reading: dict[bytes, TopicKeys] = {}
-        self._frames: list[Frame] = []
+        self._waiting: list[Event] = []
         self._notes = 0
         self.refused: Counter[str] = Counter()
         self.sent = self._beats.sent
@@ -89,14 +88,10 @@ class MeshNode:
 
     def advertise(self, topic: str, now: int) -> None:
         """Announce that we publish on this topic; nothing to do if we have."""
-        keys = self._keys(topic, now)
-        if not self.overlay.originates(keys.token):
-            self._start_chain(keys, now)
+        self._conduct.advertise(topic, now)
 
     def unadvertise(self, topic: str, now: int) -> None:
-        token = self._keys(topic, now).token
-        self._publishing.stopped(token)
-        self.overlay.withdraw(token, now)
+        self._conduct.unadvertise(topic, now)
 
     def publish(self, publication: Publication, now: int) -> None:
         """Send to every topic that the publication is labelled with."""
@@ -104,26 +99,24 @@ class MeshNode:
         if not topics:
             raise LocalError("a publication on the mesh names its topic: it needs a label")
         for topic in dict.fromkeys(topics):
-            self.advertise(topic, now)
-            keys = self._keys(topic, now)
-            content = self._publishing.content(keys.token, publication)
-            self._pass_on(make_notify(keys, content, self._entropy), None, now)
+            self._conduct.publish(topic, publication, now)
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        keys = self._keys(_topic_of(interest), now)
+        """From the next heartbeat on; or, where joining waits for an edge, from when a `Waiting` event says."""
+        topic = _topic_of(interest)
+        until_us = self._conduct.read(topic, now)
         self._subscribed += 1
-        self._subscriptions[self._subscribed] = (keys.token, interest)
-        self._reading[keys.token] = keys
-        self.overlay.read(keys.token, now)
+        self._subscriptions[self._subscribed] = (topic, interest)
+        if until_us != now:
+            self._waiting.append(Waiting(self._subscribed, until_us))
         return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
         if number not in self._subscriptions:
             raise LocalError(f"there is no subscription {number}")
-        token, _ = self._subscriptions.pop(number)
-        if all(token != other for other, _ in self._subscriptions.values()):
-            del self._reading[token]
-            self.overlay.unread(token, now)
+        topic, _ = self._subscriptions.pop(number)
+        if all(topic != other for other, _ in self._subscriptions.values()):
+            self._conduct.unread(topic, now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
         self._inbox.acknowledge(note)
@@ -142,10 +135,8 @@ class MeshNode:
             if is_beat:
                 self._hear(data, source, now)
             else:
-                message = decode(data)
-                if not isinstance(message, Notify):
-                    raise MalformedError("only notes travel outside heartbeats")
-                self._pass_on(message, source, now)
+                self._conduct.receive(decode(data), source, now)
+                self._notes += 1
         except RemoteError as error:
             self._refuse(error)
 
@@ -154,11 +145,8 @@ class MeshNode:
             return
         for neighbour in self._members.silent(now):
             self.peer_lost(neighbour, now)
-        self._publishing.want(self.overlay.take_lost())
-        for keys in self._publishing.due(now):
-            self._start_chain(keys, now)
         self._inbox.beat(now)
-        self.overlay.policy.beat(now)
+        self._conduct.beat(now)
         self.neighbourhood.beat(now)
         self._frames += self._beats.beat(self._links.take_addressees(), now)
 
@@ -172,7 +160,9 @@ class MeshNode:
         return frames
 
     def next_event(self) -> Event | None:
-        return self._inbox.next_delivery()
+        if self._waiting:
+            return self._waiting.pop(0)
+        return self._inbox.next_delivery() or self._conduct.next_event()
 
     def peer_up(self, peer: Address, now: int) -> None:
         if peer in self._members and self._members.arrive(peer):
@@ -199,9 +189,9 @@ class MeshNode:
             "routes": self.overlay.routes.size(),
             "branches": self.overlay.branches.size(),
             "queued": self._beats.queued(),
-            "seen": len(self._seen),
             "inbox": self._inbox.size(),
             "policy": self.overlay.policy.size(),
+            **self._conduct.sizes(),
             **self.neighbourhood.sizes(),
         }
 
@@ -231,53 +221,27 @@ class MeshNode:
         if isinstance(message, _OF_MEMBERSHIP):
             self.neighbourhood.received(message, source, now)
         elif self._members.reaches(source):
-            self.overlay.act(message, source, epoch_of(now, self._keyring.epoch_us), now)
+            self._conduct.act(message, source, now)
         else:
             raise StaleError("not a neighbour")
 
-    def _forget(self, neighbour: Address, now: int) -> None:
-        self.overlay.forget(neighbour, now)
-        self._publishing.want_all()
-
-    def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
-        """Flood a note inside its mesh (P1 2.2), and read it if we can. Only what is genuine counts as seen."""
-        name, token = note_id(notify), notify.token
-        if name in self._seen:
-            return
-        if not self.overlay.takes_part(token):
-            raise StaleError("a note of a mesh that we are not in")
-        check_notify(notify, self.overlay.publishers(token))
-        self._seen.add(name)
+    def _post(self, neighbours: Sequence[Address], message: Message) -> None:
+        data = encode(message)
+        self._frames += [Frame(neighbour, data) for neighbour in neighbours]
+        self.sent[type(message).__name__] += len(neighbours)
         self._notes += 1
-        data = encode(notify)
-        targets = [neighbour for neighbour in self.overlay.adjacent(token) if neighbour != source]
-        self._frames += [Frame(neighbour, data) for neighbour in targets]
-        self.sent["Notify"] += len(targets)
-        if token in self._reading:
-            self._read(notify, name, now)
 
-    def _read(self, notify: Notify, name: bytes, now: int) -> None:
-        content = open_notify(self._reading[notify.token], notify)
+    def _deliver(self, topic: str, name: bytes, content: Content, now: int) -> None:
+        """A note of one of our topics, for whom it concerns; where it concerns nobody, it only has its place."""
         readers = [
             number
-            for number, (token, interest) in self._subscriptions.items()
-            if token == notify.token and interest.matches(content.publication)
+            for number, (read, interest) in self._subscriptions.items()
+            if read == topic and interest.matches(content.publication)
         ]
-        note = Note(name, content.publication)
-        self._inbox.put((notify.token, content.stream), content.number, note, readers, now)
-
-    def _start_chain(self, keys: TopicKeys, now: int) -> None:
-        self.overlay.originate(make_advert(keys, self._entropy), now)
-        self._publishing.started(keys, now)
+        self._inbox.put((topic, content.stream), content.number, Note(name, content.publication), readers, now)
 
     def _refuse(self, error: RemoteError) -> None:
         self.refused[type(error).__name__] += 1
-
-    def _keys(self, topic: str, now: int) -> TopicKeys:
-        keys = self._keyring.at(epoch_of(now, self._keyring.epoch_us)).topic(topic)
-        if keys.record.profile != "paper":
-            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this mesh speaks the paper's")
-        return keys
 
 
 def _topic_of(interest: Interest) -> str:

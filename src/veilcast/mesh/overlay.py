@@ -12,20 +12,17 @@ What is told to others follows the same habit: `_retell` compares what we told b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from random import Random
 from typing import Any, Final
 
 from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address
-from veilcast.mesh.adverts import check_advert, retold
+from veilcast.mesh.adverts import retold
 from veilcast.mesh.branches import Branches
 from veilcast.mesh.config import Config
-from veilcast.mesh.cover import ProbabilisticForwarding
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.routes import Origin, Routes
-from veilcast.mesh.shellgame import ShellGamePolicy
 from veilcast.wire.messages import (
     Advert,
     Decline,
@@ -47,16 +44,11 @@ from veilcast.wire.messages import (
 class Overlay:
     """The tables of a node and what keeps them true. `version` rises with every change of them."""
 
-    def __init__(self, config: Config, root: bytes, members: Membership, beats: Heartbeats, rng: Random) -> None:
-        self._root, self._members, self._beats = root, members, beats
+    def __init__(self, config: Config, members: Membership, beats: Heartbeats, routes: Routes) -> None:
+        self._members, self._beats, self.routes = members, beats, routes
         self._pause_us = config.again_periods * config.heartbeat_us
-        self.routes = Routes(d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max)
         self.branches = Branches(tokens_max=config.tokens_max)
         self.policy: Policy = Baseline(self)
-        if config.cover.rule != "none":
-            self.policy = ProbabilisticForwarding(config.cover, self, rng, config.tokens_max)
-        if config.shellgame.start != "never":
-            self.policy = ShellGamePolicy(config, self, self.policy, rng)
         self._reading: dict[bytes, None] = {}
         self._joined: dict[bytes, None] = {}
         self._lost: dict[bytes, None] = {}
@@ -73,6 +65,21 @@ class Overlay:
         self._reading.pop(token, None)
         self.reconcile(token, now)
 
+    def reads(self, token: bytes) -> bool:
+        return token in self._reading
+
+    def purge(self, token: bytes) -> None:
+        """This topic's time is over. Nobody needs to be told: it is over for all."""
+        for origin in list(self.routes.origins(token)):
+            self.routes.remove(origin)
+        for neighbour in self.branches.outward(token):
+            self.branches.remove(token, neighbour)
+        for neighbour in self.branches.inward(token):
+            self.branches.unasked(token, neighbour)
+        for table in (self._reading, self._joined, self._lost):
+            table.pop(token, None)
+        self.version += 1
+
     def originates(self, token: bytes) -> bool:
         return any(origin.own for origin in self.routes.origins(token))
 
@@ -84,6 +91,7 @@ class Overlay:
             raise LocalError("there are more topics about than the table of routes may hold")
         self._retell(origin, None, now)
         self._unadvertise(old)
+        self.policy.advertised(advert.token, now)
         self.reconcile(advert.token, now)
 
     def withdraw(self, token: bytes, now: int) -> None:
@@ -103,8 +111,9 @@ class Overlay:
 
     def takes_part(self, token: bytes) -> bool:
         asked = self.branches.outward(token) or self.policy.parent(token) is not None
-        placed = self.policy.place(token) is not None
-        return bool(asked) or placed or token in self._reading or self.originates(token)
+        place = self.policy.place(token)
+        placed = place is not None and place.inward
+        return bool(asked or placed) or token in self._reading or self.originates(token)
 
     def reachable(self, token: bytes) -> list[Origin]:
         return [origin for origin in self.routes.origins(token) if origin.reachable]
@@ -157,10 +166,11 @@ class Overlay:
             self.branches.unasked(token, neighbour)
             self.reconcile(token, now)
 
-    def act(self, message: Message, source: Address, epoch: int, now: int) -> None:
-        """Do what a neighbour's message asks for; raises `RemoteError` for what we will not do."""
-        if isinstance(message, Advert):
-            check_advert(message, self._root, epoch)
+    def act(self, message: Message, source: Address, now: int) -> None:
+        """Do what a neighbour's message asks for; raises `RemoteError` for what we will not do.
+
+        That an advert is genuine is for the caller to have checked.
+        """
         act = _ACTS.get(type(message))
         if act is None:
             raise MalformedError("not a message that rides in heartbeats")
@@ -258,6 +268,7 @@ class Overlay:
         if not origin.reachable:
             self._appeal(origin, source, message.value, now)
         self._retell(origin, before, now)
+        self.policy.advertised(message.token, now)
         self.reconcile(message.token, now)
 
     def _on_unadvert(self, message: Unadvert, source: Address, now: int) -> None:

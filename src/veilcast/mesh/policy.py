@@ -73,6 +73,9 @@ class Policy(Protocol):
     def binds(self, token: bytes) -> bool:
         """Whether nothing may change in this mesh just now."""
 
+    def advertised(self, token: bytes, now: int) -> None:
+        """An advert for this topic came, or is our own."""
+
     def joined(self, token: bytes, now: int) -> None:
         """The node has a parent in this mesh."""
 
@@ -116,6 +119,9 @@ class Baseline:
 
     def binds(self, token: bytes) -> bool:
         return False
+
+    def advertised(self, token: bytes, now: int) -> None:
+        pass
 
     def joined(self, token: bytes, now: int) -> None:
         pass

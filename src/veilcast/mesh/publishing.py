@@ -19,13 +19,13 @@ class Publishing:
     def __init__(self, pause_us: int, entropy: Entropy) -> None:
         self._pause_us = pause_us
         self._stream = entropy(8)
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[str, int] = {}
         self._started: dict[bytes, tuple[TopicKeys, int]] = {}
         self._wanted: dict[bytes, None] = {}
 
-    def content(self, token: bytes, publication: Publication) -> Content:
+    def content(self, topic: str, publication: Publication) -> Content:
         """The publication with its place in our stream."""
-        self._numbers[token] = number = self._numbers.get(token, 0) + 1
+        self._numbers[topic] = number = self._numbers.get(topic, 0) + 1
         return Content(self._stream, number, publication)
 
     def started(self, keys: TopicKeys, now: int) -> None:

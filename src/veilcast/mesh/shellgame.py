@@ -76,6 +76,9 @@ class ShellGamePolicy:
     def binds(self, token: bytes) -> bool:
         return self.swaps.bound(token)
 
+    def advertised(self, token: bytes, now: int) -> None:
+        self._inner.advertised(token, now)
+
     def joined(self, token: bytes, now: int) -> None:
         self._inner.joined(token, now)
 

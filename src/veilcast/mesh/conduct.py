@@ -1,0 +1,50 @@
+"""Conduct: how a profile turns the owner's wishes into messages, behind one narrow interface.
+
+`paper` and `hardened` share the node's rhythm, its neighbours, its tables and its inbox. They differ in where adverts
+begin, how a publication gets into its mesh, and what a note must show to be passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from veilcast.machine import Address, Event, Publication
+from veilcast.mesh.content import Content
+from veilcast.wire.messages import Message
+
+Deliver: TypeAlias = Callable[[str, bytes, Content, int], None]
+"""Called with a topic, the id of a note, its content, and now."""
+Post: TypeAlias = Callable[[Sequence[Address], Message], None]
+"""Sends a message to these, each in a frame of its own, at once."""
+
+
+class Conduct(Protocol):
+    """Topics are names here; tokens are the conduct's own business."""
+
+    def advertise(self, topic: str, now: int) -> None: ...
+
+    def unadvertise(self, topic: str, now: int) -> None: ...
+
+    def publish(self, topic: str, publication: Publication, now: int) -> None: ...
+
+    def read(self, topic: str, now: int) -> int | None:
+        """The owner wants this topic; when the wait for it ends, if that is known."""
+
+    def unread(self, topic: str, now: int) -> None: ...
+
+    def receive(self, message: Message, source: Address, now: int) -> None:
+        """What came in a frame of its own; raises `RemoteError` for what we will not do."""
+
+    def act(self, message: Message, source: Address, now: int) -> None:
+        """What rode in a heartbeat; raises `RemoteError` for what we will not do."""
+
+    def lost(self, neighbour: Address, now: int) -> None:
+        """A neighbour is gone, and all that it told us."""
+
+    def beat(self, now: int) -> None: ...
+
+    def next_event(self) -> Event | None: ...
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table of its own holds."""
