@@ -135,6 +135,19 @@ class Record(Event, frozen=True):
     data: bytes
 
 
+class Waiting(Event, frozen=True):
+    """Subscription `number` is taken, and gets what is published from `until_us` on; None while nobody can say when."""
+
+    number: int
+    until_us: int | None
+
+
+class Abandoned(Event, frozen=True):
+    """A publication that could not be handed on in all the time it was given; nobody got it, as far as is known."""
+
+    publication: Publication
+
+
 class Delivered(Event, frozen=True):
     """A note for subscription `number`; comes again until its id is acknowledged."""
 

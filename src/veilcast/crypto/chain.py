@@ -65,7 +65,7 @@ class Anchor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         """Raise unless `signer` gave this anchor for `token`, and it still stands."""
         if now >= self.expires_us:
             raise StaleError("the chain's anchor has expired")
-        verify(signer, _anchored(token, self.end, self.length, self.expires_us), self.signature, purpose=_PURPOSE)
+        verify(signer, anchored(token, self.end, self.length, self.expires_us), self.signature, purpose=_PURPOSE)
 
     def hops(self, value: bytes) -> int:
         """How many hops `value` is from the origin; `ForgedError` if it is not on this chain."""
@@ -81,11 +81,11 @@ def anchor(first: bytes, length: int, token: bytes, expires_us: int, key: Signin
     if not 1 <= length <= LENGTH_MAX:
         raise LocalError(f"a chain has 1 to {LENGTH_MAX} hops, not {length}")
     end = advance(first, length)
-    signature = key.sign(_anchored(token, end, length, expires_us), purpose=_PURPOSE)
+    signature = key.sign(anchored(token, end, length, expires_us), purpose=_PURPOSE)
     return Anchor(end, length, expires_us, signature)
 
 
-def _anchored(token: bytes, end: bytes, length: int, expires_us: int) -> bytes:
+def anchored(token: bytes, end: bytes, length: int, expires_us: int) -> bytes:
     return bytes((len(token),)) + token + end + bytes((length,)) + expires_us.to_bytes(8, "big")
 
 

@@ -15,9 +15,9 @@ from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto import chain
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.sign import verify
-from veilcast.errors import ForgedError, LocalError
+from veilcast.errors import ForgedError, LocalError, StaleError
 from veilcast.machine import Entropy
-from veilcast.wire.messages import Advert
+from veilcast.wire.messages import Advert, Call
 
 
 def make_advert(keys: TopicKeys, entropy: Entropy) -> Advert:
@@ -30,7 +30,22 @@ def make_advert(keys: TopicKeys, entropy: Entropy) -> Advert:
 
 def retold(advert: Advert, value: bytes) -> Advert:
     """The advert as we pass it on, with the value that we tell."""
-    return Advert(advert.token, value, advert.anchor, advert.certificate, advert.signature)
+    return Advert(advert.token, value, advert.anchor, advert.certificate, advert.signature, advert.root)
+
+
+def make_call(keys: TopicKeys) -> Call:
+    """A publisher's call for a root."""
+    if keys.signing is None or keys.certificate is None:
+        raise LocalError(f"only a publisher of {keys.record.topic!r} can advertise it")
+    return Call(keys.token, keys.certificate, keys.signing.sign(keys.token, purpose=_PURPOSE))
+
+
+def check_call(call: Call, root: bytes, epoch: int) -> None:
+    """Raise unless a publisher whom the root certified for this token signed it, for this epoch or one next to it."""
+    named = call.certificate.leaf.first
+    if abs(named - epoch) > 1:
+        raise StaleError("a call for another time")
+    _check(call.token, call.certificate, call.signature, root, named)
 
 
 def check_advert(advert: Advert, root: bytes, epoch: int) -> None:

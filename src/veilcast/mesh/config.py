@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from veilcast.authority.record import Profile
 from veilcast.crypto.chain import LENGTH_MAX
 from veilcast.errors import ConfigError
 from veilcast.wire import geometry as g
@@ -99,9 +100,65 @@ class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"shellgame.{name} must be at least 1")
 
 
+class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the hardened mesh keeps time (see `joining`, `roots`, `stem`); periods are heartbeats."""
+
+    window_periods: int = 32
+    """The window, from the advert on, in which all members join in random order: several times what a flood takes."""
+    follow_periods: int = 2
+    """In which a node follows that was not going to join, but was asked by one that does."""
+    repair_periods: int = 4
+    """In which a member whose parent was lost asks another."""
+    lead_periods: int = 64
+    """How long before an epoch its mesh begins to form, so that it stands when the epoch comes."""
+    grace_periods: int = 32
+    """How long after an epoch its mesh is kept, for what is still under way."""
+    onward: float = 0.5
+    """The probability that a relay passes a stem on, and does not end it."""
+    retry_periods: int = 8
+    """After which a publisher sends again what the root did not acknowledge."""
+    wait_epochs: int = 24
+    """For how long a publication waits for its way to open, before it is given up and the owner is told."""
+    hold_back_epochs: float = 0.0
+    """The root holds every note for a random time up to this: against those who compare what is published with who is
+    there. The publishers must know it too, so as not to send again too soon."""
+    call_periods: int = 96
+    """After which a publisher calls for a root again: more than an election takes."""
+    bit_periods: int = 4
+    """A lot that is half as good waits for so much longer before it stands for election: what a flood takes."""
+    patience_periods: int = 16
+    """How long there must be no way to a root before another is looked for."""
+    uptime_periods: int = 600
+    """Who has been up for less waits longer before it stands for election."""
+    volunteer: bool = True
+    """Whether to stand for election at all. A root carries its topic's whole traffic, and is known."""
+    passages_max: int = 4096
+    """Cargoes whose way back is remembered."""
+    pending_max: int = 1024
+    """Publications of our own that wait for acknowledgement."""
+
+    def __post_init__(self) -> None:
+        positive = (
+            *("window_periods", "follow_periods", "repair_periods", "grace_periods", "retry_periods", "wait_epochs"),
+            *("call_periods", "bit_periods", "patience_periods", "passages_max", "pending_max"),
+        )
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"hardening.{name} must be at least 1")
+        if self.lead_periods <= self.window_periods:
+            raise ConfigError("hardening.lead_periods must be more than window_periods: a mesh must stand in time")
+        if not 0 <= self.onward < 1:
+            raise ConfigError("hardening.onward must be at least 0 and less than 1")
+        if self.hold_back_epochs < 0 or self.uptime_periods < 1:
+            raise ConfigError("hardening.hold_back_epochs must not be negative, nor uptime_periods less than 1")
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The defaults are P0's: heartbeats carry management, notes travel by themselves."""
 
+    profile: Profile = "paper"
+    """"paper": publishers advertise for themselves, and `cover` and `shellgame` may hide the readers; "hardened": an
+    elected root does, and `hardening` says how."""
     heartbeat_us: int = 1_000_000
     """Between two heartbeats to the same neighbour; every management message waits for one."""
     silent_periods: int = 5
@@ -131,11 +188,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scamp: Scamp = Scamp()
     cover: Cover = Cover()
     shellgame: ShellGame = ShellGame()
+    hardening: Hardening = Hardening()
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ConfigError(f"mesh.{name} must be at least 1")
+        if self.profile == "hardened" and (self.cover.rule != "none" or self.shellgame.start != "never"):
+            raise ConfigError("mesh.cover and mesh.shellgame are the paper's: the hardened profile has neither")
         if self.silent_periods < 2:
             raise ConfigError("mesh.silent_periods must be at least 2: one lost heartbeat is no failure")
         if not 1 <= self.d_max <= LENGTH_MAX:

@@ -8,17 +8,19 @@ without being able to read anything.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
 
 from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.derive import digest
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.sign import verify
-from veilcast.errors import ForgedError, LocalError, MalformedError
+from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Entropy, Publication
-from veilcast.wire.geometry import BODY_MAX
+from veilcast.wire.geometry import BODY_MAX, NOTE_ID
 from veilcast.wire.messages import Notify
 
 
@@ -31,7 +33,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 def note_id(notify: Notify) -> bytes:
-    return digest(notify.token + notify.sealed, purpose=b"vc/note", size=16)
+    return digest(notify.token + notify.sealed, purpose=b"vc/note", size=NOTE_ID)
 
 
 def make_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
@@ -42,6 +44,23 @@ def make_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
         raise LocalError(f"a publication has at most {BODY_MAX} bytes, this one {len(plain)}")
     sealed = seal(keys.content, plain, context=keys.token, entropy=entropy)
     return Notify(keys.token, sealed, keys.signing.sign(keys.token + sealed, purpose=_PURPOSE))
+
+
+def make_certified_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
+    """One that shows its publisher's certificate, for where no advert of the publisher's has."""
+    return msgspec.structs.replace(make_notify(keys, content, entropy), certificate=keys.certificate)
+
+
+def check_certified_notify(notify: Notify, root: bytes, first: int, last: int) -> Chain:
+    """The certificate of the publisher who signed it; raises unless it is for an epoch from `first` to `last`."""
+    if notify.certificate is None or notify.certificate.leaf.scope != notify.token:
+        raise ForgedError("a note without a certificate for its token")
+    leaf = notify.certificate.leaf
+    if not first <= leaf.first <= last:
+        raise StaleError("a note of another time")
+    _check_publisher(notify.certificate, root)
+    check_notify(notify, [leaf.subject])
+    return notify.certificate
 
 
 def check_notify(notify: Notify, publishers: list[bytes]) -> None:
@@ -61,6 +80,11 @@ def open_notify(keys: TopicKeys, notify: Notify) -> Content:
         return _DECODER.decode(plain)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedError("what was sealed is not a publication") from error
+
+
+@lru_cache(maxsize=1024)
+def _check_publisher(certificate: Chain, root: bytes) -> None:
+    certificate.verify(root, Kind.PUBLISHER, certificate.leaf.first)
 
 
 _PURPOSE: Final = b"veilcast/notify"

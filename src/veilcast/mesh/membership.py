@@ -43,6 +43,11 @@ class Membership:
         return name in self._known or name in self.met
 
     @property
+    def known(self) -> list[Address]:
+        """All neighbours, there or not."""
+        return list(self._known)
+
+    @property
     def all(self) -> list[Address]:
         """Whom heartbeats go to."""
         return [*self._known, *self.met]

@@ -13,20 +13,24 @@ the way back in is a fresh chain, which the origin starts when it hears that som
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
 
 from veilcast.crypto import chain
 from veilcast.machine import Address
 from veilcast.wire.messages import Advert
 
+Prefer: TypeAlias = Callable[[Advert, Address], int]
+
 
 class Origin:
     """One advertised origin; `value` is the nearest of its chain that we ever saw. Our own has no offers."""
 
-    __slots__ = ("_offers", "advert", "appealed_us", "changed_us", "own", "value", "via")
+    __slots__ = ("_offers", "_prefer", "advert", "appealed_us", "changed_us", "own", "value", "via")
 
-    def __init__(self, advert: Advert, via: Address | None) -> None:
-        self.advert = advert
+    def __init__(self, advert: Advert, via: Address | None, prefer: Prefer | None = None) -> None:
+        self.advert, self._prefer = advert, prefer
         self.value = advert.value
         self.own = via is None
         self.via = via
@@ -51,6 +55,10 @@ class Origin:
             return self.value if self.own else None
         return chain.advance(self.value, self._offers[self.via] + 1)
 
+    def leads(self, neighbour: Address) -> bool:
+        """Whether this neighbour is on a way that is safe to follow, if perhaps not the nearest."""
+        return self._offers.get(neighbour, DETOUR + 1) <= DETOUR
+
     def offer(self, value: bytes, hops: int, via: Address) -> None:
         """Note what a neighbour offers, `hops` further than our nearest value. Only a nearer one revives the lost."""
         if self.own or (self.via is None and hops >= 0):
@@ -70,15 +78,21 @@ class Origin:
         nearest = min(self._offers, key=self._offers.__getitem__, default=None)
         if nearest is None or self._offers[nearest] > DETOUR:
             self.via, self._offers = None, {}
+        elif self._prefer is not None:
+            equals = [name for name, hops in self._offers.items() if hops == self._offers[nearest]]
+            self.via = min(equals, key=partial(self._prefer, self.advert))
         elif self.via is None or self._offers.get(self.via, DETOUR + 1) > self._offers[nearest]:
             self.via = nearest
 
 
 class Routes:
-    """The table (token, chain value, neighbour) of P1, bounded in tokens and in origins per token."""
+    """The table (token, chain value, neighbour) of P1, bounded in tokens and in origins per token.
 
-    def __init__(self, *, d_max: int, tokens_max: int, origins_max: int) -> None:
-        self._d_max, self._tokens_max, self._origins_max = d_max, tokens_max, origins_max
+    Of neighbours equally near the one that `prefer` ranks first is followed; without it, the first to say so.
+    """
+
+    def __init__(self, *, d_max: int, tokens_max: int, origins_max: int, prefer: Prefer | None = None) -> None:
+        self._d_max, self._tokens_max, self._origins_max, self._prefer = d_max, tokens_max, origins_max, prefer
         self._origins: dict[bytes, list[Origin]] = {}
 
     def origins(self, token: bytes) -> list[Origin]:
@@ -109,7 +123,7 @@ class Routes:
             if gone is None:
                 return None
             known.remove(gone)
-        origin = Origin(advert, via)
+        origin = Origin(advert, via, self._prefer)
         known.append(origin)
         return origin
 

@@ -31,6 +31,7 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_checkers import Leases, Reach, Tree
+from veilcast.sim.mesh_keys import hardened_keyring
 from veilcast.sim.world import World
 from veilcast.topics import Label
 
@@ -51,6 +52,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     mesh: Config = Config(neighbours_max=20, address_bytes_max=8)
     """What the nodes are told; the heartbeat is as small as short addresses allow."""
     checks: tuple[str, ...] = ("once", "order", "intact", "readers", "bounds", "everyone")
+    cover_share: float = 0.78
+    """Kappa of the topic, where the profile is "hardened": the share of other nodes that act as subscribers."""
     contacts: int = 3
     """By how many of the first nodes the others join, where they join by themselves."""
     join_us: int = 500_000
@@ -58,6 +61,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def __post_init__(self) -> None:
         check_small_world(self.nodes, self.neighbours, self.rewire)
+        if not 0 <= self.cover_share <= 1:
+            raise ConfigError("population.cover_share must be a share between 0 and 1")
         if not 0 < self.subscribers <= 1:
             raise ConfigError("population.subscribers must be a share between 0 and 1")
         for name in ("notes", "first_us", "owed_us"):
@@ -66,6 +71,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         for name in ("every_us", "contacts", "join_us"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")
+        if self.mesh.profile == "hardened" and any(check in self.checks for check in ("tree", "reach")):
+            raise ConfigError('population.checks: "tree" and "reach" are for the paper\'s profile')
         for check in self.checks:
             if check not in _CHECKS:
                 raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
@@ -95,11 +102,12 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         is_reader = dict.fromkeys(readers)
         for number, address in enumerate(addresses):
             role = "publisher" if address == publisher else "subscriber" if address in is_reader else "forwarder"
+            keyring = self._keyring(role, number, world.epoch_us)
             if self._joining:
-                owner = _Owner(self.mesh, role, addresses[: self.contacts], earlier=number)
+                owner = _Owner(self.mesh, keyring, role, addresses[: self.contacts], earlier=number)
                 world.add(address, owner.start, number * self.join_us)
             else:
-                world.add(address, _Owner(self.mesh, role, known[address]).start)
+                world.add(address, _Owner(self.mesh, keyring, role, known[address]).start)
             if role != "forwarder":
                 world.label(TOPIC, address, role, world.start, world.start + duration_us)
         for u, v in graph:
@@ -119,13 +127,26 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def members(self, world: World) -> list[Address]:
         """The nodes of the mesh, V_a: the publisher, and whoever has somebody next to it there."""
-        token = token_of_topic()
+        token = self.token(world)
         present = [(address, world.machine(address)) for address in self.addresses()]
         return [
             address
             for address, machine in present
             if machine is not None and (machine.overlay.originates(token) or token in machine.overlay.branches.tokens())
         ]
+
+    def token(self, world: World) -> bytes:
+        """What the topic is called now."""
+        if self.mesh.profile == "paper":
+            return token_of_topic()
+        keyring = hardened_keyring(TOPIC, self.cover_share, world.epoch_us, "subscriber", 0)
+        return keyring.at(epoch_of(world.now, world.epoch_us)).topic(TOPIC).token
+
+    def _keyring(self, role: str, number: int, epoch_us: int) -> Keyring:
+        """Roles share a keyring in the paper's profile; in the hardened one every node is a member of its own."""
+        if self.mesh.profile == "paper":
+            return keyrings()[role]
+        return hardened_keyring(TOPIC, self.cover_share, epoch_us, role, number)
 
     @property
     def _joining(self) -> bool:
@@ -198,6 +219,10 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "seen": mesh.seen_max,
             "inbox": 2 * mesh.unread_max,
             "policy": mesh.tokens_max * (6 + links),
+            "calls": mesh.tokens_max,
+            "passages": mesh.hardening.passages_max,
+            "pending": mesh.hardening.pending_max,
+            "held": mesh.hardening.pending_max,
             "neighbours": mesh.neighbours_max,
             "passive": mesh.scamp.passive_max,
         }
@@ -211,12 +236,20 @@ class _Owner:
     newcomers of its own, would be two networks.
     """
 
-    def __init__(self, config: Config, role: str, neighbours: Sequence[Address], earlier: int | None = None) -> None:
-        self._config, self._role, self._neighbours, self._earlier = config, role, neighbours, earlier
+    def __init__(
+        self,
+        config: Config,
+        keyring: Keyring,
+        role: str,
+        neighbours: Sequence[Address],
+        earlier: int | None = None,
+    ) -> None:
+        self._config, self._keyring, self._role = config, keyring, role
+        self._neighbours, self._earlier = neighbours, earlier
 
     def start(self, birth: Birth) -> MeshNode:
-        keyring, known = keyrings()[self._role], self._neighbours[: None if birth.incarnation else self._earlier]
-        node = MeshNode(self._config, keyring, birth.rng, birth.entropy, known, birth.now, birth.address)
+        known = self._neighbours[: None if birth.incarnation else self._earlier]
+        node = MeshNode(self._config, self._keyring, birth.rng, birth.entropy, known, birth.now, birth.address)
         if self._role == "publisher":
             node.advertise(TOPIC, birth.now)
         elif self._role == "subscriber":

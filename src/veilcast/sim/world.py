@@ -47,6 +47,7 @@ class World(Engine):
         on_event: EventSink | None = None,
         replay: str = "",
     ) -> None:
+        self.epoch_us = epoch_us
         recording = None if recorder is None else Recording(recorder, run, epoch_us)
         super().__init__(seed, Links() if links is None else links, recording, replay or f"seed {seed}")
         self.start = START_US

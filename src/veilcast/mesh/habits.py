@@ -1,0 +1,65 @@
+"""Habits: choices that a node makes once and keeps for life, drawn with a key and so never stored.
+
+Every fresh choice is one more sample for whoever watches. Covers that are redrawn, parents that change, stems that
+start another way give away in fifty epochs what each of them hides in one. So every lasting choice is a pseudo-random
+function of the node's own secret and of what is chosen: it is the same after a restart, and nobody else can foresee it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.machine import Address
+
+
+class Habits:
+    """Drawn from the secret half of a member's link key."""
+
+    def __init__(self, link: Secret) -> None:
+        self._key = derive(link, b"vc/habits")
+        # Asked for every offer of every advert; a pure function, so the memory may forget.
+        self._ranked = lru_cache(maxsize=_RANKS_MAX)(self._rank)
+
+    def parent_rank(self, lineage: bytes, neighbour: Address) -> int:
+        """The smaller, the rather this neighbour is our parent in the meshes of this lineage."""
+        return self._ranked(b"vc/parents", lineage, neighbour.encode())
+
+    def successor(self, lineage: bytes, neighbours: Iterable[Address]) -> Address | None:
+        """To whom our own publications go first, there or not: never a second one while this is a neighbour."""
+        return min(neighbours, key=lambda name: self._ranked(b"vc/stems", lineage, name.encode()), default=None)
+
+    def relays(self, predecessor: Address, neighbours: Iterable[Address]) -> list[Address]:
+        """To whom we pass on what comes from `predecessor`, best first; one that is not there is passed over."""
+        about = predecessor.encode()
+        others = [name for name in neighbours if name != predecessor]
+        return sorted(others, key=lambda name: self._ranked(b"vc/relays", about, name.encode()))
+
+    def continues(self, predecessor: Address, probability: float) -> bool:
+        """Whether a stem that comes from `predecessor` goes on past us, or ends here."""
+        return self._ranked(b"vc/coins", predecessor.encode(), b"") < probability * _RANKS
+
+    def covers(self, lineage: bytes, epoch: int, share: float) -> bool:
+        """Whether we act as a subscriber of this lineage in this epoch, if we are none.
+
+        A cover lives as long as a subscription does: with every epoch one in `LIFE` ends, and the draw is made anew.
+        """
+        first = max(0, epoch - _LIFE_MAX)
+        born = next((e for e in range(epoch, first, -1) if self._at(b"vc/lives", lineage, e) * LIFE < _RANKS), first)
+        return self._at(b"vc/covers", lineage, born) < share * _RANKS
+
+    def _at(self, purpose: bytes, lineage: bytes, epoch: int) -> int:
+        return self._ranked(purpose, lineage, epoch.to_bytes(8, "big"))
+
+    def _rank(self, purpose: bytes, about: bytes, choice: bytes) -> int:
+        return int.from_bytes(derive(self._key, purpose, about, choice).reveal()[:8], "big")
+
+
+LIFE: Final = 50
+"""The mean life of a cover, in epochs: as that of subscriptions, of which about 2 % end in each."""
+_LIFE_MAX: Final = 8 * LIFE
+_RANKS: Final = 1 << 64
+_RANKS_MAX: Final = 4096

@@ -1,0 +1,260 @@
+"""The hardened conduct: configuration H. Adverts come from an elected root, publications reach it by a stem, and all
+members of a mesh, most of them covers, join in batches behind lasting parents.
+
+Tokens change with every epoch; what stays is the lineage, which certificates name. A note travels in the mesh of its
+own token, or, if that is over, in the latest of its lineage; so neither an edge nor a root that holds notes back loses
+any. It shows its publisher's certificate, since no advert has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, StaleError
+from veilcast.machine import Address, Entropy, Event, Publication
+from veilcast.mesh.adverts import check_call
+from veilcast.mesh.conduct import Deliver, Post
+from veilcast.mesh.config import Config
+from veilcast.mesh.content import check_certified_notify, note_id, open_notify
+from veilcast.mesh.duplicates import Duplicates
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.heartbeat import Heartbeats
+from veilcast.mesh.joining import BatchJoins
+from veilcast.mesh.membership import Membership
+from veilcast.mesh.outbox import Outbox
+from veilcast.mesh.overlay import Overlay
+from veilcast.mesh.roots import Roots, check_root_advert
+from veilcast.mesh.routes import Origin, Routes
+from veilcast.mesh.stem import Cargo, Stems
+from veilcast.wire.messages import Advert, Call, Message, Notify, Stem, Taken
+
+
+class Hardened:
+    """A `Conduct`, and the `StemSeat` of its own stems."""
+
+    def __init__(
+        self,
+        config: Config,
+        keyring: Keyring,
+        members: Membership,
+        beats: Heartbeats,
+        rng: Random,
+        entropy: Entropy,
+        post: Post,
+        deliver: Deliver,
+        now: int,
+    ) -> None:
+        rules, period_us = config.hardening, config.heartbeat_us
+        if keyring.epoch_us < 3 * rules.lead_periods * period_us:
+            raise ConfigError("hardening.lead_periods is more than a third of an epoch; beat faster or lead by less")
+        self._keyring, self._members, self._rng, self._post, self._deliver = keyring, members, rng, post, deliver
+        self._rules, self._epoch_us = rules, keyring.epoch_us
+        self._keys: dict[int, EpochKeys] = {}
+        habits = Habits(keyring.membership.link)
+        routes = Routes(
+            d_max=config.d_max,
+            tokens_max=config.tokens_max,
+            origins_max=config.origins_max,
+            prefer=lambda advert, name: habits.parent_rank(advert.certificate.leaf.lineage, name),
+        )
+        self.overlay = Overlay(config, members, beats, routes)
+        self._joins = BatchJoins(rules, self.overlay, habits, period_us=period_us, epoch_us=self._epoch_us, rng=rng)
+        self.overlay.policy = self._joins
+        self._roots = Roots(config, self.overlay, self._keys_at, entropy, epoch_us=self._epoch_us, now=now)
+        self._stems = Stems(
+            self,
+            habits,
+            self._roots,
+            onward=rules.onward,
+            circle_us=rules.retry_periods * period_us // 2,
+            passages_max=rules.passages_max,
+        )
+        self._outbox = Outbox(
+            config, self._keys_of, self._has_root, self._stems.launch, rng, entropy, epoch_us=self._epoch_us
+        )
+        self._held: list[tuple[int, bytes, Notify]] = []
+        self._seen = Duplicates(config.seen_max)
+        self._reading: dict[bytes, str] = {}
+        self._epoch = -1
+
+    # --- the owner
+
+    def advertise(self, topic: str, now: int) -> None:
+        self._outbox.advertise(topic, now)
+
+    def unadvertise(self, topic: str, now: int) -> None:
+        self._outbox.unadvertise(topic)
+
+    def publish(self, topic: str, publication: Publication, now: int) -> None:
+        self._outbox.put(topic, publication, now)
+
+    def read(self, topic: str, now: int) -> int | None:
+        keys = self._keys_of(topic, epoch_of(now, self._epoch_us))
+        self._reading[keys.record.lineage] = topic
+        self._read_on(topic, now)
+        return self._joins.ready_us(keys.token, now)
+
+    def unread(self, topic: str, now: int) -> None:
+        self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}
+        for keys in self._near(topic, now):
+            self.overlay.unread(keys.token, now)
+
+    # --- the network
+
+    def receive(self, message: Message, source: Address, now: int) -> None:
+        match message:
+            case Notify():
+                self._pass_on(message, source, now)
+            case Stem():
+                self._stems.receive(message, source, now)
+            case Taken():
+                self._stems.taken(message, source)
+            case _:
+                raise MalformedError("not a message that travels outside heartbeats")
+
+    def act(self, message: Message, source: Address, now: int) -> None:
+        epoch = epoch_of(now, self._epoch_us)
+        if isinstance(message, Call):
+            check_call(message, self._keyring.root, epoch)
+            self._roots.flood(message, source, now)
+            return
+        if isinstance(message, Advert):
+            check_root_advert(message, self._keyring.root, epoch, now)
+            self._roots.called(Call(message.token, message.certificate, message.signature), now)
+        self.overlay.act(message, source, now)
+
+    def lost(self, neighbour: Address, now: int) -> None:
+        self.overlay.forget(neighbour, now)
+
+    def beat(self, now: int) -> None:
+        if epoch_of(now, self._epoch_us) != self._epoch:
+            self._epoch = epoch_of(now, self._epoch_us)
+            self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
+            for topic in self._reading.values():
+                self._read_on(topic, now)
+        self._roots.want(self.overlay.take_lost())
+        self._roots.beat(now)
+        self.overlay.policy.beat(now)
+        self._outbox.beat(now)
+        for due_us, name, notify in list(self._held):
+            if due_us <= now:
+                self._release(due_us, name, notify, now)
+
+    def next_event(self) -> Event | None:
+        return self._outbox.next_event()
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "seen": len(self._seen),
+            "calls": self._roots.size(),
+            "passages": self._stems.size(),
+            "pending": self._outbox.size(),
+            "held": len(self._held),
+        }
+
+    # --- what stems see and do
+
+    def known(self) -> list[Address]:
+        return self._members.known
+
+    def present(self) -> list[Address]:
+        return self.overlay.present()
+
+    def reachable(self, token: bytes) -> list[Origin]:
+        return self.overlay.reachable(token)
+
+    def post(self, neighbour: Address, message: Message) -> None:
+        self._post((neighbour,), message)
+
+    def check(self, cargo: Cargo, now: int) -> None:
+        epoch = epoch_of(now, self._epoch_us)
+        if isinstance(cargo, Call):
+            check_call(cargo, self._keyring.root, epoch)
+        else:
+            check_certified_notify(cargo, self._keyring.root, epoch - 1, epoch + 1)
+
+    def arrived(self, cargo: Cargo, name: bytes, now: int) -> bool:
+        if isinstance(cargo, Call):
+            self._roots.called(cargo, now)
+            return True
+        if note_id(cargo) in self._seen:
+            return True
+        if any(name == held for _, held, _ in self._held):
+            return False
+        due_us = now + self._rng.randrange(int(self._rules.hold_back_epochs * self._epoch_us) + 1)
+        if due_us > now and len(self._held) < self._rules.pending_max:
+            self._held.append((due_us, name, cargo))
+            return False
+        self._pass_on(cargo, None, now)
+        return True
+
+    def settled(self, name: bytes) -> None:
+        self._outbox.settled(name)
+
+    # --- inside
+
+    def _release(self, due_us: int, name: bytes, notify: Notify, now: int) -> None:
+        self._held.remove((due_us, name, notify))
+        self._pass_on(notify, None, now)
+        self._stems.acknowledge(name)
+
+    def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
+        """Flood a note inside a mesh of its lineage, and read it if we can. Only what is genuine counts as seen."""
+        name = note_id(notify)
+        if name in self._seen:
+            return
+        epoch = epoch_of(now, self._epoch_us)
+        leaf = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1).leaf
+        meshes = dict.fromkeys((notify.token, *self._roots.tokens(leaf.lineage)))
+        token = next((token for token in meshes if self.overlay.takes_part(token)), None)
+        if token is None:
+            raise StaleError("a note of a mesh that we are not in")
+        self._seen.add(name)
+        self._post([neighbour for neighbour in self.overlay.adjacent(token) if neighbour != source], notify)
+        if (topic := self._reading.get(leaf.lineage)) is not None:
+            self._open(topic, notify, name, now)
+
+    def _open(self, topic: str, notify: Notify, name: bytes, now: int) -> None:
+        if (certificate := notify.certificate) is None:
+            return
+        try:
+            keys = self._keys_of(topic, certificate.leaf.first)
+        except AuthorityError:
+            return  # Our grant does not reach that epoch.
+        keys.check_publisher(certificate, self._keyring.root, certificate.leaf.first)
+        self._deliver(topic, name, open_notify(keys, notify), now)
+
+    def _has_root(self, token: bytes) -> bool:
+        return bool(self.overlay.reachable(token))
+
+    def _read_on(self, topic: str, now: int) -> None:
+        for keys in self._near(topic, now):
+            self.overlay.read(keys.token, now)
+
+    def _near(self, topic: str, now: int) -> Sequence[TopicKeys]:
+        """The topic's keys in this epoch and the next, if it is granted for so long."""
+        found, epoch = [], epoch_of(now, self._epoch_us)
+        for near in (epoch, epoch + 1):
+            try:
+                found.append(self._keys_of(topic, near))
+            except AuthorityError:
+                continue
+        return found
+
+    def _oldest(self, now: int) -> int:
+        """The first epoch whose notes may still be under way."""
+        return epoch_of(now, self._epoch_us) - 1 - int(self._rules.hold_back_epochs)
+
+    def _keys_at(self, epoch: int) -> EpochKeys:
+        if epoch not in self._keys:
+            self._keys[epoch] = self._keyring.at(epoch)
+        return self._keys[epoch]
+
+    def _keys_of(self, topic: str, epoch: int) -> TopicKeys:
+        keys = self._keys_at(epoch).topic(topic)
+        if keys.record.profile != "hardened":
+            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is hardened")
+        return keys

@@ -1,0 +1,136 @@
+"""Joining a hardened mesh: in batches at epoch edges, behind parents that are kept, among covers that look the same.
+
+What a parent learns from a subscription is that somebody at or below the child wants the topic, and when that was
+known. So everybody with a reason of its own, reader and cover alike, and everybody who was a relay in the epoch before,
+asks at one random moment of a window that opens with the advert; a node that is first asked by a child follows a little
+later. Inside an epoch nobody joins for its own sake and nobody leaves: who wants the topic too late waits for the next
+edge, and a relay that lost its children stays until then. The parent is the first in a life-long order of the
+neighbours nearest to the root; one that is lost is replaced in the next slot. When an epoch and its grace are over,
+both ends forget its mesh by the clock, and nothing is said.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+from veilcast.machine import Address
+from veilcast.mesh.config import Hardening
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.policy import Baseline, Place, Seat
+from veilcast.mesh.roots import leading
+from veilcast.wire.messages import Message, Subscribe
+
+
+class JoinSeat(Seat, Protocol):
+    """What joining sees and does besides."""
+
+    def reads(self, token: bytes) -> bool:
+        """Whether the node's owner wants this topic."""
+
+    def purge(self, token: bytes) -> None:
+        """Forget all about this topic, and say nothing."""
+
+
+class BatchJoins(Baseline):
+    """The policy of the hardened mesh; bounded by the tokens that there are routes for."""
+
+    def __init__(
+        self, rules: Hardening, seat: JoinSeat, habits: Habits, *, period_us: int, epoch_us: int, rng: Random
+    ) -> None:
+        super().__init__(seat)
+        self._seat: JoinSeat = seat
+        self._rules, self._habits, self._rng = rules, habits, rng
+        self._period_us, self._epoch_us = period_us, epoch_us
+        self._parts: dict[bytes, _Part] = {}
+
+    def advertised(self, token: bytes, now: int) -> None:
+        """Decide once for each mesh, when its first advert comes, whether to be in it; and draw the moment."""
+        best = leading(self._seat.reachable(token))
+        if token in self._parts or best is None:
+            return
+        leaf = best.advert.certificate.leaf
+        part = self._parts[token] = _Part(leaf.lineage, leaf.first)
+        covers = self._habits.covers(leaf.lineage, leaf.first, leaf.cover / 1000)
+        if self._seat.reads(token) or covers or self._relayed(part):
+            part.opens_us = self._slot(self._rules.window_periods, now)
+
+    def received(self, message: Message, source: Address, now: int) -> None:
+        super().received(message, source, now)
+        if isinstance(message, Subscribe):
+            part = self._parts.get(message.token)
+            if part is not None and part.opens_us is None:
+                part.opens_us = self._slot(self._rules.follow_periods, now)
+
+    def place(self, token: bytes) -> Place | None:
+        part = self._parts.get(token)
+        if part is None:
+            return None
+        return Place(() if part.parent is None else (part.parent,), tuple(self._seat.reachable(token)))
+
+    def lost(self, neighbour: Address) -> None:
+        for part in self._parts.values():
+            if part.parent == neighbour:
+                part.parent = None
+
+    def beat(self, now: int) -> None:
+        for token, part in list(self._parts.items()):
+            if (part.epoch + 1) * self._epoch_us + self._rules.grace_periods * self._period_us <= now:
+                del self._parts[token]
+                self._seat.purge(token)
+            elif part.opens_us is not None and part.opens_us <= now:
+                self._follow(token, part, now)
+
+    def ready_us(self, token: bytes, now: int) -> int | None:
+        """When what is published on this topic begins to reach us; None while nobody advertises it."""
+        part = self._parts.get(token)
+        if part is None:
+            return None
+        if part.opens_us is None:
+            return (part.epoch + 1) * self._epoch_us
+        return max(now, part.opens_us)
+
+    def size(self) -> int:
+        return len(self._parts)
+
+    def _relayed(self, part: _Part) -> bool:
+        """Whether somebody hung on us in this lineage in the epoch before."""
+        return any(
+            other.lineage == part.lineage and other.epoch == part.epoch - 1 and self._seat.branches.outward(token)
+            for token, other in self._parts.items()
+        )
+
+    def _follow(self, token: bytes, part: _Part, now: int) -> None:
+        """Have a parent on a way to the leading root: the first at once, another only in the next slot."""
+        best = leading(self._seat.reachable(token))
+        if best is not None and part.parent is not None and best.leads(part.parent):
+            part.repair_us = None
+        elif best is None or best.own:
+            self._adopt(token, part, None, now)
+        elif not part.stands or (part.repair_us is not None and part.repair_us <= now):
+            self._adopt(token, part, best.via, now)
+        elif part.repair_us is None:
+            part.repair_us = self._slot(self._rules.repair_periods, now)
+
+    def _adopt(self, token: bytes, part: _Part, parent: Address | None, now: int) -> None:
+        if parent is not None:
+            part.stands, part.repair_us = True, None
+        if parent != part.parent:
+            part.parent = parent
+            self._seat.reconcile(token, now)
+
+    def _slot(self, periods: int, now: int) -> int:
+        return now + self._rng.randrange(periods * self._period_us)
+
+
+class _Part:
+    """Our part in one mesh: when we join, if at all, whether we did, our parent, and when we look for another."""
+
+    __slots__ = ("epoch", "lineage", "opens_us", "parent", "repair_us", "stands")
+
+    def __init__(self, lineage: bytes, epoch: int) -> None:
+        self.lineage, self.epoch = lineage, epoch
+        self.opens_us: int | None = None
+        self.parent: Address | None = None
+        self.repair_us: int | None = None
+        self.stands = False

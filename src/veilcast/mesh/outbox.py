@@ -1,0 +1,163 @@
+"""The outbox of a hardened publisher: what waits to get to the root, and the calls for one.
+
+A publication is sent by the stem, and again until the root acknowledges it; while the stem's first relay is away or
+there is no root, it waits. Over an epoch edge it is sealed anew with the epoch's own keys, and readers know it by its
+place in our stream. For every topic that the owner advertises a call goes out for this epoch, as long as there is no
+root, and one for the next, at a moment drawn at random, so that the root can prepare its mesh.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.errors import AuthorityError, LocalError
+from veilcast.machine import Abandoned, Entropy, Publication
+from veilcast.mesh.adverts import make_call
+from veilcast.mesh.config import Config
+from veilcast.mesh.content import Content, make_certified_notify
+from veilcast.mesh.stem import Cargo, cargo_name
+from veilcast.wire import encode
+from veilcast.wire.messages import Notify
+
+
+class Launch(Protocol):
+    def __call__(self, cargo: Cargo, lineage: bytes, now: int) -> bool: ...
+
+
+class Outbox:
+    """Bounded: `pending_max` publications, and two calls for each topic that the owner advertises."""
+
+    def __init__(
+        self,
+        config: Config,
+        keys_of: Callable[[str, int], TopicKeys],
+        has_root: Callable[[bytes], bool],
+        launch: Launch,
+        rng: Random,
+        entropy: Entropy,
+        *,
+        epoch_us: int,
+    ) -> None:
+        rules, period_us = config.hardening, config.heartbeat_us
+        self._keys_of, self._has_root, self._launch, self._rng, self._entropy = keys_of, has_root, launch, rng, entropy
+        self._epoch_us, self._pending_max = epoch_us, rules.pending_max
+        self._retry_us = rules.retry_periods * period_us + int(rules.hold_back_epochs * epoch_us)
+        self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
+        self._wait_us = rules.wait_epochs * epoch_us
+        self._stream = entropy(8)
+        self._numbers: dict[str, int] = {}
+        self._pending: list[_Pending] = []
+        self._calls: dict[str, dict[int, _Calling]] = {}
+        self._abandoned: deque[Abandoned] = deque(maxlen=rules.pending_max)
+
+    def advertise(self, topic: str, now: int) -> None:
+        """Call for a root, now and for every epoch to come."""
+        if self._keys_of(topic, now // self._epoch_us).signing is None:
+            raise LocalError(f"only a publisher of {topic!r} can advertise it")
+        self._calls.setdefault(topic, {})
+
+    def unadvertise(self, topic: str) -> None:
+        self._calls.pop(topic, None)
+
+    def put(self, topic: str, publication: Publication, now: int) -> None:
+        """Take a publication, and send it at once if there is a way."""
+        if len(self._pending) >= self._pending_max:
+            raise LocalError(f"{self._pending_max} publications wait already; try again when some are through")
+        self.advertise(topic, now)
+        self._numbers[topic] = number = self._numbers.get(topic, 0) + 1
+        pending = _Pending(topic, Content(self._stream, number, publication), now)
+        self._seal(pending, now)
+        self._pending.append(pending)
+        self._send(pending, now)
+
+    def settled(self, name: bytes) -> None:
+        """The root has what went under this name."""
+        self._pending = [pending for pending in self._pending if name not in pending.names]
+        for calls in self._calls.values():
+            for calling in calls.values():
+                calling.taken = calling.taken or calling.name == name
+
+    def beat(self, now: int) -> None:
+        for pending in list(self._pending):
+            if now - pending.since_us > self._wait_us:
+                self._pending.remove(pending)
+                self._abandoned.append(Abandoned(pending.content.publication))
+            elif now >= pending.again_us:
+                self._try(pending, now)
+        epoch = now // self._epoch_us
+        for topic, calls in self._calls.items():
+            for past in [known for known in calls if known < epoch]:
+                del calls[past]
+            for named in (epoch, epoch + 1):
+                if named not in calls:
+                    calls[named] = _Calling(now if named == epoch else self._moment(epoch, now))
+                self._call(topic, named, calls[named], now)
+
+    def next_event(self) -> Abandoned | None:
+        return self._abandoned.popleft() if self._abandoned else None
+
+    def size(self) -> int:
+        return len(self._pending)
+
+    def _moment(self, epoch: int, now: int) -> int:
+        """When to call for the epoch after this one: any time that leaves the root enough to prepare."""
+        return now + self._rng.randrange(max(1, (epoch + 1) * self._epoch_us - 2 * self._lead_us - now))
+
+    def _call(self, topic: str, epoch: int, calling: _Calling, now: int) -> None:
+        if calling.taken or now < calling.again_us:
+            return
+        try:
+            keys = self._keys_of(topic, epoch)
+        except AuthorityError:
+            return  # The grant ends before this epoch.
+        if self._has_root(keys.token):
+            calling.taken = epoch > now // self._epoch_us
+            return
+        cargo = make_call(keys)
+        if self._launch(cargo, keys.record.lineage, now):
+            calling.name, calling.again_us = cargo_name(encode(cargo)), now + self._call_us
+
+    def _try(self, pending: _Pending, now: int) -> None:
+        try:
+            self._send(pending, now)
+        except AuthorityError:
+            pending.again_us = now + self._retry_us  # The grant has ended; it may be renewed while this waits.
+
+    def _send(self, pending: _Pending, now: int) -> None:
+        if pending.epoch != now // self._epoch_us:
+            self._seal(pending, now)
+        if self._has_root(pending.notify.token) and self._launch(pending.notify, pending.lineage, now):
+            pending.again_us = now + self._retry_us
+
+    def _seal(self, pending: _Pending, now: int) -> None:
+        pending.epoch = now // self._epoch_us
+        keys = self._keys_of(pending.topic, pending.epoch)
+        pending.notify = make_certified_notify(keys, pending.content, self._entropy)
+        pending.lineage = keys.record.lineage
+        pending.names[cargo_name(encode(pending.notify))] = None
+
+
+class _Pending:
+    """A publication that no root has acknowledged, as it is sealed in this epoch, and all names it went under."""
+
+    __slots__ = ("again_us", "content", "epoch", "lineage", "names", "notify", "since_us", "topic")
+
+    def __init__(self, topic: str, content: Content, now: int) -> None:
+        self.topic, self.content, self.since_us, self.again_us = topic, content, now, now
+        self.epoch = -1
+        self.lineage = b""
+        self.notify: Notify
+        self.names: dict[bytes, None] = {}
+
+
+class _Calling:
+    """A call for a root in one epoch: when it is due, what it went under, and whether a root has it."""
+
+    __slots__ = ("again_us", "name", "taken")
+
+    def __init__(self, due_us: int) -> None:
+        self.again_us, self.name, self.taken = due_us, b"", False

@@ -1,0 +1,205 @@
+"""Roots: where the floods of the hardened mesh begin, so that none begins at a publisher.
+
+A flood tells its origin to a handful of colluders, whatever is done to its hash chain. So a topic's adverts come from a
+root that no publisher chose. A publisher's call, which reaches everybody by the end of a stem, opens a lottery: each
+member has one lot for the topic's lineage, which a proof shows and nobody can choose (`crypto.lottery`). The better the
+lot the shorter the wait, by its logarithm, so that mostly a single candidate speaks before all have heard of it; where
+there are several, the best leads and the others step back. Who has not been up for long waits longer.
+
+The root stays until it fails, over all epochs: later calls climb to it, and it starts the mesh of the next epoch a
+little before the edge. When nobody has a way to it any more, and it starts no fresh chain, the lottery opens again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from math import log2
+from typing import Final, Protocol
+
+from veilcast.authority.keyring import EpochKeys
+from veilcast.crypto import chain, lottery
+from veilcast.crypto.certificate import Chain, Kind
+from veilcast.crypto.chain import Anchor
+from veilcast.errors import ForgedError, StaleError
+from veilcast.machine import Address, Entropy
+from veilcast.mesh.adverts import check_call
+from veilcast.mesh.config import Config
+from veilcast.mesh.routes import Origin
+from veilcast.wire.messages import Advert, Call, Candidacy, Message
+
+
+class RootSeat(Protocol):
+    """What a candidate may see and do of its node."""
+
+    def present(self) -> list[Address]: ...
+
+    def reachable(self, token: bytes) -> list[Origin]: ...
+
+    def originate(self, advert: Advert, now: int) -> None: ...
+
+    def withdraw(self, token: bytes, now: int) -> None: ...
+
+    def send(self, neighbour: Address, message: Message) -> None: ...
+
+
+class Roots:
+    """One member's part in all lotteries; bounded by the calls that it keeps, which certificates bound in turn."""
+
+    def __init__(
+        self,
+        config: Config,
+        seat: RootSeat,
+        keys_at: Callable[[int], EpochKeys],
+        entropy: Entropy,
+        *,
+        epoch_us: int,
+        now: int,
+    ) -> None:
+        self._rules, self._seat, self._keys_at, self._entropy = config.hardening, seat, keys_at, entropy
+        self._period_us, self._epoch_us, self._since_us = config.heartbeat_us, epoch_us, now
+        self._calls_max, self._chain_length = config.tokens_max, config.d_max
+        self._pause_us = config.again_periods * config.heartbeat_us
+        self._calls: dict[bytes, Call] = {}
+        self._due: dict[bytes, int] = {}
+        self._started: dict[bytes, int] = {}
+        self._wanted: dict[bytes, None] = {}
+        self._rooted: dict[bytes, None] = {}
+        self._served: dict[bytes, None] = {}
+
+    def is_root(self, lineage: bytes) -> bool:
+        return lineage in self._rooted
+
+    def tokens(self, lineage: bytes) -> list[bytes]:
+        """What this lineage is called, as far as we were told, the latest epoch first."""
+        known = [call for call in self._calls.values() if call.certificate.leaf.lineage == lineage]
+        return [call.token for call in sorted(known, key=lambda call: -call.certificate.leaf.first)]
+
+    def called(self, call: Call, now: int) -> bool:
+        """A genuine call; False if we knew it, or have no room for it."""
+        if call.token in self._calls or len(self._calls) >= self._calls_max:
+            return False
+        self._calls[call.token] = call
+        return True
+
+    def flood(self, call: Call, source: Address | None, now: int) -> None:
+        """Pass a call on to everybody, once."""
+        if self.called(call, now):
+            for neighbour in self._seat.present():
+                if neighbour != source:
+                    self._seat.send(neighbour, call)
+
+    def want(self, tokens: Iterable[bytes]) -> None:
+        """Somebody lost the chains of these tokens of ours."""
+        self._wanted |= {token: None for token in tokens if token in self._started}
+
+    def beat(self, now: int) -> None:
+        for token, call in list(self._calls.items()):
+            first_us = call.certificate.leaf.first * self._epoch_us
+            if now >= first_us + self._epoch_us + self._rules.grace_periods * self._period_us:
+                for table in (self._calls, self._due, self._started, self._wanted, self._served):
+                    table.pop(token, None)
+            elif now >= first_us - self._rules.lead_periods * self._period_us:
+                self._stand(token, call, now)
+
+    def size(self) -> int:
+        return len(self._calls)
+
+    def _stand(self, token: bytes, call: Call, now: int) -> None:
+        """Be the root if it is for us to be it, and no more if it is for another."""
+        lineage, origins = call.certificate.leaf.lineage, self._seat.reachable(token)
+        best = leading(origins)
+        if best is None:
+            if lineage in self._rooted or (not self._is_served(lineage) and self._has_waited(token, lineage, now)):
+                self._begin(call, now)
+            return
+        self._due.pop(token, None)
+        self._served[token] = None
+        if best.own:
+            if token in self._wanted and now - self._started[token] >= self._pause_us:
+                self._begin(call, now)
+        elif token in self._started:
+            del self._started[token]
+            self._rooted.pop(lineage, None)
+            self._seat.withdraw(token, now)
+
+    def _is_served(self, lineage: bytes) -> bool:
+        """Whether there is a root for it under another token, which will come to this one."""
+        return any(self._seat.reachable(token) for token in self.tokens(lineage))
+
+    def _has_waited(self, token: bytes, lineage: bytes, now: int) -> bool:
+        if not self._rules.volunteer:
+            return False
+        if token not in self._due:
+            keys = self._keys_at(now // self._epoch_us)
+            rank = lottery.rank(lottery.draw(keys.lot, lineage), keys.membership.leaf.signature)
+            up_periods = (now - self._since_us) / self._period_us
+            youth = max(0.0, 1 - up_periods / self._rules.uptime_periods)
+            bits = max(0.0, _BITS + log2((rank + 1) / _RANKS)) + _YOUTH_BITS * youth
+            patience = self._rules.patience_periods if token in self._served else 0
+            self._due[token] = now + int((patience + self._rules.bit_periods * bits) * self._period_us)
+        return self._due[token] <= now
+
+    def _begin(self, call: Call, now: int) -> None:
+        """Start a chain, the first or a fresh one."""
+        keys, lineage = self._keys_at(now // self._epoch_us), call.certificate.leaf.lineage
+        life_us = 2 * self._epoch_us + self._rules.grace_periods * self._period_us
+        self._seat.originate(make_root_advert(call, keys, self._chain_length, now + life_us, self._entropy), now)
+        self._rooted[lineage] = None
+        self._started[call.token] = now
+        self._due.pop(call.token, None)
+        self._wanted.pop(call.token, None)
+
+
+def make_root_advert(call: Call, keys: EpochKeys, length: int, expires_us: int, entropy: Entropy) -> Advert:
+    """The advert of an elected root: the publisher's call, our lot, and a chain that the proof of the lot signs."""
+    first, lineage = chain.start(entropy), call.certificate.leaf.lineage
+    end = chain.advance(first, length)
+    statement = chain.anchored(call.token, end, length, expires_us)
+    anchor = Anchor(end, length, expires_us, lottery.prove(keys.lot, lineage, statement, entropy))
+    candidacy = Candidacy(keys.membership, lottery.draw(keys.lot, lineage))
+    return Advert(call.token, first, anchor, call.certificate, call.signature, candidacy)
+
+
+def check_root_advert(advert: Advert, authority: bytes, epoch: int, now: int) -> None:
+    """Raise unless a publisher called for a root, this member proves its lot and chain, and all is of our time."""
+    anchor, candidacy = advert.anchor, advert.root
+    if anchor is None or candidacy is None:
+        raise ForgedError("an advert without a root")
+    if now >= anchor.expires_us:
+        raise StaleError("the chain's anchor has expired")
+    check_call(Call(advert.token, advert.certificate, advert.signature), authority, epoch)
+    _check_candidacy(candidacy, anchor, advert.token, advert.certificate.leaf.lineage, authority, epoch)
+    anchor.hops(advert.value)
+
+
+def leading(origins: Iterable[Origin]) -> Origin | None:
+    """The origin with the best lot; of one root's chains the latest."""
+    return min(origins, key=lambda origin: _standing(origin.advert), default=None)
+
+
+@lru_cache(maxsize=4096)
+def _check_candidacy(
+    candidacy: Candidacy, anchor: Anchor, token: bytes, lineage: bytes, authority: bytes, epoch: int
+) -> None:
+    candidacy.membership.verify(authority, Kind.MEMBER, epoch)
+    statement = chain.anchored(token, anchor.end, anchor.length, anchor.expires_us)
+    lottery.check(candidacy.membership.leaf.scope, lineage, candidacy.draw, statement, anchor.signature)
+
+
+def _standing(advert: Advert) -> tuple[int, int]:
+    if advert.anchor is None or advert.root is None:
+        return _RANKS, 0
+    return _rank(advert.root.draw, advert.root.membership), -advert.anchor.expires_us
+
+
+@lru_cache(maxsize=4096)
+def _rank(draw: bytes, membership: Chain) -> int:
+    return lottery.rank(draw, membership.leaf.signature)
+
+
+_RANKS: Final = 1 << 64
+_BITS: Final = 12
+"""In a network of 2^12 members the best lot waits for about nothing."""
+_YOUTH_BITS: Final = 6
+"""How much worse the lot counts of one who has only just started."""

@@ -1,0 +1,149 @@
+"""Stems: how what a publisher says gets to the root without showing where it began.
+
+The publisher hands it to one neighbour, the same for life, and waits while that one is away: a second successor would
+be a second sample. A relay passes it on to a neighbour that depends on whom it came from alone, or ends the stem, by a
+coin that does too; one that it comes back to ends it. From there it climbs to the root as subscriptions do. Where there
+is no root yet, the end of the stem floods the call for one. The root's acknowledgement goes back the same way.
+
+A relay checks that a certified publisher signed what it passes on, so a stem is no way to flood the network, and keeps
+for a while whom it came from, so that the acknowledgement finds its way; the oldest are forgotten first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeAlias
+
+from veilcast.crypto.derive import digest
+from veilcast.errors import MalformedError, StaleError
+from veilcast.machine import Address
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.roots import Roots, leading
+from veilcast.mesh.routes import Origin
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import NOTE_ID
+from veilcast.wire.messages import Call, Message, Notify, Stem, Taken
+
+Cargo: TypeAlias = Call | Notify
+
+
+class StemSeat(Protocol):
+    """What stems see and do of their node."""
+
+    def known(self) -> list[Address]:
+        """All neighbours, there or not."""
+
+    def present(self) -> list[Address]: ...
+
+    def reachable(self, token: bytes) -> list[Origin]: ...
+
+    def post(self, neighbour: Address, message: Message) -> None:
+        """At once, in a frame of its own."""
+
+    def check(self, cargo: Cargo, now: int) -> None:
+        """Raise unless a publisher certified for these days signed it."""
+
+    def arrived(self, cargo: Cargo, name: bytes, now: int) -> bool:
+        """We are its root: take it. Whether it is done with, and may be acknowledged."""
+
+    def settled(self, name: bytes) -> None:
+        """What we launched under this name is acknowledged."""
+
+
+class _Passage(NamedTuple):
+    """Whom a cargo came from, None if it is our own; to whom it went, None if we are its root; how, and when."""
+
+    source: Address | None
+    target: Address | None
+    climbing: bool
+    at_us: int
+
+
+class Stems:
+    """Bounded: at most `passages_max` cargoes are remembered.
+
+    What comes from two neighbours within `circle_us` went in a circle; later it is another try, by another way.
+    """
+
+    def __init__(
+        self, seat: StemSeat, habits: Habits, roots: Roots, *, onward: float, circle_us: int, passages_max: int
+    ) -> None:
+        self._seat, self._habits, self._roots = seat, habits, roots
+        self._onward, self._circle_us, self._passages_max = onward, circle_us, passages_max
+        self._passages: dict[bytes, _Passage] = {}
+
+    def launch(self, cargo: Cargo, lineage: bytes, now: int) -> bool:
+        """Send our own on its way; False while the one it must go to is not there."""
+        successor = self._habits.successor(lineage, self._seat.known())
+        if successor is None or successor not in self._seat.present():
+            return False
+        data = encode(cargo)
+        self._forward(Stem(False, data), cargo_name(data), None, successor, now)
+        return True
+
+    def receive(self, stem: Stem, sender: Address, now: int) -> None:
+        cargo, name = decode(stem.cargo), cargo_name(stem.cargo)
+        if not isinstance(cargo, Cargo):
+            raise MalformedError("not what a stem carries")
+        self._seat.check(cargo, now)
+        before = self._passages.get(name)
+        ends = stem.climbing or not self._habits.continues(sender, self._onward)
+        came_back = before is not None and before.source != sender and now - before.at_us < self._circle_us
+        if before is not None and came_back and before.climbing:
+            raise StaleError("a cargo that climbs in a circle")
+        first = before.source if before is not None and (came_back or before.source is None) else sender
+        onward = None if ends or came_back else next(iter(self._habits.relays(sender, self._seat.present())), None)
+        if onward is not None:
+            self._forward(Stem(False, stem.cargo), name, first, onward, now)
+        else:
+            self._climb(cargo, stem.cargo, name, first, now)
+
+    def taken(self, message: Taken, sender: Address) -> None:
+        """An acknowledgement, for us or for whom the cargo came from."""
+        passage = self._passages.get(message.name)
+        if passage is None or passage.target != sender:
+            raise StaleError("an acknowledgement of what we never sent that way")
+        self.acknowledge(message.name)
+
+    def acknowledge(self, name: bytes) -> None:
+        """What has this name is done with: tell whom it came from."""
+        passage = self._passages.pop(name, None)
+        if passage is None:
+            return
+        if passage.source is None:
+            self._seat.settled(name)
+        else:
+            self._seat.post(passage.source, Taken(name))
+
+    def size(self) -> int:
+        return len(self._passages)
+
+    def _climb(self, cargo: Cargo, data: bytes, name: bytes, source: Address | None, now: int) -> None:
+        certificate = cargo.certificate
+        lineage = certificate.leaf.lineage if certificate is not None else b""
+        if self._roots.is_root(lineage):
+            self._remember(name, _Passage(source, None, True, now))
+            if self._seat.arrived(cargo, name, now):
+                self.acknowledge(name)
+            return
+        for token in dict.fromkeys((cargo.token, *self._roots.tokens(lineage))):
+            best = leading(self._seat.reachable(token))
+            if best is not None and best.via is not None:
+                self._forward(Stem(True, data), name, source, best.via, now)
+                return
+        if not isinstance(cargo, Call):
+            raise StaleError("there is no way to its root")
+        self._roots.flood(cargo, None, now)
+
+    def _forward(self, stem: Stem, name: bytes, source: Address | None, target: Address, now: int) -> None:
+        self._remember(name, _Passage(source, target, stem.climbing, now))
+        self._seat.post(target, stem)
+
+    def _remember(self, name: bytes, passage: _Passage) -> None:
+        self._passages.pop(name, None)
+        if len(self._passages) >= self._passages_max:
+            del self._passages[next(iter(self._passages))]
+        self._passages[name] = passage
+
+
+def cargo_name(data: bytes) -> bytes:
+    return digest(data, purpose=b"vc/cargo", size=NOTE_ID)
