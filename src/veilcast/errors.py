@@ -66,3 +66,7 @@ class ForgedError(RemoteError):
 
 class StaleError(RemoteError):
     """A certificate, anchor or bulletin that holds, but not at this time."""
+
+
+class ExcessError(RemoteError):
+    """More than we take of one neighbour."""

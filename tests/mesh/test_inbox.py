@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.machine import Note, Publication
 from veilcast.mesh.inbox import Inbox
+from veilcast.mesh.replays import Window
 
 STREAM = ("topic", b"stream")
 
@@ -48,6 +50,22 @@ def test_a_gap_is_given_up_after_its_time_and_what_comes_later_is_delivered_late
     assert taken(inbox) == names(3, 4)
     put(inbox, 2)
     assert taken(inbox) == names(2)
+
+
+def test_a_number_that_was_here_before_is_passed_over() -> None:
+    inbox = make()
+    for number in (1, 2, 4, 4, 1, 2):
+        put(inbox, number)
+    inbox.beat(50)
+    put(inbox, 3)
+    put(inbox, 3)
+    assert taken(inbox) == names(1, 2, 4, 3)
+
+
+def test_the_planted_bug_of_a_reader_without_a_window_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Window, "take", lambda self, number: True)
+    with pytest.raises(AssertionError):
+        test_a_number_that_was_here_before_is_passed_over()
 
 
 def test_streams_do_not_wait_for_one_another() -> None:

@@ -7,6 +7,7 @@ asked inward follows from routes and reasons, and is worked out by the node; thi
 from __future__ import annotations
 
 from veilcast.machine import Address
+from veilcast.mesh.caps import Ledger
 
 
 class Branches:
@@ -16,6 +17,7 @@ class Branches:
         self._tokens_max = tokens_max
         self._outward: dict[bytes, dict[Address, None]] = {}
         self._inward: dict[bytes, dict[Address, None]] = {}
+        self._wishes: Ledger[bytes] = Ledger()
 
     def outward(self, token: bytes) -> list[Address]:
         """Those we send the topic's notes to, N-(v) in P0."""
@@ -33,11 +35,17 @@ class Branches:
         if token not in self._outward and len(self._outward) >= self._tokens_max:
             return False
         self._outward.setdefault(token, {})[neighbour] = None
+        self._wishes.add(neighbour, token)
         return True
 
     def remove(self, token: bytes, neighbour: Address) -> None:
         """A neighbour wants it no more."""
         _discard(self._outward, token, neighbour)
+        self._wishes.discard(neighbour, token)
+
+    def excess(self, neighbour: Address, share: int) -> bytes | None:
+        """The topic it has wanted for longest, if it wants more than its share."""
+        return self._wishes.excess(neighbour, share)
 
     def asked(self, token: bytes, neighbour: Address) -> None:
         self._inward.setdefault(token, {})[neighbour] = None

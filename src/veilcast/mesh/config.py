@@ -153,6 +153,61 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("hardening.hold_back_epochs must not be negative, nor uptime_periods less than 1")
 
 
+class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of one kind is taken from one neighbour."""
+
+    per_period: int
+    """In each heartbeat period, for ever."""
+    burst: int
+    """At once, after it was quiet for long enough."""
+
+    def __post_init__(self) -> None:
+        if self.per_period < 1 or self.burst < 1:
+            raise ConfigError("a rate's per_period and burst must be at least 1")
+
+
+class Defences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the papers leave open to members who misbehave. All off is the papers' mesh; `HARDENED` has all on."""
+
+    anchors: bool = False
+    """Only chains whose end is signed are believed, and only so many of one signer (see `anchors`)."""
+    anchor_life_us: int = 7_200_000_000
+    """For how long an anchor stands. A publisher starts a fresh chain when half of it is over; one that would stand
+    for more than twice as long from now is refused."""
+    anchor_quota: int = 4
+    """Chains of one signer for one topic that a node keeps. The publishers of a `paper` topic share one key, and so
+    this quota: it is to be twice their number at least, for a fresh chain overlaps the one that it replaces."""
+    caps: bool = False
+    """One neighbour gets no more than a share of each table, and its own oldest makes room (see `caps`)."""
+    origins_each: int = 16
+    """Chains for one topic that one neighbour may bring: half of a table of 32."""
+    chains_each: int = 1024
+    """Chains that one neighbour may bring in all."""
+    branches_each: int = 1024
+    """Topics that one neighbour may ask us for."""
+    buckets: bool = False
+    """More than a rate of adverts, subscriptions, swap requests or greetings of one neighbour is refused. The defaults
+    leave honest neighbours alone: with 50 topics and a fifth of all heartbeats lost, so that all is told again and
+    again, one sends 32 adverts in a period at most (a full heartbeat), 11 subscriptions, and one greeting. Eight
+    periods of that may come at once, as after a pause."""
+    adverts: Rate = Rate(32, 256)
+    subscriptions: Rate = Rate(16, 128)
+    swaps: Rate = Rate(8, 64)
+    greetings: Rate = Rate(1, 16)
+    replay: bool = False
+    """A recorded heartbeat never acts again, and a recorded note is not passed on again (see `replays`)."""
+    seen_each: int = 65_536
+    """Notes in one of the two generations that are remembered; one is to last for an epoch: an hour of 18 a second."""
+
+    def __post_init__(self) -> None:
+        for name in ("anchor_life_us", "anchor_quota", "origins_each", "chains_each", "branches_each", "seen_each"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"defences.{name} must be at least 1")
+
+
+HARDENED: Final = Defences(anchors=True, caps=True, buckets=True, replay=True)
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The defaults are P0's: heartbeats carry management, notes travel by themselves."""
 
@@ -189,8 +244,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cover: Cover = Cover()
     shellgame: ShellGame = ShellGame()
     hardening: Hardening = Hardening()
+    defences: Defences = Defences()
+    """Where none is named, the hardened profile has them all."""
 
     def __post_init__(self) -> None:
+        if self.profile == "hardened" and self.defences == Defences():
+            msgspec.structs.force_setattr(self, "defences", HARDENED)
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ConfigError(f"mesh.{name} must be at least 1")

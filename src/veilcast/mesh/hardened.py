@@ -11,23 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+import msgspec
+
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address, Entropy, Event, Publication
 from veilcast.mesh.adverts import check_call
+from veilcast.mesh.anchors import table_of_routes
 from veilcast.mesh.conduct import Deliver, Post
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import check_certified_notify, note_id, open_notify
-from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.joining import BatchJoins
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.outbox import Outbox
 from veilcast.mesh.overlay import Overlay
-from veilcast.mesh.roots import Roots, check_root_advert
-from veilcast.mesh.routes import Origin, Routes
+from veilcast.mesh.replays import notes_seen
+from veilcast.mesh.roots import ByRoot, Roots, check_root_advert
+from veilcast.mesh.routes import Origin
 from veilcast.mesh.stem import Cargo, Stems
 from veilcast.wire.messages import Advert, Call, Message, Notify, Stem, Taken
 
@@ -48,17 +51,17 @@ class Hardened:
         now: int,
     ) -> None:
         rules, period_us = config.hardening, config.heartbeat_us
+        life_us = 2 * keyring.epoch_us + rules.grace_periods * period_us
+        defences = msgspec.structs.replace(config.defences, anchor_life_us=life_us)
+        config = msgspec.structs.replace(config, defences=defences)
         if keyring.epoch_us < 3 * rules.lead_periods * period_us:
             raise ConfigError("hardening.lead_periods is more than a third of an epoch; beat faster or lead by less")
         self._keyring, self._members, self._rng, self._post, self._deliver = keyring, members, rng, post, deliver
         self._rules, self._epoch_us = rules, keyring.epoch_us
         self._keys: dict[int, EpochKeys] = {}
         habits = Habits(keyring.membership.link)
-        routes = Routes(
-            d_max=config.d_max,
-            tokens_max=config.tokens_max,
-            origins_max=config.origins_max,
-            prefer=lambda advert, name: habits.parent_rank(advert.certificate.leaf.lineage, name),
+        routes = table_of_routes(
+            config, ByRoot(), lambda advert, name: habits.parent_rank(advert.certificate.leaf.lineage, name)
         )
         self.overlay = Overlay(config, members, beats, routes)
         self._joins = BatchJoins(rules, self.overlay, habits, period_us=period_us, epoch_us=self._epoch_us, rng=rng)
@@ -76,7 +79,7 @@ class Hardened:
             config, self._keys_of, self._has_root, self._stems.launch, rng, entropy, epoch_us=self._epoch_us
         )
         self._held: list[tuple[int, bytes, Notify]] = []
-        self._seen = Duplicates(config.seen_max)
+        self._seen = notes_seen(config)
         self._reading: dict[bytes, str] = {}
         self._epoch = -1
 
@@ -122,7 +125,8 @@ class Hardened:
             self._roots.flood(message, source, now)
             return
         if isinstance(message, Advert):
-            check_root_advert(message, self._keyring.root, epoch, now)
+            check_root_advert(message, self._keyring.root, epoch)
+            self.overlay.routes.admit(message, now)
             self._roots.called(Call(message.token, message.certificate, message.signature), now)
         self.overlay.act(message, source, now)
 
@@ -135,6 +139,7 @@ class Hardened:
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
             for topic in self._reading.values():
                 self._read_on(topic, now)
+        self.overlay.expire(now)
         self._roots.want(self.overlay.take_lost())
         self._roots.beat(now)
         self.overlay.policy.beat(now)

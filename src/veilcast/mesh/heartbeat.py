@@ -7,12 +7,13 @@ from a number that each life of a node draws anew: a neighbour knows by the jump
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from veilcast.errors import MalformedError
 from veilcast.machine import Address, Frame
+from veilcast.mesh.caps import Backlog, plain_queue
 from veilcast.wire import decode, encode, pad, unpad
 from veilcast.wire.geometry import HEARTBEAT_MAX, LENGTH_PREFIX
 from veilcast.wire.messages import Heartbeat, Message
@@ -21,21 +22,31 @@ from veilcast.wire.messages import Heartbeat, Message
 class Heartbeats:
     """The sending side: queues, and the beat."""
 
-    def __init__(self, *, period_us: int, size: int, queue_max: int, first_us: int, first_number: int) -> None:
-        self._period_us, self._size, self._queue_max = period_us, size, queue_max
-        self._queues: dict[Address, deque[bytes]] = {}
+    def __init__(
+        self,
+        *,
+        period_us: int,
+        size: int,
+        queue_max: int,
+        first_us: int,
+        first_number: int,
+        new_queue: Callable[[int], Backlog] = plain_queue,
+    ) -> None:
+        self._period_us, self._size = period_us, size
+        self._queue_max, self._new_queue = queue_max, new_queue
+        self._queues: dict[Address, Backlog] = {}
         self._number = first_number
         self.sent: Counter[str] = Counter()
         self.next_us = first_us
 
     def send(self, message: Message, neighbours: Sequence[Address]) -> None:
-        """Queue a message; when a queue is full its oldest is dropped, for the newest says how things are."""
+        """Queue a message; when a queue is full an old one is dropped, for the newest says how things are."""
         data = encode(message)
         self.sent[type(message).__name__] += len(neighbours)
         for neighbour in neighbours:
             queue = self._queues.get(neighbour)
             if queue is None:
-                queue = self._queues[neighbour] = deque(maxlen=self._queue_max)
+                queue = self._queues[neighbour] = self._new_queue(self._queue_max)
             queue.append(data)
 
     def forget(self, neighbour: Address) -> None:

@@ -1,8 +1,8 @@
 """The inbox: each note to the application once, in its publisher's order, and again until it says it has it.
 
 A note that arrives out of order waits for those before it, but not for ever: after `gap_us` the gap is given up. What
-was delivered and not acknowledged is delivered again every `again_us`, with the same id. All of it is bounded. That no
-note comes in twice is the caller's part.
+was delivered and not acknowledged is delivered again every `again_us`, with the same id. All of it is bounded. A number
+that was here before is passed over, whatever note it comes with: nothing that was recorded is delivered twice.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import deque
 from typing import TypeAlias
 
 from veilcast.machine import Delivered, Note
+from veilcast.mesh.replays import Window
 
 Stream: TypeAlias = tuple[str, bytes]
 """A topic, and the stream of one publisher of it."""
@@ -24,6 +25,7 @@ class Inbox:
         self._again_us, self._gap_us = again_us, gap_us
         self._unread: dict[bytes, tuple[int, tuple[Delivered, ...]]] = {}
         self._next: dict[Stream, int] = {}
+        self._windows: dict[Stream, Window] = {}
         self._early: dict[Stream, dict[int, tuple[int, tuple[Delivered, ...]]]] = {}
         self._ready: deque[Delivered] = deque(maxlen=unread_max)
 
@@ -35,9 +37,12 @@ class Inbox:
             # The first that is heard of a stream is where it begins: who joins late misses what was before.
             if len(self._next) >= self._streams_max:
                 oldest = next(iter(self._next))
-                del self._next[oldest]
+                del self._next[oldest], self._windows[oldest]
                 self._early.pop(oldest, None)
             self._next[stream] = expected = number
+            self._windows[stream] = Window()
+        if not self._windows[stream].take(number):
+            return
         if number < expected:
             self._deliver(deliveries, now)  # Its gap was given up: late is better than never.
             return

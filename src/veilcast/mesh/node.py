@@ -15,6 +15,8 @@ from typing import Final
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import LocalError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
+from veilcast.mesh.buckets import Buckets
+from veilcast.mesh.caps import Backlogs
 from veilcast.mesh.conduct import Conduct
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content
@@ -25,6 +27,7 @@ from veilcast.mesh.links import Links
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
+from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.wire import decode, encode
@@ -54,6 +57,7 @@ class MeshNode:
         self._heartbeat_bytes = config.heartbeat_bytes
         fixed = neighbours if config.membership == "fixed" else ()
         self._members = Membership(fixed, period_us=period, silent_periods=config.silent_periods, now=now)
+        self._backlogs = Backlogs(config)
         # Each node beats at a phase of its own, or all would be heard at once.
         self._beats = Heartbeats(
             period_us=period,
@@ -61,6 +65,7 @@ class MeshNode:
             queue_max=config.queue_max,
             first_us=now + rng.randrange(period),
             first_number=rng.randrange(NUMBERS),
+            new_queue=self._backlogs.make,
         )
         self._frames: list[Frame] = []
         parts = (config, keyring, self._members, self._beats, rng, entropy, self._post, self._deliver)
@@ -71,6 +76,7 @@ class MeshNode:
         self.neighbourhood: Neighbourhood = Fixed()
         if config.membership == "scamp":
             self.neighbourhood = Scamp(config, name, neighbours, self._links, rng, now)
+        self._buckets, self._heard = Buckets(config), Heard(config)
         self._inbox = Inbox(
             unread_max=config.unread_max,
             streams_max=config.unread_max,
@@ -206,6 +212,8 @@ class MeshNode:
             if self._members.is_overtaken(source, beat.number):
                 # When it was missed, all that it could say was asked for anew.
                 raise StaleError("a heartbeat that a later one overtook")
+            if not self._heard.take(source, beat.number):
+                raise StaleError("a heartbeat of the past")
             was_present = source in self._members.present
             if not self._members.hear(source, beat.number, now):
                 if was_present:
@@ -221,7 +229,9 @@ class MeshNode:
         if isinstance(message, _OF_MEMBERSHIP):
             self.neighbourhood.received(message, source, now)
         elif self._members.reaches(source):
-            self._conduct.act(message, source, now)
+            self._buckets.charge(message, source, now)
+            with self._backlogs.blaming(source):
+                self._conduct.act(message, source, now)
         else:
             raise StaleError("not a neighbour")
 

@@ -18,6 +18,7 @@ from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.mesh.adverts import retold
 from veilcast.mesh.branches import Branches
+from veilcast.mesh.caps import shares_of
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
@@ -46,6 +47,7 @@ class Overlay:
 
     def __init__(self, config: Config, members: Membership, beats: Heartbeats, routes: Routes) -> None:
         self._members, self._beats, self.routes = members, beats, routes
+        self._shares = shares_of(config)
         self._pause_us = config.again_periods * config.heartbeat_us
         self.branches = Branches(tokens_max=config.tokens_max)
         self.policy: Policy = Baseline(self)
@@ -177,6 +179,12 @@ class Overlay:
         self.version += 1
         act(self, message, source, now)
 
+    def expire(self, now: int) -> None:
+        """Forget the origins whose time is over. Nobody needs to be told: it is over for all."""
+        for origin in self.routes.expired(now):
+            self.routes.remove(origin)
+            self.reconcile(origin.advert.token, now)
+
     # --- the heart
 
     def reconcile(self, token: bytes, now: int) -> None:
@@ -233,6 +241,15 @@ class Overlay:
         passed_over = origin.via if before is None else None
         self._beats.send(message, [neighbour for neighbour in self._members.present if neighbour != passed_over])
 
+    def _keep_to_share(self, token: bytes, neighbour: Address, now: int) -> None:
+        """One origin too many of this neighbour: it offers us its oldest no more, as far as we are concerned."""
+        if (gone := self.routes.excess(neighbour, token, self._shares)) is not None:
+            before = gone.told
+            gone.withdraw(neighbour)
+            self.routes.disown(gone)
+            self._retell(gone, before, now)
+            self.reconcile(gone.advert.token, now)
+
     def _take_own(self, token: bytes) -> list[Origin]:
         own = [origin for origin in self.routes.origins(token) if origin.own]
         for origin in own:
@@ -270,6 +287,7 @@ class Overlay:
         self._retell(origin, before, now)
         self.policy.advertised(message.token, now)
         self.reconcile(message.token, now)
+        self._keep_to_share(message.token, source, now)
 
     def _on_unadvert(self, message: Unadvert, source: Address, now: int) -> None:
         """A neighbour has no way any more. It may have been ours, and it may want another: the origin is to know."""
@@ -302,6 +320,9 @@ class Overlay:
             raise StaleError("the table of branches is full")
         self.policy.received(message, source, now)
         self.reconcile(message.token, now)
+        if (gone := self.branches.excess(source, self._shares.branches)) is not None:
+            self.branches.remove(gone, source)
+            self.reconcile(gone, now)
 
     def _on_unsubscribe(self, message: Unsubscribe, source: Address, now: int) -> None:
         self.branches.remove(message.token, source)

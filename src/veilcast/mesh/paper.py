@@ -9,17 +9,17 @@ from veilcast.authority.keyring import Keyring, TopicKeys
 from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address, Entropy, Event, Publication
 from veilcast.mesh.adverts import check_advert, make_advert
+from veilcast.mesh.anchors import ByPublisher, anchored, table_of_routes
 from veilcast.mesh.conduct import Deliver, Post
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import check_notify, make_notify, note_id, open_notify
 from veilcast.mesh.cover import ProbabilisticForwarding
-from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.publishing import Publishing
-from veilcast.mesh.routes import Routes
+from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.shellgame import ShellGamePolicy
 from veilcast.wire.messages import Advert, Message, Notify
 
@@ -39,11 +39,12 @@ class Paper:
         deliver: Deliver,
     ) -> None:
         self._keyring, self._entropy, self._post, self._deliver = keyring, entropy, post, deliver
-        routes = Routes(d_max=config.d_max, tokens_max=config.tokens_max, origins_max=config.origins_max)
-        self.overlay = Overlay(config, members, beats, routes)
+        self._config = config
+        self.overlay = Overlay(config, members, beats, table_of_routes(config, ByPublisher()))
         self.overlay.policy = _policy(config, self.overlay, rng)
-        self._publishing = Publishing(config.again_periods * config.heartbeat_us, entropy)
-        self._seen = Duplicates(config.seen_max)
+        renew_us = config.defences.anchor_life_us // 2 if config.defences.anchors else None
+        self._publishing = Publishing(config.again_periods * config.heartbeat_us, entropy, renew_us)
+        self._seen = notes_seen(config)
         self._reading: dict[bytes, TopicKeys] = {}
 
     # --- the owner
@@ -85,6 +86,7 @@ class Paper:
     def act(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, Advert):
             check_advert(message, self._keyring.root, epoch_of(now, self._keyring.epoch_us))
+            self.overlay.routes.admit(message, now)
         self.overlay.act(message, source, now)
 
     def lost(self, neighbour: Address, now: int) -> None:
@@ -92,6 +94,7 @@ class Paper:
         self._publishing.want_all()
 
     def beat(self, now: int) -> None:
+        self.overlay.expire(now)
         self._publishing.want(self.overlay.take_lost())
         for keys in self._publishing.due(now):
             self._start_chain(keys, now)
@@ -119,7 +122,10 @@ class Paper:
             self._deliver(keys.record.topic, name, open_notify(keys, notify), now)
 
     def _start_chain(self, keys: TopicKeys, now: int) -> None:
-        self.overlay.originate(make_advert(keys, self._entropy), now)
+        advert = make_advert(keys, self._entropy)
+        if (defences := self._config.defences).anchors:
+            advert = anchored(advert, keys, self._config.d_max, now + defences.anchor_life_us)
+        self.overlay.originate(advert, now)
         self._publishing.started(keys, now)
 
     def _keys(self, topic: str, now: int) -> TopicKeys:

@@ -1,7 +1,7 @@
 """Publishing: how our notes are numbered, and when a fresh chain is due.
 
 A chain that somebody lost cannot lead back to them (see `routes`); its origin starts another. Not more often than every
-`pause_us`: anybody can claim to have lost a chain.
+`pause_us`: anybody can claim to have lost a chain. Where chains expire, a fresh one is due every `renew_us` anyway.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from veilcast.mesh.content import Content
 class Publishing:
     """Bounded by the topics that the owner advertises."""
 
-    def __init__(self, pause_us: int, entropy: Entropy) -> None:
-        self._pause_us = pause_us
+    def __init__(self, pause_us: int, entropy: Entropy, renew_us: int | None = None) -> None:
+        self._pause_us, self._renew_us = pause_us, renew_us
         self._stream = entropy(8)
         self._numbers: dict[str, int] = {}
         self._started: dict[bytes, tuple[TopicKeys, int]] = {}
@@ -47,4 +47,8 @@ class Publishing:
     def due(self, now: int) -> list[TopicKeys]:
         """The topics whose time has come for that."""
         started = [self._started[token] for token in self._wanted]
-        return [keys for keys, since in started if now - since >= self._pause_us]
+        wanted = {keys.token: keys for keys, since in started if now - since >= self._pause_us}
+        if self._renew_us is not None:
+            aged = [keys for keys, since in self._started.values() if now - since >= self._renew_us]
+            wanted |= {keys.token: keys for keys in aged}
+        return list(wanted.values())

@@ -60,6 +60,7 @@ class Roots:
         self._period_us, self._epoch_us, self._since_us = config.heartbeat_us, epoch_us, now
         self._calls_max, self._chain_length = config.tokens_max, config.d_max
         self._pause_us = config.again_periods * config.heartbeat_us
+        self._life_us = config.defences.anchor_life_us
         self._calls: dict[bytes, Call] = {}
         self._due: dict[bytes, int] = {}
         self._started: dict[bytes, int] = {}
@@ -143,8 +144,8 @@ class Roots:
     def _begin(self, call: Call, now: int) -> None:
         """Start a chain, the first or a fresh one."""
         keys, lineage = self._keys_at(now // self._epoch_us), call.certificate.leaf.lineage
-        life_us = 2 * self._epoch_us + self._rules.grace_periods * self._period_us
-        self._seat.originate(make_root_advert(call, keys, self._chain_length, now + life_us, self._entropy), now)
+        expires_us = now + self._life_us
+        self._seat.originate(make_root_advert(call, keys, self._chain_length, expires_us, self._entropy), now)
         self._rooted[lineage] = None
         self._started[call.token] = now
         self._due.pop(call.token, None)
@@ -161,16 +162,24 @@ def make_root_advert(call: Call, keys: EpochKeys, length: int, expires_us: int, 
     return Advert(call.token, first, anchor, call.certificate, call.signature, candidacy)
 
 
-def check_root_advert(advert: Advert, authority: bytes, epoch: int, now: int) -> None:
-    """Raise unless a publisher called for a root, this member proves its lot and chain, and all is of our time."""
+class ByRoot:
+    """A `Vouching`: the proof of a root's lot vouches for its chain, and is checked with the rest of its advert."""
+
+    def check(self, advert: Advert, anchor: Anchor, now: int) -> None:
+        if now >= anchor.expires_us:
+            raise StaleError("the chain's anchor has expired")
+
+    def voucher(self, advert: Advert) -> bytes:
+        return advert.root.membership.leaf.subject if advert.root is not None else b""
+
+
+def check_root_advert(advert: Advert, authority: bytes, epoch: int) -> None:
+    """Raise unless a publisher called for a root, and this member proves its lot, and with it the end of its chain."""
     anchor, candidacy = advert.anchor, advert.root
     if anchor is None or candidacy is None:
         raise ForgedError("an advert without a root")
-    if now >= anchor.expires_us:
-        raise StaleError("the chain's anchor has expired")
     check_call(Call(advert.token, advert.certificate, advert.signature), authority, epoch)
     _check_candidacy(candidacy, anchor, advert.token, advert.certificate.leaf.lineage, authority, epoch)
-    anchor.hops(advert.value)
 
 
 def leading(origins: Iterable[Origin]) -> Origin | None:

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from veilcast.crypto import chain
 from veilcast.machine import Address
+from veilcast.mesh.caps import Ledger, Shares
 from veilcast.wire.messages import Advert
 
 Prefer: TypeAlias = Callable[[Advert, Address], int]
@@ -27,12 +28,14 @@ Prefer: TypeAlias = Callable[[Advert, Address], int]
 class Origin:
     """One advertised origin; `value` is the nearest of its chain that we ever saw. Our own has no offers."""
 
-    __slots__ = ("_offers", "_prefer", "advert", "appealed_us", "changed_us", "own", "value", "via")
+    __slots__ = ("_offers", "_prefer", "advert", "appealed_us", "by", "changed_us", "own", "value", "via")
 
     def __init__(self, advert: Advert, via: Address | None, prefer: Prefer | None = None) -> None:
         self.advert, self._prefer = advert, prefer
         self.value = advert.value
         self.own = via is None
+        self.by = via
+        """Who brought it to us."""
         self.via = via
         """The neighbour on the nearest way that is safe to follow; None if there is none, or if this is our own."""
         self.appealed_us = 0
@@ -94,12 +97,20 @@ class Routes:
     def __init__(self, *, d_max: int, tokens_max: int, origins_max: int, prefer: Prefer | None = None) -> None:
         self._d_max, self._tokens_max, self._origins_max, self._prefer = d_max, tokens_max, origins_max, prefer
         self._origins: dict[bytes, list[Origin]] = {}
+        self._brought: Ledger[Origin] = Ledger()
 
     def origins(self, token: bytes) -> list[Origin]:
         return self._origins.get(token, [])
 
     def tokens(self) -> list[bytes]:
         return list(self._origins)
+
+    def admit(self, advert: Advert, now: int) -> None:
+        """Raise unless a chain like this may enter. The papers' table asks for nothing."""
+
+    def expired(self, now: int) -> list[Origin]:
+        """The origins whose time is over. The papers' have none."""
+        return []
 
     def find(self, token: bytes, value: bytes) -> tuple[Origin, int] | None:
         """The origin this value belongs to, and how many hops it is further than the nearest known of it."""
@@ -122,20 +133,44 @@ class Routes:
             gone = next((old for old in known if not old.reachable or via is None), None)
             if gone is None:
                 return None
-            known.remove(gone)
-        origin = Origin(advert, via, self._prefer)
+            self._take_out(known, gone)
+        origin = self._make(advert, via)
         known.append(origin)
+        if via is not None:
+            self._brought.add(via, origin)
         return origin
 
     def remove(self, origin: Origin) -> None:
         known = self._origins[origin.advert.token]
-        known.remove(origin)
+        self._take_out(known, origin)
         if not known:
             del self._origins[origin.advert.token]
+
+    def excess(self, neighbour: Address, token: bytes, shares: Shares) -> Origin | None:
+        """The oldest of the origins that it brought, for this topic or for any, if there are more than its share."""
+        brought = [origin for origin in self.origins(token) if origin.by == neighbour]
+        return brought[0] if len(brought) > shares.origins else self._brought.excess(neighbour, shares.chains)
+
+    def disown(self, origin: Origin) -> None:
+        """Who brought it offers it no more: whose way we follow instead has brought it; if there is none, it goes."""
+        if origin.via is None or origin.by is None:
+            self.remove(origin)
+            return
+        self._brought.discard(origin.by, origin)
+        origin.by = origin.via
+        self._brought.add(origin.by, origin)
 
     def size(self) -> int:
         """Offers held in all: what the bounds bound."""
         return sum(max(1, len(origin)) for known in self._origins.values() for origin in known)
+
+    def _make(self, advert: Advert, via: Address | None) -> Origin:
+        return Origin(advert, via, self._prefer)
+
+    def _take_out(self, known: list[Origin], origin: Origin) -> None:
+        known.remove(origin)
+        if origin.by is not None:
+            self._brought.discard(origin.by, origin)
 
 
 DETOUR: Final = 1

@@ -216,7 +216,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "routes": mesh.tokens_max * mesh.origins_max * links,
             "branches": 2 * mesh.tokens_max * links,
             "queued": mesh.queue_max * links,
-            "seen": mesh.seen_max,
+            "seen": 2 * mesh.defences.seen_each if mesh.defences.replay else mesh.seen_max,
             "inbox": 2 * mesh.unread_max,
             "policy": mesh.tokens_max * (6 + links),
             "calls": mesh.tokens_max,

@@ -1,0 +1,87 @@
+"""Buckets: how much of each kind of message is taken from one neighbour (the switch `buckets`).
+
+Everything but notes rides in heartbeats, one in each period, so honest neighbours are slow by themselves; but nothing
+keeps another from sending a thousand heartbeats a second, each of which costs us checks, tables and copies for all our
+neighbours. A token bucket lets through a burst, and after it a steady rate. What is past that is refused unread.
+
+One integer says it all: the moment at which the bucket will be full again. A message moves it on by the price of one
+token, and is refused if that would be further ahead than the whole burst is worth.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.errors import ExcessError
+from veilcast.machine import Address
+from veilcast.mesh.config import Config, Rate
+from veilcast.wire.messages import (
+    Advert,
+    Decline,
+    Greet,
+    Invite,
+    Message,
+    Subscribe,
+    SwapAsk,
+    SwapLock,
+    Unadvert,
+    Unsubscribe,
+)
+
+
+class TokenBucket:
+    """Holds `burst` tokens, and gains one every `every_us`."""
+
+    __slots__ = ("_burst_us", "_every_us", "_full_us")
+
+    def __init__(self, every_us: int, burst: int) -> None:
+        self._every_us, self._burst_us = every_us, burst * every_us
+        self._full_us = 0
+
+    def take(self, now: int) -> bool:
+        """Take a token; False if there is none."""
+        full_us = max(self._full_us, now) + self._every_us
+        if full_us - now > self._burst_us:
+            return False
+        self._full_us = full_us
+        return True
+
+
+class Buckets:
+    """One for each neighbour and kind; of the neighbours last heard, as many as we could have four times over."""
+
+    def __init__(self, config: Config) -> None:
+        self._names_max, self._period_us = 4 * config.neighbours_max, config.heartbeat_us
+        self._rates = {name: getattr(config.defences, name) for name in _KINDS} if config.defences.buckets else {}
+        self._buckets: dict[Address, dict[str, TokenBucket]] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def charge(self, message: Message, source: Address, now: int) -> None:
+        """Raise `ExcessError` if this neighbour has sent more of the kind than we take."""
+        kind = _KIND_OF.get(type(message))
+        if kind is None or kind not in self._rates:
+            return
+        buckets = self._buckets.pop(source, None) or self._new()
+        self._buckets[source] = buckets
+        if len(self._buckets) > self._names_max:
+            del self._buckets[next(iter(self._buckets))]
+        if not buckets[kind].take(now):
+            raise ExcessError(f"more {kind} than we take from one neighbour")
+
+    def _new(self) -> dict[str, TokenBucket]:
+        return {kind: self._bucket(rate) for kind, rate in self._rates.items()}
+
+    def _bucket(self, rate: Rate) -> TokenBucket:
+        return TokenBucket(max(1, self._period_us // rate.per_period), rate.burst)
+
+
+_KINDS: Final[dict[str, tuple[type[Message], ...]]] = {
+    "adverts": (Advert, Unadvert),
+    "subscriptions": (Subscribe, Unsubscribe, Invite, Decline),
+    "swaps": (SwapAsk, SwapLock),
+    "greetings": (Greet,),
+}
+"""Answers in a swap are not counted: those that nobody asked for are refused anyway."""
+_KIND_OF: Final = {message: kind for kind, messages in _KINDS.items() for message in messages}

@@ -1,0 +1,119 @@
+"""Replays: what came once does not come again, however old the recording.
+
+Three memories, each of what is to be had only once. A reader's `Window` is of the numbers in a publisher's stream, and
+it is always there: whoever follows the protocol never notices it. `Heard` is of the heartbeats of each neighbour, and
+`Generations` of the notes that a node has passed on; both belong to the switch `replay`.
+
+A window slides with the newest number: what lies too far behind it counts as had, since nobody can tell any more.
+Heartbeats need none, for one that was overtaken is refused anyway: the numbers of one life of a neighbour are a single
+stretch, and a recording lies in a stretch that we remember.
+
+Notes are passed on by those who cannot read their numbers, and readers must do as these do or be told from them. So all
+remember ids, and for long enough: the memory turns over only with genuine notes, and where tokens change with the epoch
+it has to last for one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.machine import Address
+from veilcast.mesh.config import Config
+from veilcast.mesh.duplicates import Duplicates
+from veilcast.mesh.heartbeat import NUMBERS
+
+
+class Window:
+    """Which of the last `SIZE` numbers up to the newest were taken."""
+
+    __slots__ = ("_newest", "_taken")
+
+    def __init__(self) -> None:
+        self._newest, self._taken = 0, 0
+
+    def take(self, number: int) -> bool:
+        """True the first time; False if this number was taken before, or lies behind the window."""
+        if number > self._newest:
+            self._taken = (self._taken << min(number - self._newest, SIZE)) & _FULL
+            self._newest = number
+        behind = self._newest - number
+        if behind >= SIZE or self._taken >> behind & 1:
+            return False
+        self._taken |= 1 << behind
+        return True
+
+
+class Lives:
+    """The numbers that a counter has had: one stretch for each time it began anew."""
+
+    __slots__ = ("_stretches",)
+
+    def __init__(self) -> None:
+        self._stretches: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._stretches)
+
+    def take(self, number: int) -> bool:
+        """False if it lies in a stretch that we know. A number just after the last goes on with it."""
+        for first, last in self._stretches:
+            if (number - first) % NUMBERS <= (last - first) % NUMBERS:
+                return False
+        if self._stretches and (number - self._stretches[-1][1]) % NUMBERS < STRIDE:
+            self._stretches[-1] = (self._stretches[-1][0], number)
+        else:
+            self._stretches = [*self._stretches[-LIVES_MAX + 1 :], (number, number)]
+        return True
+
+
+class Heard:
+    """The heartbeats of each neighbour, also of those that are gone: of the last, four times as many as we can have."""
+
+    def __init__(self, config: Config) -> None:
+        self._on, self._names_max = config.defences.replay, 4 * config.neighbours_max
+        self._lives: dict[Address, Lives] = {}
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def take(self, name: Address, number: int) -> bool:
+        """False if this heartbeat, or a later one of the same life, was heard before."""
+        if not self._on:
+            return True
+        lives = self._lives.pop(name, None) or Lives()
+        self._lives[name] = lives
+        if len(self._lives) > self._names_max:
+            del self._lives[next(iter(self._lives))]
+        return lives.take(number)
+
+
+class Generations(Duplicates):
+    """Remembers the last `memory` ids at least and twice as many at most; cheaper than to forget one at a time."""
+
+    def __init__(self, memory: int) -> None:
+        super().__init__(memory)
+        self._older: dict[bytes, None] = {}
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._seen or name in self._older
+
+    def __len__(self) -> int:
+        return len(self._seen) + len(self._older)
+
+    def add(self, name: bytes) -> None:
+        if len(self._seen) >= self._memory:
+            self._older, self._seen = self._seen, {}
+        self._seen[name] = None
+
+
+def notes_seen(config: Config) -> Duplicates:
+    """The memory of notes for a node of this configuration."""
+    return Generations(config.defences.seen_each) if config.defences.replay else Duplicates(config.seen_max)
+
+
+SIZE: Final = 8192
+"""Of a window, as WireGuard's."""
+STRIDE: Final = 1024
+"""How many heartbeats may have been missed, and the next still be of the same life."""
+LIVES_MAX: Final = 64
+_FULL: Final = (1 << SIZE) - 1

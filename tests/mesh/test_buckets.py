@@ -1,0 +1,166 @@
+"""A burst, then a steady rate, from each neighbour by itself; and honest neighbours never notice."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.authority import issuer
+from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.topickeys import Role
+from veilcast.errors import ConfigError, ExcessError
+from veilcast.machine import Address
+from veilcast.mesh.buckets import Buckets, TokenBucket
+from veilcast.mesh.config import Config, Defences, Rate
+from veilcast.mesh.node import MeshNode
+from veilcast.sim.engine import START_US
+from veilcast.sim.host import Birth
+from veilcast.sim.links import Links, Weather
+from veilcast.sim.world import World
+from veilcast.topics import Label
+from veilcast.wire.messages import Greet, Message, Subscribe, SwapAsk, SwapLock, Unadvert, Unsubscribe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from village import SMALL, TOKEN, Bench, advert
+
+ON = msgspec.structs.replace(SMALL, defences=Defences(buckets=True))
+
+
+# --- one bucket ---------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 100), max_size=60))
+def test_no_window_ever_lets_through_more_than_the_burst_and_its_share(every: int, burst: int, gaps: list[int]) -> None:
+    bucket, now, taken = TokenBucket(every, burst), 0, list[int]()
+    for gap in gaps:
+        now += gap
+        if bucket.take(now):
+            taken.append(now)
+    for first, start in enumerate(taken):
+        for last in range(first, len(taken)):
+            assert last - first + 1 <= burst + (taken[last] - start) // every
+
+
+@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 30), max_size=60))
+def test_who_keeps_to_the_rate_is_never_refused(every: int, burst: int, extra: list[int]) -> None:
+    bucket, now = TokenBucket(every, burst), 0
+    assert all(bucket.take(now) for _ in range(burst))
+    for more in extra:
+        now += every + more
+        assert bucket.take(now)
+
+
+# --- in a node ----------------------------------------------------------------------------------------------
+
+
+KINDS: list[tuple[str, Message]] = [
+    ("adverts", advert()),
+    ("adverts", Unadvert(TOKEN, bytes(32))),
+    ("subscriptions", Subscribe(TOKEN)),
+    ("subscriptions", Unsubscribe(TOKEN)),
+    ("swaps", SwapAsk(bytes(16), TOKEN, (), ())),
+    ("swaps", SwapLock(bytes(16), TOKEN, True)),
+    ("greetings", Greet()),
+]
+
+
+def excess_of(config: Config, message: Message) -> int:
+    """How many of 600 at once are too many."""
+    bench = Bench("forwarder", "a b", config)
+    bench.hear("a", advert(7))
+    before = bench.node.refused["ExcessError"]
+    for _ in range(600):
+        bench.hear("a", message)
+    return bench.node.refused["ExcessError"] - before
+
+
+@pytest.mark.parametrize(("kind", "message"), KINDS, ids=lambda value: type(value).__name__)
+def test_what_is_past_the_burst_is_refused_and_without_the_switch_it_is_not(kind: str, message: Message) -> None:
+    burst = getattr(ON.defences, kind).burst
+    assert excess_of(ON, message) in (600 - burst, 600 - burst + 1)
+    assert excess_of(SMALL, message) == 0
+
+
+def test_one_neighbours_excess_costs_another_nothing_and_time_heals_it() -> None:
+    buckets = Buckets(ON)
+    a, b, now = Address("a"), Address("b"), START_US
+    for _ in range(16):
+        buckets.charge(Greet(), a, now)
+    with pytest.raises(ExcessError, match="greetings"):
+        buckets.charge(Greet(), a, now)
+    buckets.charge(Greet(), b, now)
+    buckets.charge(Subscribe(TOKEN), a, now)
+    buckets.charge(Greet(), a, now + ON.heartbeat_us)
+
+
+def test_buckets_are_bounded_and_those_in_use_stay() -> None:
+    buckets, steady = Buckets(ON), Address("steady")
+    for _ in range(16):
+        buckets.charge(Greet(), steady, START_US)
+    for number in range(100):
+        buckets.charge(Subscribe(TOKEN), steady, START_US)
+        buckets.charge(Greet(), Address(f"n{number}"), START_US)
+    assert len(buckets) == 4 * ON.neighbours_max
+    with pytest.raises(ExcessError):
+        buckets.charge(Greet(), steady, START_US)
+
+
+def test_a_rate_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        Rate(0, 1)
+    with pytest.raises(ConfigError):
+        Rate(1, 0)
+
+
+# --- honest neighbours --------------------------------------------------------------------------------------
+
+
+def ring_of(topics: list[str]) -> Keyring:
+    entropy = Random(1).randbytes
+    state = issuer.create(HOUR_US, entropy)
+    for topic in topics:
+        state = issuer.declare_label(state, topic, "paper", entropy)
+    wanted: list[tuple[str, Role]] = [(topic, "publisher") for topic in topics]
+    return issuer.grant_ready(state, "x", wanted, epoch_of(START_US, HOUR_US), 2, entropy)[1]
+
+
+def test_fifty_topics_are_introduced_to_newcomers_over_bad_links_and_nothing_is_refused() -> None:
+    topics = [f"t{number}" for number in range(50)]
+    keyring, names = ring_of(topics), [Address(name) for name in "abcd"]
+    world = World(seed=3, links=Links(latency_us=(10_000, 50_000)))
+
+    def start(birth: Birth) -> MeshNode:
+        others = [name for name in names if name != birth.address]
+        node = MeshNode(Config(defences=Defences(buckets=True)), keyring, birth.rng, birth.entropy, others, birth.now)
+        for place, topic in enumerate(topics):
+            if names[place % 4] == birth.address:
+                node.advertise(topic, birth.now)
+            else:
+                node.subscribe(Label(topic), birth.now)
+        return node
+
+    for name in names:
+        world.add(name, start)
+    for place, name in enumerate(names):
+        for other in names[place + 1 :]:
+            world.connect(name, other)
+    world.run(20_000_000)
+    world.set_weather(Weather(loss_ppm=200_000))
+    world.run(20_000_000)
+    world.set_weather(Weather())
+    world.crash(names[0])
+    world.run(10_000_000)
+    world.restart(names[0])
+    world.run(20_000_000)
+    for name in names:
+        node = world.machine(name)
+        assert node.refused["ExcessError"] == 0
+        assert all(node.overlay.reachable(token) for token in node.overlay.routes.tokens())
+        assert len(node.overlay.routes.tokens()) == 50

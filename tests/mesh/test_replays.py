@@ -1,0 +1,190 @@
+"""What came once does not come again: from the attacker's side, with recordings of all ages."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.machine import Address, Delivered, Frame
+from veilcast.mesh import node
+from veilcast.mesh.config import Config, Defences
+from veilcast.mesh.content import Content, make_notify
+from veilcast.mesh.heartbeat import NUMBERS
+from veilcast.mesh.replays import LIVES_MAX, SIZE, STRIDE, Generations, Heard, Lives, Window
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC, keyrings
+from veilcast.wire import encode, pad
+from veilcast.wire.messages import Subscribe, Unsubscribe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from village import LABEL, SMALL, TOKEN, Bench, advert, note
+
+ON = msgspec.structs.replace(SMALL, defences=Defences(replay=True))
+A, B = Address("a"), Address("b")
+
+
+# --- windows ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 3 * SIZE) | st.integers(1, 20), max_size=60))
+def test_a_window_takes_each_number_once_and_none_that_it_cannot_know(numbers: list[int]) -> None:
+    window, newest, taken = Window(), 0, set[int]()
+    for number in numbers:
+        newest = max(newest, number)
+        assert window.take(number) is (number not in taken and newest - number < SIZE)
+        taken.add(number)
+
+
+def test_numbers_as_large_as_they_come_move_the_window_and_cost_no_memory() -> None:
+    window = Window()
+    assert window.take((1 << 63) - 1)
+    assert window._taken.bit_length() <= SIZE
+    assert not window.take(1)
+    assert window.take((1 << 63) - SIZE)
+    assert not window.take((1 << 63) - SIZE - 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, NUMBERS - 1), st.integers(1, 50)), min_size=1, max_size=10))
+def test_no_number_of_any_life_is_taken_twice_wherever_the_lives_began(lives: list[tuple[int, int]]) -> None:
+    memory, recorded = Lives(), list[int]()
+    for first, length in lives:
+        recorded += [number for number in ((first + n) % NUMBERS for n in range(length)) if memory.take(number)]
+    assert not any(memory.take(number) for number in recorded)
+
+
+def test_lives_go_on_after_a_gap_begin_anew_after_a_jump_and_are_bounded() -> None:
+    lives = Lives()
+    assert lives.take(5)
+    assert lives.take(5 + STRIDE - 1)
+    assert len(lives) == 1
+    assert not lives.take(6), "overtaken"
+    for number in range(1, 200):
+        assert lives.take(number * 1_000_000)
+    assert len(lives) == LIVES_MAX
+
+
+def test_heartbeats_are_remembered_of_so_many_neighbours_and_no_more() -> None:
+    heard = Heard(ON)
+    for number in range(300):
+        heard.take(Address(f"n{number}"), 1)
+        heard.take(A, number)
+    assert len(heard) == 4 * ON.neighbours_max
+    assert not heard.take(A, 7)
+
+
+@given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 8))
+def test_generations_remember_at_least_the_last_ones_and_at_most_twice_as_many(names: list[int], memory: int) -> None:
+    seen, order = Generations(memory), dict[int, None]()
+    for name in names:
+        if b"%d" % name not in seen:
+            seen.add(b"%d" % name)
+            order.pop(name, None)
+            order[name] = None
+        assert all(b"%d" % recent in seen for recent in list(order)[-memory:])
+        assert len(seen) <= 2 * memory
+
+
+# --- heartbeats ---------------------------------------------------------------------------------------------
+
+
+def acts_again(config: Config, later: int, absent: bool = False) -> bool:
+    """Whether a recorded heartbeat brings back a subscription that was taken back so many heartbeats ago."""
+    bench = Bench("forwarder", "a b", config)
+    bench.hear("a", advert())
+    recorded = pad(encode(bench.beat(102, Subscribe(TOKEN))), config.heartbeat_bytes)
+    bench.feed("b", recorded)
+    bench._numbers[B] = 102
+    assert bench.outward() == [B]
+    bench.hear("b", Unsubscribe(TOKEN))
+    for _ in range(later):
+        bench.hear("b")
+    if absent:
+        bench.node.peer_lost(B, bench.now)
+        bench.hear("a", advert())
+    assert bench.outward() == []
+    bench.feed("b", recorded)
+    return bench.outward() == [B]
+
+
+@pytest.mark.parametrize("later", [0, 1, 1022, 1023, 3000])
+@pytest.mark.parametrize("absent", [False, True])
+def test_a_recorded_heartbeat_never_acts_again(later: int, absent: bool) -> None:
+    assert not acts_again(ON, later, absent)
+
+
+def test_without_the_switch_an_old_heartbeat_acts_again_and_so_does_one_of_a_neighbour_that_failed() -> None:
+    assert acts_again(SMALL, 3000)
+    assert acts_again(SMALL, 1, absent=True)
+
+
+def test_a_neighbour_that_starts_anew_is_heard() -> None:
+    bench = Bench("forwarder", "a b", ON)
+    bench.hear("a", advert())
+    bench._numbers[B] = 3_000_000_000
+    bench.hear("b", Subscribe(TOKEN))
+    assert bench.outward() == [B]
+
+
+# --- notes --------------------------------------------------------------------------------------------------
+
+
+@cache
+def recordings() -> list[bytes]:
+    """Ten thousand notes of one publisher: more than a node of the papers remembers, and a reader's window holds."""
+    keys = keyrings()["publisher"].at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
+    entropy = Random(1).randbytes
+    return [
+        encode(make_notify(keys, Content(b"stream 1", number, note(b"%d" % number)), entropy))
+        for number in range(1, 10_001)
+    ]
+
+
+@pytest.fixture
+def believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recordings are genuine; to find that out twenty thousand times over takes long."""
+    monkeypatch.setattr(node, "check_notify", lambda *_: None)
+
+
+def played(config: Config) -> tuple[Bench, int, int]:
+    """A reader that gets all recordings twice; gives what the second time made it deliver and pass on."""
+    bench = Bench("subscriber", "a b", config)
+    bench.node.subscribe(LABEL, bench.now)
+    bench.hear("a", advert())
+    bench.hear("b", Subscribe(TOKEN))
+    assert feed(bench) == (10_000, 10_000)
+    delivered, passed_on = feed(bench)
+    return bench, delivered, passed_on
+
+
+def feed(bench: Bench) -> tuple[int, int]:
+    delivered, frames = 0, list[Frame]()
+    for recording in recordings():
+        bench.feed("a", recording)
+        frames += [frame for frame in bench.frames() if frame.data == recording]
+        while (event := bench.node.next_event()) is not None:
+            assert isinstance(event, Delivered)
+            delivered += 1
+            bench.node.acknowledge(event.note.id, bench.now)
+    return delivered, len(frames)
+
+
+@pytest.mark.usefixtures("believed")
+def test_ten_thousand_old_notes_are_neither_delivered_nor_passed_on_again() -> None:
+    bench, delivered, passed_on = played(ON)
+    assert (delivered, passed_on) == (0, 0)
+    assert bench.node.sizes()["seen"] == 10_000
+
+
+@pytest.mark.usefixtures("believed")
+def test_without_the_switch_they_flood_the_mesh_again_but_still_nothing_is_delivered_twice() -> None:
+    bench, delivered, passed_on = played(SMALL)
+    assert (delivered, passed_on) == (0, 10_000)
+    assert bench.node.sizes()["seen"] == SMALL.seen_max
