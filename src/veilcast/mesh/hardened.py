@@ -2,8 +2,9 @@
 members of a mesh, most of them covers, join in batches behind lasting parents.
 
 Tokens change with every epoch; what stays is the lineage, which certificates name. A note travels in the mesh of its
-own token, or, if that is over, in the latest of its lineage; so neither an edge nor a root that holds notes back loses
-any. It shows its publisher's certificate, since no advert has.
+own epoch and in the later ones of its lineage that stand: around an edge clocks differ, and some have left the old mesh
+while others are not in the new one. So neither an edge nor a root that holds notes back loses any. A note shows its
+publisher's certificate, since no advert has.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ class Hardened:
             self._roots.flood(message, source, now)
             return
         if isinstance(message, Advert):
+            if message.certificate.leaf.first < self._oldest_mesh(now):
+                raise StaleError("an advert of a mesh that is over")
             check_root_advert(message, self._keyring.root, epoch)
             self.overlay.routes.admit(message, now)
             self._roots.called(Call(message.token, message.certificate, message.signature), now)
@@ -213,12 +216,12 @@ class Hardened:
             return
         epoch = epoch_of(now, self._epoch_us)
         leaf = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1).leaf
-        meshes = dict.fromkeys((notify.token, *self._roots.tokens(leaf.lineage)))
-        token = next((token for token in meshes if self.overlay.takes_part(token)), None)
-        if token is None:
+        meshes = [token for token in self._roots.tokens(leaf.lineage, leaf.first) if self.overlay.takes_part(token)]
+        if not meshes:
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
-        self._post([neighbour for neighbour in self.overlay.adjacent(token) if neighbour != source], notify)
+        near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.adjacent(token))
+        self._post([neighbour for neighbour in near if neighbour != source], notify)
         if (topic := self._reading.get(leaf.lineage)) is not None:
             self._open(topic, notify, name, now)
 
@@ -252,6 +255,10 @@ class Hardened:
     def _oldest(self, now: int) -> int:
         """The first epoch whose notes may still be under way."""
         return epoch_of(now, self._epoch_us) - 1 - int(self._rules.hold_back_epochs)
+
+    def _oldest_mesh(self, now: int) -> int:
+        """The first epoch whose mesh may be joined: one that is over comes back no more, by whoever's clock."""
+        return epoch_of(now, self._epoch_us)
 
     def _keys_at(self, epoch: int) -> EpochKeys:
         if epoch not in self._keys:

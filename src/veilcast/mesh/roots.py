@@ -71,10 +71,10 @@ class Roots:
     def is_root(self, lineage: bytes) -> bool:
         return lineage in self._rooted
 
-    def tokens(self, lineage: bytes) -> list[bytes]:
-        """What this lineage is called, as far as we were told, the latest epoch first."""
-        known = [call for call in self._calls.values() if call.certificate.leaf.lineage == lineage]
-        return [call.token for call in sorted(known, key=lambda call: -call.certificate.leaf.first)]
+    def tokens(self, lineage: bytes, since: int = 0) -> list[bytes]:
+        """What this lineage is called in the epochs from `since` on, as far as we were told."""
+        leaves = {token: call.certificate.leaf for token, call in self._calls.items()}
+        return [token for token, leaf in leaves.items() if leaf.lineage == lineage and leaf.first >= since]
 
     def called(self, call: Call, now: int) -> bool:
         """A genuine call; False if we knew it, or have no room for it."""
