@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.authority.keyring import Keyring
 from veilcast.machine import Address, Delivered, Event, Frame, Publication
 from veilcast.mesh.adverts import make_advert
 from veilcast.mesh.config import Config
@@ -38,11 +39,13 @@ def advert(seed: int = 1) -> Advert:
 class Bench:
     """One node and its neighbours, who are we."""
 
-    def __init__(self, role: str, neighbours: str, config: Config = SMALL) -> None:
+    def __init__(
+        self, role: str, neighbours: str, config: Config = SMALL, keyring: Keyring | None = None, seed: int = 3
+    ) -> None:
         self.config, self.now = config, START_US
         self.names = [Address(name) for name in neighbours.split()]
-        rng = Random(3)
-        self.node = MeshNode(config, keyrings()[role], rng, rng.randbytes, self.names, self.now)
+        rng = Random(seed)
+        self.node = MeshNode(config, keyring or keyrings()[role], rng, rng.randbytes, self.names, self.now)
         self._numbers = {name: 100 * place for place, name in enumerate(self.names)}
         for name in self.names:
             self.hear(name)
@@ -117,7 +120,7 @@ class Village(Checker):
 
         def start(birth: object) -> MeshNode:
             rng, now = Random(f"{name} {self.world.seed} {self.world.incarnation(Address(name))}"), self.world.now
-            node = MeshNode(config, keyrings()[role], rng, rng.randbytes, self.neighbours[name], now)
+            node = MeshNode(config, self.keyring(name, role), rng, rng.randbytes, self.neighbours[name], now)
             if role == "publisher":
                 node.advertise(TOPIC, now)
             elif role == "subscriber":
@@ -125,6 +128,12 @@ class Village(Checker):
             return node
 
         self.world.add(Address(name), start)
+
+    def keyring(self, name: str, role: str) -> Keyring:
+        return keyrings()[role]
+
+    def token(self) -> bytes:
+        return TOKEN
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if isinstance(event, Delivered):
@@ -148,10 +157,10 @@ class Village(Checker):
         return self.notes.get(name, [])
 
     def inward(self, name: str) -> list[Address]:
-        return self.node(name).overlay.branches.inward(TOKEN)
+        return self.node(name).overlay.branches.inward(self.token())
 
     def outward(self, name: str) -> list[Address]:
-        return sorted(self.node(name).overlay.branches.outward(TOKEN))
+        return sorted(self.node(name).overlay.branches.outward(self.token()))
 
     def members(self) -> list[str]:
         """Who is in the mesh: the publishers, and whoever has asked for the topic."""
