@@ -40,10 +40,13 @@ def make_call(keys: TopicKeys) -> Call:
     return Call(keys.token, keys.certificate, keys.signing.sign(keys.token, purpose=_PURPOSE))
 
 
-def check_call(call: Call, root: bytes, epoch: int) -> None:
-    """Raise unless a publisher whom the root certified for this token signed it, for this epoch or one next to it."""
+def check_call(call: Call, root: bytes, first: int, last: int) -> None:
+    """Raise unless a publisher whom the root certified for this token signed it, for an epoch from `first` to `last`.
+
+    What is over must not come back: who has forgotten it would take it for new, and pass it on.
+    """
     named = call.certificate.leaf.first
-    if abs(named - epoch) > 1:
+    if not first <= named <= last:
         raise StaleError("a call for another time")
     _check(call.token, call.certificate, call.signature, root, named)
 

@@ -59,6 +59,7 @@ class Hardened:
             raise ConfigError("hardening.lead_periods is more than a third of an epoch; beat faster or lead by less")
         self._keyring, self._members, self._rng, self._post, self._deliver = keyring, members, rng, post, deliver
         self._rules, self._epoch_us = rules, keyring.epoch_us
+        self._grace_us = rules.grace_periods * period_us
         self._keys: dict[int, EpochKeys] = {}
         habits = Habits(keyring.membership.link)
         routes = table_of_routes(
@@ -99,7 +100,7 @@ class Hardened:
         keys = self._keys_of(topic, epoch_of(now, self._epoch_us))
         self._reading[keys.record.lineage] = topic
         self._read_on(topic, now)
-        return self._joins.ready_us(keys.token, now)
+        return self._joins.ready_us([near.token for near in self._near(topic, now)], now)
 
     def unread(self, topic: str, now: int) -> None:
         self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}
@@ -122,13 +123,11 @@ class Hardened:
     def act(self, message: Message, source: Address, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(message, Call):
-            check_call(message, self._keyring.root, epoch)
+            check_call(message, self._keyring.root, self._kept(now), epoch + 1)
             self._roots.flood(message, source, now)
             return
         if isinstance(message, Advert):
-            if message.certificate.leaf.first < self._oldest_mesh(now):
-                raise StaleError("an advert of a mesh that is over")
-            check_root_advert(message, self._keyring.root, epoch)
+            check_root_advert(message, self._keyring.root, self._kept(now), epoch)
             self.overlay.routes.admit(message, now)
             self._roots.called(Call(message.token, message.certificate, message.signature), now)
         self.overlay.act(message, source, now)
@@ -142,6 +141,7 @@ class Hardened:
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
             for topic in self._reading.values():
                 self._read_on(topic, now)
+            self._stop_reading_the_past(now)
         self.overlay.expire(now)
         self._roots.want(self.overlay.take_lost())
         self._roots.beat(now)
@@ -180,7 +180,7 @@ class Hardened:
     def check(self, cargo: Cargo, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(cargo, Call):
-            check_call(cargo, self._keyring.root, epoch)
+            check_call(cargo, self._keyring.root, self._kept(now), epoch + 1)
         else:
             check_certified_notify(cargo, self._keyring.root, epoch - 1, epoch + 1)
 
@@ -242,6 +242,13 @@ class Hardened:
         for keys in self._near(topic, now):
             self.overlay.read(keys.token, now)
 
+    def _stop_reading_the_past(self, now: int) -> None:
+        """A mesh that there was is purged in its time; this is for those that nobody advertised."""
+        near = {keys.token: None for topic in self._reading.values() for keys in self._near(topic, now)}
+        for token in self.overlay.reading():
+            if token not in near and not self.overlay.routes.origins(token):
+                self.overlay.unread(token, now)
+
     def _near(self, topic: str, now: int) -> Sequence[TopicKeys]:
         """The topic's keys in this epoch and the next, if it is granted for so long."""
         found, epoch = [], epoch_of(now, self._epoch_us)
@@ -252,13 +259,13 @@ class Hardened:
                 continue
         return found
 
+    def _kept(self, now: int) -> int:
+        """The first epoch whose mesh is kept: this one, or in the grace the one before."""
+        return epoch_of(now - self._grace_us, self._epoch_us)
+
     def _oldest(self, now: int) -> int:
         """The first epoch whose notes may still be under way."""
         return epoch_of(now, self._epoch_us) - 1 - int(self._rules.hold_back_epochs)
-
-    def _oldest_mesh(self, now: int) -> int:
-        """The first epoch whose mesh may be joined: one that is over comes back no more, by whoever's clock."""
-        return epoch_of(now, self._epoch_us)
 
     def _keys_at(self, epoch: int) -> EpochKeys:
         if epoch not in self._keys:

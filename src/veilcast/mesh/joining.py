@@ -11,6 +11,7 @@ both ends forget its mesh by the clock, and nothing is said.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import Protocol
 
@@ -81,14 +82,18 @@ class BatchJoins(Baseline):
             elif part.opens_us is not None and part.opens_us <= now:
                 self._follow(token, part, now)
 
-    def ready_us(self, token: bytes, now: int) -> int | None:
-        """When what is published on this topic begins to reach us; None while nobody advertises it."""
-        part = self._parts.get(token)
-        if part is None:
-            return None
-        if part.opens_us is None:
-            return (part.epoch + 1) * self._epoch_us
-        return max(now, part.opens_us)
+    def ready_us(self, tokens: Iterable[bytes], now: int) -> int | None:
+        """When what is published on a topic that has these names, from this epoch on, begins to reach us.
+
+        None while nobody advertises it. Whether we are in a mesh was decided when it began to form, and for the next
+        one too if it has; who is in neither waits for the one after.
+        """
+        edge_us = None
+        for part in (self._parts[token] for token in tokens if token in self._parts):
+            if part.opens_us is not None:
+                return max(now, part.opens_us, part.epoch * self._epoch_us)
+            edge_us = (part.epoch + 1) * self._epoch_us
+        return edge_us
 
     def size(self) -> int:
         return len(self._parts)

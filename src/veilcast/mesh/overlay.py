@@ -67,6 +67,9 @@ class Overlay:
         self._reading.pop(token, None)
         self.reconcile(token, now)
 
+    def reading(self) -> list[bytes]:
+        return list(self._reading)
+
     def reads(self, token: bytes) -> bool:
         return token in self._reading
 

@@ -173,12 +173,15 @@ class ByRoot:
         return advert.root.membership.leaf.subject if advert.root is not None else b""
 
 
-def check_root_advert(advert: Advert, authority: bytes, epoch: int) -> None:
-    """Raise unless a publisher called for a root, and this member proves its lot, and with it the end of its chain."""
+def check_root_advert(advert: Advert, authority: bytes, first: int, epoch: int) -> None:
+    """Raise unless a publisher called for a root, and this member proves its lot, and with it the end of its chain.
+
+    Meshes from epoch `first` to the next are kept.
+    """
     anchor, candidacy = advert.anchor, advert.root
     if anchor is None or candidacy is None:
         raise ForgedError("an advert without a root")
-    check_call(Call(advert.token, advert.certificate, advert.signature), authority, epoch)
+    check_call(Call(advert.token, advert.certificate, advert.signature), authority, first, epoch + 1)
     _check_candidacy(candidacy, anchor, advert.token, advert.certificate.leaf.lineage, authority, epoch)
 
 

@@ -1,0 +1,322 @@
+"""Joining: who asks for a hardened mesh, when, and behind whom; seen by the neighbours of one node."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.machine import Address, Waiting
+from veilcast.wire.messages import Advert, Greet, Message, Subscribe, Unadvert, Unsubscribe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hamlet import (
+    EPOCH_US,
+    LABEL,
+    PERIOD_US,
+    RULES,
+    START_US,
+    Cottage,
+    Hamlet,
+    certified,
+    of,
+    root_advert,
+    token,
+)
+
+EDGE_US = START_US + EPOCH_US
+
+
+def asked(said: list[tuple[int, str, Message]], later: int = 0) -> list[tuple[int, str]]:
+    """When the node asked whom for the mesh of that epoch."""
+    return [(at_us, name) for at_us, name, message in said if message == Subscribe(token(later))]
+
+
+def ahead(cottage: Cottage, later: int = 1) -> None:
+    """Let time pass until the mesh of that epoch begins to form."""
+    cottage.until(START_US + later * EPOCH_US - RULES.lead_periods * PERIOD_US)
+
+
+def joined(role: str = "subscriber", cover: float = 0, seed: int = 3) -> Cottage:
+    """A node in the mesh of the first epoch, which it has from a."""
+    cottage = Cottage(role, cover=cover, seed=seed)
+    if role == "subscriber":
+        cottage.node.subscribe(LABEL, cottage.now)
+    cottage.hear("a", root_advert(cover=cover))
+    assert len(asked(cottage.live(RULES.window_periods + 2))) == 1
+    cottage.events()
+    return cottage
+
+
+# --- the moment ---------------------------------------------------------------------------------------------
+
+
+def moments(role: str, cover: float) -> list[float]:
+    """When nodes that differ in nothing but chance ask, in periods after the advert."""
+    found = []
+    for seed in range(120):
+        cottage = Cottage(role, cover=cover, seed=seed)
+        if role == "subscriber":
+            cottage.node.subscribe(LABEL, cottage.now)
+        cottage.hear("a", root_advert(cover=cover))
+        begin_us = cottage.now
+        [(at_us, name)] = asked(cottage.live(RULES.window_periods + 2))
+        assert name == "a"
+        found.append((at_us - begin_us) / PERIOD_US)
+    return sorted(found)
+
+
+def test_readers_and_covers_ask_at_moments_of_one_law() -> None:
+    """Kolmogorov and Smirnov find no difference between them, nor from a uniform moment of the window.
+
+    What waits is sent with the next heartbeat, up to a period later.
+    """
+    reading, covering = moments("subscriber", 0), moments("forwarder", 1)
+    assert reading == covering
+    window = RULES.window_periods
+    for place, moment in enumerate(reading):
+        assert 0 <= moment <= window + 1
+        lowest, highest = max(0.0, moment - 1) / window, min(1.0, moment / window)
+        assert lowest - 0.18 <= place / len(reading) <= highest + 0.18
+
+
+def test_who_was_a_relay_in_the_epoch_before_asks_in_the_window_and_with_no_other_reason() -> None:
+    for children, expected in (("b",), 1), ((), 0):
+        cottage = Cottage()
+        cottage.hear("a", root_advert())
+        for child in children:
+            cottage.hear(child, Subscribe(token()))
+        ahead(cottage)
+        cottage.hear("a", root_advert(later=1))
+        said = asked(cottage.live(RULES.window_periods + 2), 1)
+        assert len(said) == expected
+
+
+def test_a_relay_whose_children_left_stays_until_the_edge_and_is_gone_after_it() -> None:
+    cottage = Cottage()
+    cottage.hear("a", root_advert())
+    cottage.hear("b", Subscribe(token()))
+    cottage.live(RULES.follow_periods + 2)
+    cottage.hear("b", Unsubscribe(token()))
+    said = cottage.live(20)
+    assert of(said, Unsubscribe) == []
+    assert cottage.node.overlay.branches.inward(token()) == ["a"]
+    ahead(cottage)
+    cottage.hear("a", root_advert(later=1))
+    said = cottage.until(EDGE_US + (RULES.grace_periods + 2) * PERIOD_US)
+    assert of(said, Subscribe) == of(said, Unsubscribe) == []
+    assert cottage.node.overlay.branches.tokens() == []
+
+
+def test_a_node_without_a_reason_joins_only_after_a_child_has_asked() -> None:
+    cottage = Cottage()
+    cottage.hear("a", root_advert())
+    assert asked(cottage.live(3 * RULES.window_periods)) == []
+    cottage.hear("b", Subscribe(token()))
+    asked_us = cottage.now
+    [(at_us, name)] = asked(cottage.live(RULES.follow_periods + 2))
+    assert name == "a"
+    assert at_us - asked_us <= (RULES.follow_periods + 1) * PERIOD_US
+
+
+# --- inside an epoch ----------------------------------------------------------------------------------------
+
+
+def test_a_late_reader_is_told_to_wait_for_the_edge_and_nobody_hears_of_it_before() -> None:
+    cottage = Cottage("subscriber")
+    cottage.hear("a", root_advert())
+    cottage.live(2)
+    number = cottage.node.subscribe(LABEL, cottage.now)
+    assert cottage.events() == [Waiting(number, EDGE_US)]
+    said = cottage.until(EDGE_US - RULES.lead_periods * PERIOD_US)
+    assert of(said, Subscribe) == []
+    cottage.hear("a", root_advert(later=1))
+    assert len(asked(cottage.until(EDGE_US), 1)) == 1
+    cottage.send("a", certified(b"x", later=1))
+    assert cottage.got() == [b"x"]
+
+
+def test_who_subscribes_when_the_next_mesh_has_formed_is_told_to_wait_for_the_one_after() -> None:
+    cottage = Cottage("subscriber")
+    cottage.hear("a", root_advert())
+    ahead(cottage)
+    cottage.hear("a", root_advert(later=1))
+    cottage.live(RULES.window_periods)
+    number = cottage.node.subscribe(LABEL, cottage.now)
+    assert cottage.events() == [Waiting(number, EDGE_US + EPOCH_US)]
+    said = cottage.until(EDGE_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
+    assert of(said, Subscribe) == []
+    cottage.hear("a", root_advert(later=2))
+    assert len(asked(cottage.until(EDGE_US + EPOCH_US), 2)) == 1
+
+
+def test_a_reader_of_what_nobody_advertises_waits_for_nobody_knows_how_long() -> None:
+    cottage = Cottage("subscriber")
+    number = cottage.node.subscribe(LABEL, cottage.now)
+    assert cottage.events() == [Waiting(number, None)]
+
+
+def test_a_late_reader_that_covers_the_topic_reads_at_once_and_says_nothing() -> None:
+    cottage = joined("forwarder", cover=1)
+    reader = Cottage("subscriber", cover=1)
+    reader.hear("a", root_advert(cover=1))
+    reader.live(RULES.window_periods + 2)
+    reader.node.subscribe(LABEL, reader.now)
+    assert reader.events() == []
+    assert of(reader.live(3), Subscribe) == []
+    assert cottage.node.overlay.branches.inward(token()) == reader.node.overlay.branches.inward(token()) == ["a"]
+
+
+def test_unsubscribing_changes_nothing_on_the_wire_before_the_edge() -> None:
+    cottage = joined()
+    cottage.node.unsubscribe(1, cottage.now)
+    ahead(cottage)
+    cottage.hear("a", root_advert(later=1))
+    said = cottage.until(EDGE_US + 30 * PERIOD_US)
+    assert of(said, Unsubscribe) == of(said, Subscribe) == []
+    assert cottage.node.overlay.branches.tokens() == []
+
+
+def test_who_unsubscribes_gets_no_more_notes_but_passes_them_on() -> None:
+    cottage = joined()
+    cottage.hear("b", Subscribe(token()))
+    cottage.node.unsubscribe(1, cottage.now)
+    said = cottage.send("a", certified(b"x"))
+    assert [name for _, name, _ in said] == ["b"]
+    assert cottage.got() == []
+
+
+# --- parents ------------------------------------------------------------------------------------------------
+
+
+def choose(cottage: Cottage, later: int) -> str:
+    """All three neighbours are as near to the root; whom does the node ask?"""
+    if later:
+        ahead(cottage, later)
+    advert = root_advert(later=later, at_us=cottage.now)
+    for name in "bca":
+        cottage.hear(name, advert)
+    [(_, parent)] = asked(cottage.live(RULES.window_periods + 2), later)
+    return parent
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_parent_is_the_same_from_epoch_to_epoch(number: int) -> None:
+    cottage = Cottage("subscriber", number=number)
+    cottage.node.subscribe(LABEL, cottage.now)
+    assert len({choose(cottage, later) for later in range(4)}) == 1
+
+
+def test_parents_differ_between_members() -> None:
+    chosen = set()
+    for number in range(10):
+        cottage = Cottage("subscriber", number=number)
+        cottage.node.subscribe(LABEL, cottage.now)
+        chosen.add(choose(cottage, 0))
+    assert len(chosen) > 1
+
+
+def test_a_lost_parent_is_replaced_in_the_next_slot_by_the_next_in_the_order() -> None:
+    replaced = []
+    for seed in range(5):
+        cottage = Cottage("subscriber", seed=seed)
+        cottage.node.subscribe(LABEL, cottage.now)
+        first = choose(cottage, 0)
+        cottage.node.peer_lost(Address(first), cottage.now)
+        cottage.names.remove(Address(first))
+        lost_us = cottage.now
+        [(at_us, second)] = asked(cottage.live(RULES.repair_periods + 3))
+        assert at_us - lost_us <= (RULES.repair_periods + 2) * PERIOD_US
+        assert second != first
+        replaced.append(second)
+    assert len(set(replaced)) == 1
+
+
+def test_a_parent_whose_heartbeat_was_lost_is_asked_again() -> None:
+    """The other way is as near, so the chain lives on; the order brings the node back to its parent."""
+    cottage = Cottage("subscriber")
+    cottage.node.subscribe(LABEL, cottage.now)
+    first = choose(cottage, 0)
+    cottage._numbers[Address(first)] += 1
+    cottage.hear(first)
+    advert = root_advert(at_us=START_US)
+    cottage.hear(first, Greet(), advert)
+    said = cottage.live(RULES.repair_periods + 3)
+    assert [name for _, name in asked(said)] == [first]
+    assert cottage.node.overlay.branches.inward(token()) == [first]
+
+
+def test_a_neighbour_that_flaps_does_not_make_the_node_flap() -> None:
+    """One that is gone and back in every period is asked at most once in each slot."""
+    cottage = Cottage("subscriber")
+    cottage.node.subscribe(LABEL, cottage.now)
+    first = choose(cottage, 0)
+    said: list[tuple[int, str, Message]] = []
+    for _ in range(20):
+        cottage.node.peer_lost(Address(first), cottage.now)
+        cottage.hear(first, Greet(), root_advert(at_us=START_US))
+        said += cottage.live(1)
+    assert len(asked(said)) <= 20
+    cottage.live(RULES.repair_periods + 3)
+    assert len(cottage.node.overlay.branches.inward(token())) == 1
+
+
+# --- the end of an epoch ------------------------------------------------------------------------------------
+
+
+def test_a_mesh_is_kept_for_the_grace_and_then_forgotten_without_a_word() -> None:
+    cottage = joined()
+    cottage.hear("b", Subscribe(token()))
+    cottage.until(EDGE_US + (RULES.grace_periods - 1) * PERIOD_US)
+    assert cottage.node.overlay.branches.outward(token()) == ["b"]
+    said = cottage.live(3)
+    assert of(said, Unsubscribe) == of(said, Unadvert) == []
+    sizes = cottage.node.sizes()
+    assert (sizes["routes"], sizes["branches"], sizes["policy"], sizes["calls"]) == (0, 0, 0, 0)
+
+
+def test_what_is_over_cannot_be_brought_back() -> None:
+    """Its anchor still stands and its certificate is but an epoch old; passed on, it would go round for ever."""
+    cottage = joined()
+    cottage.until(EDGE_US + (RULES.grace_periods + 2) * PERIOD_US)
+    cottage.hear("a", root_advert())
+    said = cottage.live(3)
+    assert of(said, Advert) == []
+    assert cottage.node.sizes()["routes"] == 0
+    assert cottage.node.refused == {"StaleError": 1}
+
+
+def test_reading_what_nobody_advertises_leaves_nothing_behind() -> None:
+    cottage = Cottage("subscriber")
+    cottage.node.subscribe(LABEL, cottage.now)
+    for later in range(1, 12):
+        cottage.until(START_US + later * EPOCH_US + PERIOD_US)
+    assert len(cottage.node.overlay.reading()) <= 3
+
+
+# --- whole hamlets ------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_starts_again_gets_notes_in_the_same_epoch() -> None:
+    hamlet = Hamlet("p-a a-b b-s a-c c-s").until(0.4)
+    hamlet.publish(b"1")
+    hamlet.world.crash(Address("s"))
+    hamlet.run(2)
+    hamlet.world.restart(Address("s"))
+    hamlet.run(RULES.window_periods + 6)
+    hamlet.publish(b"2", wait=4)
+    assert hamlet.world.now < EDGE_US
+    assert hamlet.got("s") == [b"1", b"2"]
+
+
+def test_clocks_that_are_wrong_by_a_few_periods_lose_nothing_at_an_edge() -> None:
+    hamlet = Hamlet("p-a a-b b-s a-c c-s", cover=0.5)
+    for name, periods in (("a", 3), ("b", -3), ("s", 2), ("c", -2)):
+        hamlet.world.set_clock(Address(name), periods * PERIOD_US, 0)
+    hamlet.until(0.9)
+    bodies = [b"%d" % number for number in range(40)]
+    for body in bodies:
+        hamlet.publish(body, wait=1)
+    hamlet.run(20)
+    assert hamlet.got("s") == bodies
