@@ -33,7 +33,7 @@ from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.roots import ByRoot, Roots, check_root_advert
 from veilcast.mesh.routes import Origin
 from veilcast.mesh.stem import Cargo, Stems
-from veilcast.wire.messages import Advert, Call, Message, Notify, Stem, Taken
+from veilcast.wire.messages import Advert, Call, Greet, Message, Notify, Stem, Taken
 
 
 class Hardened:
@@ -131,6 +131,8 @@ class Hardened:
             self.overlay.routes.admit(message, now)
             self._roots.called(Call(message.token, message.certificate, message.signature), now)
         self.overlay.act(message, source, now)
+        if isinstance(message, Greet):
+            self._roots.introduce(source, now)
 
     def lost(self, neighbour: Address, now: int) -> None:
         self.overlay.forget(neighbour, now)

@@ -108,14 +108,14 @@ class Outbox:
         return now + self._rng.randrange(max(1, (epoch + 1) * self._epoch_us - 2 * self._lead_us - now))
 
     def _call(self, topic: str, epoch: int, calling: _Calling, now: int) -> None:
-        if calling.taken or now < calling.again_us:
-            return
+        expected_us = epoch * self._epoch_us - self._lead_us // 2
+        if now < calling.again_us or (calling.taken and now < expected_us):
+            return  # A root that has the call may fail before it begins.
         try:
             keys = self._keys_of(topic, epoch)
         except AuthorityError:
             return  # The grant ends before this epoch.
         if self._has_root(keys.token):
-            calling.taken = epoch > now // self._epoch_us
             return
         cargo = make_call(keys)
         if self._launch(cargo, keys.record.lineage, now):

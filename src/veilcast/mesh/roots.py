@@ -13,6 +13,7 @@ little before the edge. When nobody has a way to it any more, and it starts no f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from math import log2
 from typing import Final, Protocol
@@ -21,7 +22,7 @@ from veilcast.authority.keyring import EpochKeys
 from veilcast.crypto import chain, lottery
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.chain import Anchor
-from veilcast.errors import ForgedError, StaleError
+from veilcast.errors import ForgedError, LocalError, StaleError
 from veilcast.machine import Address, Entropy
 from veilcast.mesh.adverts import check_call
 from veilcast.mesh.config import Config
@@ -68,9 +69,6 @@ class Roots:
         self._rooted: dict[bytes, None] = {}
         self._served: dict[bytes, None] = {}
 
-    def is_root(self, lineage: bytes) -> bool:
-        return lineage in self._rooted
-
     def tokens(self, lineage: bytes, since: int = 0) -> list[bytes]:
         """What this lineage is called in the epochs from `since` on, as far as we were told."""
         leaves = {token: call.certificate.leaf for token, call in self._calls.items()}
@@ -90,6 +88,12 @@ class Roots:
                 if neighbour != source:
                     self._seat.send(neighbour, call)
 
+    def introduce(self, neighbour: Address, now: int) -> None:
+        """Tell one that is new to us the calls that no root has answered: it may be the one to do so."""
+        for token, call in self._calls.items():
+            if self._forms(call, now) and not self._seat.reachable(token):
+                self._seat.send(neighbour, call)
+
     def want(self, tokens: Iterable[bytes]) -> None:
         """Somebody lost the chains of these tokens of ours."""
         self._wanted |= {token: None for token in tokens if token in self._started}
@@ -100,11 +104,16 @@ class Roots:
             if now >= first_us + self._epoch_us + self._rules.grace_periods * self._period_us:
                 for table in (self._calls, self._due, self._started, self._wanted, self._served):
                     table.pop(token, None)
-            elif now >= first_us - self._rules.lead_periods * self._period_us:
-                self._stand(token, call, now)
+            elif self._forms(call, now):
+                with suppress(LocalError):  # Our membership has ended, or there are more topics than we have room for.
+                    self._stand(token, call, now)
 
     def size(self) -> int:
         return len(self._calls)
+
+    def _forms(self, call: Call, now: int) -> bool:
+        """Whether it is time for the mesh that this is a call for."""
+        return now >= call.certificate.leaf.first * self._epoch_us - self._rules.lead_periods * self._period_us
 
     def _stand(self, token: bytes, call: Call, now: int) -> None:
         """Be the root if it is for us to be it, and no more if it is for another."""
@@ -146,6 +155,8 @@ class Roots:
         keys, lineage = self._keys_at(now // self._epoch_us), call.certificate.leaf.lineage
         expires_us = now + self._life_us
         self._seat.originate(make_root_advert(call, keys, self._chain_length, expires_us, self._entropy), now)
+        if len(self._rooted) >= self._calls_max:
+            del self._rooted[next(iter(self._rooted))]
         self._rooted[lineage] = None
         self._started[call.token] = now
         self._due.pop(call.token, None)

@@ -120,16 +120,17 @@ class Stems:
     def _climb(self, cargo: Cargo, data: bytes, name: bytes, source: Address | None, now: int) -> None:
         certificate = cargo.certificate
         lineage = certificate.leaf.lineage if certificate is not None else b""
-        if self._roots.is_root(lineage):
+        for token in dict.fromkeys((cargo.token, *self._roots.tokens(lineage))):
+            best = leading(self._seat.reachable(token))
+            if best is None:
+                continue
+            if best.via is not None:
+                self._forward(Stem(True, data), name, source, best.via, now)
+                return
             self._remember(name, _Passage(source, None, True, now))
             if self._seat.arrived(cargo, name, now):
                 self.acknowledge(name)
             return
-        for token in dict.fromkeys((cargo.token, *self._roots.tokens(lineage))):
-            best = leading(self._seat.reachable(token))
-            if best is not None and best.via is not None:
-                self._forward(Stem(True, data), name, source, best.via, now)
-                return
         if not isinstance(cargo, Call):
             raise StaleError("there is no way to its root")
         self._roots.flood(cargo, None, now)
