@@ -97,3 +97,16 @@ def test_impossible_links_are_refused(keys: dict[str, tuple[int, ...]], match: s
 def test_impossible_weather_is_refused(keys: dict[str, int], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         Weather(**keys)
+
+
+def test_replay_sends_about_its_share_again_later() -> None:
+    fates = flights(Weather(replay_ppm=250_000, replay_us=5_000_000))
+    again = [fate for fate in fates if len(fate) == 2]
+    assert FRAMES // 8 < len(again) < FRAMES // 2
+    assert all(fate[0] == 10_000 for fate in fates)
+    assert all(10_000 < fate[1] <= 5_010_000 for fate in again)
+    assert max(fate[1] for fate in again) > 2_000_000
+
+
+def test_a_frame_can_come_three_times() -> None:
+    assert {len(fate) for fate in flights(Weather(duplicate_ppm=500_000, replay_ppm=500_000, replay_us=9))} == {1, 2, 3}

@@ -8,11 +8,11 @@ checked machine raises whenever it changes a table; a step that changed nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Delivered, Event, Note, Publication
+from veilcast.machine import Address, Delivered, Event, Frame, Note, Publication
 from veilcast.sim.adversaries import innermost
 from veilcast.sim.graphs import connected
 
@@ -25,10 +25,13 @@ class ViolationError(LocalError):
 
 
 class Checker:
-    """The three hooks. All state of a checker lives as long as its run."""
+    """The four hooks. All state of a checker lives as long as its run."""
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         """A machine has emitted an event."""
+
+    def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
+        """A machine has sent frames; what becomes of them on their way is not known yet."""
 
     def on_change(self, world: World, address: Address, machine: Any) -> None:
         """A step has changed the tables of a machine, or was its first."""

@@ -58,12 +58,13 @@ class Engine(ABC):
         self._links_made = 0
         self._weather: Weather = CALM
         # Calm until a frame's arrival may be anything but "now plus the latency of its link"; and plain as
-        # long as it is calm and nobody records, so that the loop can send a frame without asking anyone.
+        # long as it is calm and nobody records or checks frames, so that the loop can send one without asking.
         self._calm = links.jitter_us == (0,)
         self._plain = self._calm and recording is None
         self._trace = Trace()
         self._recording = recording
         self._change_checkers: list[Checker] = []
+        self._frame_checkers: list[Checker] = []
         self._sent = self._duplicated = self._delivered = self._lost = 0
         self._replay = replay
         self._failure: SimulationError | None = None
@@ -278,7 +279,9 @@ class Engine(ABC):
             raise LocalError(f"{TURNS_LIMIT} turns at one instant: its timer stays due, or its frames never end")
 
     def _send(self, host: Host, frames: list[Frame]) -> None:
-        """Send frames through the weather, under the eyes of a recorder: all that the loop leaves out."""
+        """Send frames through the weather, under the eyes of a recorder and of checkers: what the loop leaves out."""
+        for checker in self._frame_checkers:
+            self._ask(checker, checker.on_frames, host, frames)
         if not self._calm:
             self._trace.note(self._time, SENT, b"")
         for frame in frames:
@@ -291,9 +294,9 @@ class Engine(ABC):
             for arrival in arrivals:
                 self._push(arrival, link.target, link, data)
                 self._trace.note(arrival, link.number, data)
-            if len(arrivals) == 2:
-                self._duplicated += 1
-            elif not arrivals:
+            if arrivals:
+                self._duplicated += len(arrivals) - 1
+            else:
                 self._lost += 1
                 self._trace.note(LOST, link.number, data)
 

@@ -156,10 +156,13 @@ def swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Seque
             weather[f"{kind}_ppm"] = rng.randint(1, _STORMS[kind])
             if kind == "reorder":
                 weather["reorder_us"] = rng.randint(1_000, 500_000)
+            elif kind == "replay":
+                weather["replay_us"] = rng.randint(1, max(1, calm_from_us // 4))
         else:
             plan += _PLANS[kind](rng, addresses, calm_from_us)
     if weather:
-        plan.insert(0, Storm(for_us=calm_from_us, weather=Weather(**weather)))
+        # What is replayed last arrives before the calm, too.
+        plan.insert(0, Storm(for_us=max(1, calm_from_us - weather.get("replay_us", 0)), weather=Weather(**weather)))
     return tuple(plan)
 
 
@@ -209,7 +212,7 @@ def _bind(step: Callable[[World], None], world: World) -> Callable[[], None]:
 
 PARTITION_SIDE: Final = 32
 """Nodes on the smaller side of a drawn partition: it blocks every pair across, so this bounds its work."""
-_STORMS: Final = {"loss": 300_000, "duplicate": 300_000, "reorder": 500_000}
+_STORMS: Final = {"loss": 400_000, "duplicate": 300_000, "reorder": 500_000, "replay": 100_000}
 """The kinds that are weather, and the most parts per million of each."""
 _PLANS: Final[dict[str, Callable[[Random, Sequence[Address], int], list[AnyFault]]]] = {
     "crash": _crashes,

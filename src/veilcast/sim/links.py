@@ -2,7 +2,8 @@
 
 A link's latency is drawn once, from the quantiles of `Links.latency_us`, the same both ways; each frame adds
 a draw from `Links.jitter_us`. Frames of one link keep their order, jitter or not; only the weather breaks it.
-The weather is what goes wrong everywhere: loss, duplication, reordering, each a rate in parts per million.
+The weather is what goes wrong everywhere: loss, duplication, reordering, each a rate in parts per million; and replay,
+by an adversary who listens everywhere and sends old frames again.
 
 The chance of a frame is one keyed hash of (link, how many frames went before): it gives all the words a frame
 may need, keeps no generator per link, and makes a frame's fate independent of every other link.
@@ -45,19 +46,23 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong on every link: parts per million of frames, and how late a reordered frame may be."""
+    """What goes wrong on every link: parts per million of frames, and how late a reordered or replayed one may be."""
 
     loss_ppm: int = 0
     duplicate_ppm: int = 0
     reorder_ppm: int = 0
     reorder_us: int = 0
+    replay_ppm: int = 0
+    replay_us: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("loss_ppm", "duplicate_ppm", "reorder_ppm"):
+        for name in ("loss_ppm", "duplicate_ppm", "reorder_ppm", "replay_ppm"):
             if not 0 <= getattr(self, name) <= 1_000_000:
                 raise ConfigError(f"{name} must be between 0 and 1000000")
-        if self.reorder_us < 0 or (self.reorder_ppm and not self.reorder_us):
-            raise ConfigError("reorder_us must say how late a reordered frame may be")
+        for kind in ("reorder", "replay"):
+            late_us = getattr(self, f"{kind}_us")
+            if late_us < 0 or (getattr(self, f"{kind}_ppm") and not late_us):
+                raise ConfigError(f"{kind}_us must say how late a frame of that kind may be")
 
 
 class Link:
@@ -98,7 +103,7 @@ class Link:
         self.waiting.append(notice)
 
     def arrivals(self, time: int, seed: int, jitter_us: tuple[int, ...], weather: Weather) -> tuple[int, ...]:
-        """When a frame sent at `time` arrives: at no time, once, or twice."""
+        """When a frame sent at `time` arrives: at no time, once, or more than once."""
         if not self._key:
             self._key = derive(seed, "link", self.source, self.target.address)
         words = _WORDS.unpack(blake2b(self._frames.to_bytes(8, "little"), key=self._key).digest())
@@ -110,9 +115,12 @@ class Link:
             arrival += quantile((1, weather.reorder_us), words[3])
         else:
             self._latest = arrival
+        arrivals: tuple[int, ...] = (arrival,)
         if happens(weather.duplicate_ppm, words[4]):
-            return arrival, arrival + quantile((1, self.latency_us), words[5])
-        return (arrival,)
+            arrivals += (arrival + quantile((1, self.latency_us), words[5]),)
+        if happens(weather.replay_ppm, words[6]):
+            arrivals += (arrival + quantile((1, weather.replay_us), words[7]),)
+        return arrivals
 
 
 CALM: Final = Weather()

@@ -65,11 +65,13 @@ class World(Engine):
             raise LocalError("checkers come before the first machine, or they would miss what it does")
         for hook, checkers in (
             ("on_event", self._event_checkers),
+            ("on_frames", self._frame_checkers),
             ("on_change", self._change_checkers),
             ("on_end", self._end_checkers),
         ):
             if overrides(checker, hook):
                 checkers.append(checker)
+        self._plain = self._plain and not self._frame_checkers
 
     def add(self, address: Address, factory: Factory, after_us: int = 0) -> None:
         """Start a machine at this address, at once or later; the same factory builds its later incarnations."""
