@@ -1,4 +1,4 @@
-"""The mesh's population: mesh nodes, one publisher, and a share of subscribers.
+"""The mesh's population: mesh nodes, a publisher or some, and a share of subscribers.
 
 Their neighbourhood is a small world that is laid out for them; or, where `mesh.membership` is "scamp", the one that
 they find for themselves, joining one after the other by the first few of them.
@@ -22,22 +22,24 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Delivered, Event, Note, Publication
+from veilcast.machine import Address, Delivered, Event, Machine, Note, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
+from veilcast.sim.adversaries import innermost
 from veilcast.sim.chance import SeededEntropy, derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Connected, Everyone, InOrder, Intact, OnlyReaders
 from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
 from veilcast.sim.host import Birth
-from veilcast.sim.mesh_checkers import Leases, Reach, Tree
+from veilcast.sim.mesh_adversaries import Forger
+from veilcast.sim.mesh_checkers import InTurn, Leases, Nonces, Reach, Sent, Steady, Tree, node_at
 from veilcast.sim.mesh_keys import hardened_keyring
 from veilcast.sim.world import World
 from veilcast.topics import Label
 
 
 class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="mesh"):
-    """Mesh nodes; the publisher sends `notes` of them, one every `every_us` from `first_us` on."""
+    """Mesh nodes; `notes` are published, one every `every_us` from `first_us` on, by the publishers in turn."""
 
     nodes: int = 20
     neighbours: int = 4
@@ -58,6 +60,9 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     """By how many of the first nodes the others join, where they join by themselves."""
     join_us: int = 500_000
     """Between the starts of two nodes, where they join by themselves."""
+    forgers: int = 0
+    """How many of the others know the topic's key and forge adverts and notes; see `mesh_adversaries`."""
+    publishers: int = 1
 
     def __post_init__(self) -> None:
         check_small_world(self.nodes, self.neighbours, self.rewire)
@@ -65,14 +70,16 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             raise ConfigError("population.cover_share must be a share between 0 and 1")
         if not 0 < self.subscribers <= 1:
             raise ConfigError("population.subscribers must be a share between 0 and 1")
-        for name in ("notes", "first_us", "owed_us"):
+        for name in ("notes", "first_us", "owed_us", "forgers"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"population.{name} must not be negative")
-        for name in ("every_us", "contacts", "join_us"):
+        for name in ("every_us", "contacts", "join_us", "publishers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")
         if self.mesh.profile == "hardened" and any(check in self.checks for check in ("tree", "reach")):
             raise ConfigError('population.checks: "tree" and "reach" are for the paper\'s profile')
+        if self.publishers + self._readers + self.forgers > self.nodes:
+            raise ConfigError("population.nodes must be enough for its publishers, subscribers and forgers")
         for check in self.checks:
             if check not in _CHECKS:
                 raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
@@ -81,46 +88,51 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return tuple(Address(f"n{i}") for i in range(self.nodes))
 
     def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
-        """The publisher and the subscribers under this seed."""
-        count = max(1, round(self.subscribers * self.nodes))
-        publisher, *readers = generator(seed, "roles").sample(self.addresses(), min(count, self.nodes - 1) + 1)
+        """The (first) publisher and the subscribers under this seed."""
+        publisher, *readers = generator(seed, "roles").sample(self.addresses(), self._readers + 1)
         return publisher, tuple(readers)
 
+    def _cast(self, seed: int) -> dict[Address, str]:
+        """Who is more than a forwarder, and what; the first publisher comes first."""
+        publisher, readers = self.roles(seed)
+        cast = {publisher: "publisher"} | dict.fromkeys(readers, "subscriber")
+        others = [address for address in self.addresses() if address not in cast]
+        more = self.publishers - 1
+        return cast | dict.fromkeys(others[:more], "publisher") | dict.fromkeys(others[more:][: self.forgers], "forger")
+
     def settle(self, world: World, duration_us: int) -> None:
-        addresses = self.addresses()
-        publisher, readers = self.roles(world.seed)
-        graph = self._graph(world.seed)
-        sent: dict[bytes, Publication] = {}
-        owed: dict[bytes, None] = {}
+        addresses, cast, graph = self.addresses(), self._cast(world.seed), self._graph(world.seed)
+        publishers = [address for address, role in cast.items() if role == "publisher"]
+        readers = [address for address, role in cast.items() if role == "subscriber"]
+        ledger = _Ledger()
         for check in self.checks:
-            world.watch(self._checker(check, sent, owed, publisher, readers))
+            world.watch(self._checker(check, ledger, publishers, readers))
         world.watch(_Clients())
         known: dict[Address, list[Address]] = {address: [] for address in addresses}
         for u, v in graph:
             known[u].append(v)
             known[v].append(u)
-        is_reader = dict.fromkeys(readers)
         for number, address in enumerate(addresses):
-            role = "publisher" if address == publisher else "subscriber" if address in is_reader else "forwarder"
+            role = cast.get(address, "forwarder")
             keyring = self._keyring(role, number, world.epoch_us)
             if self._joining:
                 owner = _Owner(self.mesh, keyring, role, addresses[: self.contacts], earlier=number)
                 world.add(address, owner.start, number * self.join_us)
             else:
                 world.add(address, _Owner(self.mesh, keyring, role, known[address]).start)
-            if role != "forwarder":
+            if role in ("publisher", "subscriber"):
                 world.label(TOPIC, address, role, world.start, world.start + duration_us)
         for u, v in graph:
             world.connect(u, v)
         for number in range(self.notes):
-            self._plan_note(world, publisher, number, sent, owed)
+            self._plan_note(world, publishers[number % len(publishers)], number, ledger)
 
     def facts(self, world: World) -> dict[str, int]:
         """What came of it: the size of the mesh, and the messages by kind that those who live have sent."""
         sent: Counter[str] = Counter()
         swaps = 0
         for address in self.addresses():
-            if (machine := world.machine(address)) is not None:
+            if (machine := node_at(world, address)) is not None:
                 sent.update(machine.sent)
                 swaps += machine.overlay.policy.played()
         return {"mesh": len(self.members(world)), "swaps": swaps, **dict(sorted(sent.items()))}
@@ -128,7 +140,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     def members(self, world: World) -> list[Address]:
         """The nodes of the mesh, V_a: the publisher, and whoever has somebody next to it there."""
         token = self.token(world)
-        present = [(address, world.machine(address)) for address in self.addresses()]
+        present = [(address, node_at(world, address)) for address in self.addresses()]
         return [
             address
             for address, machine in present
@@ -149,6 +161,10 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return hardened_keyring(TOPIC, self.cover_share, epoch_us, role, number)
 
     @property
+    def _readers(self) -> int:
+        return min(max(1, round(self.subscribers * self.nodes)), self.nodes - 1)
+
+    @property
     def _joining(self) -> bool:
         return self.mesh.membership == "scamp"
 
@@ -162,49 +178,47 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         addresses = self.addresses()
         return [(addresses[u], addresses[v]) for u, v in graph]
 
-    def _plan_note(
-        self, world: World, publisher: Address, number: int, sent: dict[bytes, Publication], owed: dict[bytes, None]
-    ) -> None:
+    def _plan_note(self, world: World, publisher: Address, number: int, ledger: _Ledger) -> None:
         body = b"note %d" % number
         publication = Publication((Label(TOPIC).pair,), body)
         at_us = self.first_us + number * self.every_us
 
         def publish(machine: MeshNode, now: int) -> None:
-            sent[body] = publication
+            ledger.sent[body] = publication
+            ledger.turns[body] = Sent((publisher, world.incarnation(publisher)), number // self.publishers, world.now)
             if at_us >= self.owed_us:
-                owed[body] = None
+                ledger.owed[body] = None
             machine.publish(publication, now)
 
         world.after(at_us, lambda: world.call(publisher, publish))
 
-    def _checker(
-        self,
-        check: str,
-        sent: dict[bytes, Publication],
-        owed: dict[bytes, None],
-        publisher: Address,
-        readers: tuple[Address, ...],
-    ) -> Checker:
+    def _checker(self, check: str, ledger: _Ledger, publishers: list[Address], readers: list[Address]) -> Checker:
         match check:
             case "once":
                 return AtMostOnce()
             case "order":
                 return InOrder(lambda note: int(note.publication.body.split()[1]))
             case "intact":
-                return Intact(sent, _body)
+                return Intact(ledger.sent, _body)
+            case "turns":
+                return InTurn(ledger.turns, self.mesh.gap_us)
+            case "nonces":
+                return Nonces()
             case "readers":
                 return OnlyReaders(readers)
             case "everyone":
-                return Everyone(owed, readers, _body)
+                return Everyone(ledger.owed, readers, _body)
             case "connected":
-                return Connected(self.addresses(), lambda machine: machine.overlay.present())
+                return Connected(self.addresses(), lambda machine: innermost(machine).overlay.present())
             case "leases":
                 period_us = self.mesh.heartbeat_us
                 return Leases(self.mesh.shellgame.lease_periods * period_us, period_us)
             case "tree":
                 return Tree(token_of_topic())
             case "reach":
-                return Reach(token_of_topic(), publisher, readers)
+                return Reach(token_of_topic(), publishers, readers)
+            case "steady":
+                return Steady(token_of_topic(), publishers, readers, self.owed_us)
             case _:
                 return Bounded("entries over the bounds of a table", 0, self._excess)
 
@@ -225,8 +239,18 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "held": mesh.hardening.pending_max,
             "neighbours": mesh.neighbours_max,
             "passive": mesh.scamp.passive_max,
+            "failed": mesh.scamp.passive_max,
         }
         return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
+
+
+class _Ledger:
+    """What the publishers sent: each note, its place in the order, and those that everybody must get."""
+
+    def __init__(self) -> None:
+        self.sent: dict[bytes, Publication] = {}
+        self.turns: dict[bytes, Sent] = {}
+        self.owed: dict[bytes, None] = {}
 
 
 class _Owner:
@@ -247,13 +271,17 @@ class _Owner:
         self._config, self._keyring, self._role = config, keyring, role
         self._neighbours, self._earlier = neighbours, earlier
 
-    def start(self, birth: Birth) -> MeshNode:
+    def start(self, birth: Birth) -> Machine:
         known = self._neighbours[: None if birth.incarnation else self._earlier]
         node = MeshNode(self._config, self._keyring, birth.rng, birth.entropy, known, birth.now, birth.address)
         if self._role == "publisher":
             node.advertise(TOPIC, birth.now)
         elif self._role == "subscriber":
             node.subscribe(Label(TOPIC), birth.now)
+        elif self._role == "forger":
+            epoch = epoch_of(birth.now, HOUR_US)
+            forged = Publication((Label(TOPIC).pair,), b"note of a forger")
+            return Forger(node, keyring.at(epoch).topic(TOPIC), epoch, forged, birth.entropy)
         return node
 
 
@@ -291,5 +319,20 @@ _GRANTS: Final[dict[str, Any]] = {
     "publisher": [(TOPIC, "publisher")],
     "subscriber": [(TOPIC, "subscriber")],
     "forwarder": [],
+    "forger": [(TOPIC, "subscriber")],
 }
-_CHECKS: Final = ("once", "order", "intact", "readers", "everyone", "leases", "tree", "reach", "bounds", "connected")
+_CHECKS: Final = (
+    "once",
+    "order",
+    "turns",
+    "intact",
+    "readers",
+    "everyone",
+    "nonces",
+    "leases",
+    "tree",
+    "reach",
+    "steady",
+    "bounds",
+    "connected",
+)

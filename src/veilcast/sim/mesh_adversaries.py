@@ -1,0 +1,65 @@
+"""Adversaries that speak the mesh's language; those that need not are in `adversaries`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.certificate import Chain, Kind, certify
+from veilcast.crypto.sign import SigningKey
+from veilcast.machine import Entropy, Frame, Machine, Publication
+from veilcast.mesh.adverts import make_advert
+from veilcast.mesh.content import Content, make_notify
+from veilcast.mesh.heartbeat import read_heartbeat
+from veilcast.sim.adversaries import Wrapper
+from veilcast.wire import encode, pad
+from veilcast.wire.messages import Heartbeat
+
+
+class Forger(Wrapper):
+    """A member that may read a topic, and wants to publish on it.
+
+    It certifies itself, puts its advert into heartbeats of its machine that carry nothing, and sends a note of its own
+    behind them. All is as it should be but for the authority's signature, so who believes the advert delivers the note.
+    """
+
+    def __init__(self, inner: Machine, keys: TopicKeys, epoch: int, publication: Publication, entropy: Entropy) -> None:
+        super().__init__(inner)
+        key = SigningKey.generate(entropy)
+        certificate = Chain(certify(key, Kind.PUBLISHER, key.public, keys.token, epoch, epoch))
+        self._keys = msgspec.structs.replace(keys, signing=key, certificate=certificate)
+        self._publication, self._entropy, self._stream = publication, entropy, entropy(8)
+        self._beats = self._number = 0
+        self._waiting: list[Frame] = []
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames = self._frames_of_inner(now, limit)
+        beats = [frame for frame in frames if frame.data[:1] == b"\0"]
+        if beats:
+            self._beats += 1
+            if self._beats % EVERY == 0:
+                frames = self._forged(frames, beats)
+        self._waiting += frames
+        sent, self._waiting = self._waiting[:limit], self._waiting[limit:]
+        return sent
+
+    def _forged(self, frames: list[Frame], beats: list[Frame]) -> list[Frame]:
+        self._number += 1
+        advert = encode(make_advert(self._keys, self._entropy))
+        content = Content(self._stream, self._number, self._publication)
+        note = encode(make_notify(self._keys, content, self._entropy))
+        return [_loaded(frame, advert) for frame in frames] + [Frame(frame.destination, note) for frame in beats]
+
+
+def _loaded(frame: Frame, rider: bytes) -> Frame:
+    """The frame with this rider, if it is a heartbeat without any."""
+    size = len(frame.data)
+    if frame.data[:1] != b"\0" or (beat := read_heartbeat(frame.data, size)).riders:
+        return frame
+    return Frame(frame.destination, pad(encode(Heartbeat(beat.number, (rider,))), size))
+
+
+EVERY: Final = 5
+"""Heartbeats from one forgery to the next."""
