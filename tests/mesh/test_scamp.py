@@ -172,6 +172,52 @@ def test_two_networks_that_share_a_contact_become_one_when_leases_end() -> None:
     assert colony.is_connected()
 
 
+def part(colony: Colony, there: list[Address]) -> None:
+    """Let these and the others lose one another, as when the ways between them fail."""
+    while cut := [
+        (node, other)
+        for name, node in colony.nodes.items()
+        for other in node.neighbours()
+        if (name in there) != (other in there)
+    ]:
+        for node, other in cut:
+            node.lost(other, colony.now)
+        colony.mail.clear()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_parts_that_were_cut_off_meet_again_long_before_leases_end(seed: int) -> None:
+    colony = Colony(Rules(), seed)
+    colony.grow(30)
+    arcs = colony.arcs()
+    part(colony, list(colony.nodes)[3 : 5 + seed])
+    assert not colony.is_connected()
+    colony.beat(45)
+    assert colony.is_connected()
+    assert colony.is_consistent()
+    assert colony.arcs() < 2 * arcs  # One is tried after the other, and no more when one is back.
+    assert not any(node.failed for node in colony.nodes.values() if len(node.neighbours()) > 1)
+
+
+def test_those_that_failed_are_tried_for_as_long_as_they_are_remembered_and_only_the_last_are() -> None:
+    colony = Colony(Rules(passive_max=2, isolation_periods=5), 1)
+    node = colony.add("a")
+    colony.tell("b", "a", Keep(1_000_000))
+    colony.add("b").partial[Address("a")] = 1 << 60
+    for name in (Address("x"), Address("y"), Address("z")):
+        node.partial[name] = 1 << 60
+        node.lost(name, 0)
+    assert list(node.failed) == ["y", "z"]
+    tried = []
+    for _ in range(20):
+        colony.beat()
+        for name in list(node.partial):
+            tried.append(name)
+            node.lost(name, colony.now)
+    assert tried == ["y", "z", "y", "z"]
+    assert node.sizes()["failed"] == 2
+
+
 def test_who_was_not_let_in_yet_goes_on_asking_whoever_came_by_it() -> None:
     colony = Colony(Rules(), 4)
     colony.add("x", "n0").beat(0)

@@ -15,7 +15,8 @@ told at its start. Who leaves hands those that keep it over to those it keeps, a
 the law holds for n - 1 nodes. Who is kept by nobody, or hears nobody, joins again.
 
 Not in the paper: a passive view, addresses seen in passing. A kept neighbour that fails is replaced from it, and
-who has no neighbour left joins by it, or by the contacts.
+who has no neighbour left joins by it, or by the contacts. And those that failed are tried again now and then: it may
+have been the way to them, and then whole parts of the network miss each other who would not meet before a lease ends.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Replace
 
 
 class Scamp:
-    """Bounded: `neighbours_max` in both views together, `passive_max` in the passive one."""
+    """Bounded: `neighbours_max` in both views together, `passive_max` in the passive one and of those that failed."""
 
     hospitable = True
 
@@ -51,11 +52,14 @@ class Scamp:
         self.inward: dict[Address, int] = {}
         """Those who keep us, and until when."""
         self.passive: dict[Address, None] = {}
+        self.failed: dict[Address, None] = {}
+        """Those we kept until we lost them, and have not heard since."""
         self._left = False
         # Whether a contact has let us in. Until then those who came by us make no network, and we go on asking.
         self._joined = not self._contacts
         self._join_us = now
         self._renew_us = now
+        self._retry_us = now
 
     def neighbours(self) -> list[Address]:
         return list(self.partial | self.inward)
@@ -82,17 +86,20 @@ class Scamp:
                 raise MalformedError("not a message of membership, or not a stranger's to send")
 
     def lost(self, name: Address, now: int) -> None:
-        """It failed; another takes its place, if we know one. One that was tried in vain is not tried again."""
-        kept = name in self.partial
+        """It failed; another takes its place, if we know one, but not each time that we try it again."""
+        kept, again = name in self.partial, name in self.failed
         self._part(name, now)
         self.passive.pop(name, None)
-        if kept and self.passive:
+        if kept:
+            _push(self.failed, name, self._rules.passive_max)
+        if kept and not again and self.passive:
             self._keep(self._any(self.passive), self._rules.lease_ms, now)
 
     def beat(self, now: int) -> None:
         if self._left:
             return
         self._expire(now)
+        self._retry(now)
         for name, until in self.partial.items():
             if not self._door.is_there(name):
                 # Our first word may be lost; it cannot answer before it knows of us.
@@ -117,7 +124,7 @@ class Scamp:
         self._left = True
 
     def sizes(self) -> dict[str, int]:
-        return {"neighbours": len(self.neighbours()), "passive": len(self.passive)}
+        return {"neighbours": len(self.neighbours()), "passive": len(self.passive), "failed": len(self.failed)}
 
     # --- joining
 
@@ -212,19 +219,27 @@ class Scamp:
                 self._door.close(name, now)
                 self._note(name)
 
+    def _retry(self, now: int) -> None:
+        """Keep one again that failed, the longest ago. When one is back, parts that were cut off have met: enough."""
+        if any(self._door.is_there(name) for name in self.failed):
+            self.failed.clear()
+        if not self.failed or now < self._retry_us:
+            return
+        self._retry_us = now + self._patience_us
+        name = next(iter(self.failed))
+        _push(self.failed, name, self._rules.passive_max)
+        if name not in self.partial and self._has_room_for(name):
+            self._keep(name, self._rules.lease_ms, now)
+
     def _part(self, name: Address, now: int) -> None:
         kept, keeps = self.partial.pop(name, None), self.inward.pop(name, None)
         if kept is not None or keeps is not None:
             self._door.close(name, now)
 
     def _note(self, name: Address) -> None:
-        """Remember an address that is no neighbour's; when there is no room, the oldest is forgotten."""
-        if name == self._name or name in self.partial or name in self.inward or not self._rules.passive_max:
-            return
-        self.passive.pop(name, None)
-        if len(self.passive) >= self._rules.passive_max:
-            del self.passive[next(iter(self.passive))]
-        self.passive[name] = None
+        """Remember an address that is no neighbour's."""
+        if name != self._name and name not in self.partial and name not in self.inward:
+            _push(self.passive, name, self._rules.passive_max)
 
     # --- choosing
 
@@ -245,6 +260,14 @@ class Scamp:
     def _until(self, lease_ms: int, now: int) -> int:
         """The end of a lease, with the time that the next one takes to be made."""
         return now + min(lease_ms, self._rules.lease_ms) * 1_000 + self._grace_us
+
+
+def _push(names: dict[Address, None], name: Address, most: int) -> None:
+    """Put a name last; when there is no room, the first is forgotten."""
+    names.pop(name, None)
+    names[name] = None
+    if len(names) > most:
+        del names[next(iter(names))]
 
 
 GRACE_PERIODS: Final = 10
