@@ -21,7 +21,7 @@ from veilcast.sim import scenario
 from veilcast.sim.faults import Storm
 from veilcast.sim.links import Weather
 from veilcast.sim.mesh import MeshPopulation
-from veilcast.wire.messages import Subscribe, SwapAsk, SwapCommit, SwapLock, SwapVote
+from veilcast.wire.messages import Subscribe, SwapAsk, SwapCommit, SwapLock, SwapVote, Unadvert
 
 sys.path.insert(0, str(Path(__file__).parent))
 from village import SMALL, TOKEN, Bench, Village, advert
@@ -91,6 +91,20 @@ def test_whose_parent_at_a_place_fails_asks_the_origin_for_a_fresh_chain() -> No
     said = [type(message).__name__ for message in bench.say()["p"]]
     assert "Unadvert" in said
     assert bench.inward() == ["p"]
+
+
+def test_who_was_next_to_a_place_that_has_ended_can_ask_for_the_topic_again() -> None:
+    """Until then its subscription may be one from before the swap, and is refused."""
+    bench = played_on(with_game(wait_us=10**12, first="exponential"))
+    bench.hear("p", SwapLock(GAME, TOKEN, False))
+    bench.say()
+    bench.hear("p", SwapCommit(GAME, TOKEN, "q"))
+    bench.hear("p", Subscribe(TOKEN))
+    assert bench.outward() == ["v", "w"]
+    bench.hear("x", advert(2))
+    bench.hear("p", Unadvert(TOKEN, advert().value))
+    bench.hear("p", Subscribe(TOKEN))
+    assert bench.outward() == ["v", "w", "p"]
 
 
 def test_acquaintances_are_bounded() -> None:

@@ -317,7 +317,8 @@ class Overlay:
     def _on_subscribe(self, message: Subscribe, source: Address, now: int) -> None:
         if not self.routes.origins(message.token):
             raise StaleError("a subscription to what we never offered")
-        if source in self.policy.lingering(message.token):
+        # Where the place has ended, so has what was before the swap: they may be next to us again.
+        if source in self.policy.lingering(message.token) and self.policy.place(message.token) is not None:
             raise StaleError("a subscription from before a swap")
         if not self.branches.add(message.token, source):
             raise StaleError("the table of branches is full")
