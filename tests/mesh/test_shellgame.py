@@ -93,6 +93,23 @@ def test_whose_parent_at_a_place_fails_asks_the_origin_for_a_fresh_chain() -> No
     assert bench.inward() == ["p"]
 
 
+def test_a_chain_that_came_while_a_game_went_on_is_followed_and_not_held_to_lead_to_the_place() -> None:
+    bench = played_on(with_game(wait_us=10**12, first="exponential"))
+    bench.hear("p", SwapLock(GAME, TOKEN, False))
+    bench.say()
+    bench.hear("x", advert(2))
+    bench.hear("p", SwapCommit(GAME, TOKEN, "q"))
+    assert bench.inward() == ["q", "x"]
+
+
+def test_who_has_no_way_to_any_origin_takes_part_in_no_game() -> None:
+    bench = played_on(with_game(wait_us=10**12, first="exponential"))
+    bench.node.peer_lost(Address("p"), bench.now)
+    bench.say()
+    bench.hear("v", SwapLock(GAME, TOKEN, True))
+    assert bench.say()["v"] == [SwapVote(GAME, False)]
+
+
 def test_who_was_next_to_a_place_that_has_ended_can_ask_for_the_topic_again() -> None:
     """Until then its subscription may be one from before the swap, and is refused."""
     bench = played_on(with_game(wait_us=10**12, first="exponential"))

@@ -139,7 +139,8 @@ class ShellGamePolicy:
         return self._seat.branches.outward(token)
 
     def settled(self, token: bytes, now: int) -> bool:
-        return all(now - origin.changed_us >= self._settle_us for origin in self._seat.reachable(token))
+        origins = self._seat.reachable(token)
+        return bool(origins) and self._settled_on(token, now) == origins
 
     def moves(self, token: bytes) -> bool:
         return self._rule.publisher_plays or not self._seat.originates(token)
@@ -168,7 +169,8 @@ class ShellGamePolicy:
             branches.asked(token, name)
         for name in outward:
             branches.add(token, name)
-        self._places[token] = Place(tuple(inward), tuple(self._seat.reachable(token)))
+        # A chain that has come since the game began leads elsewhere: to hold on to this place would be to miss it.
+        self._places[token] = Place(tuple(inward), tuple(self._settled_on(token, now)))
         if moved and token in self._players:
             self._players[token].near, self._players[token].reminding_us = near, now
         self._acquaint(now)
@@ -204,6 +206,10 @@ class ShellGamePolicy:
             player.due_us = now + self._wait()
             if outward and self.moves(token) and self._rng.random() < player.warmth(rule.rate, rule.decay, now):
                 player.games += self.swaps.start(token, self._rng.choice(outward), now)
+
+    def _settled_on(self, token: bytes, now: int) -> list[Origin]:
+        """The origins to which our ways have come to rest."""
+        return [origin for origin in self._seat.reachable(token) if now - origin.changed_us >= self._settle_us]
 
     def _wait(self) -> int:
         return round(self._rng.expovariate(1 / self._rule.wait_us))
