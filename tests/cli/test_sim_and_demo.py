@@ -62,6 +62,9 @@ HUGE = str(1 << 64)
         (["sim", "run", "flood"], "--seed", ["-1", HUGE]),
         (["sim", "run", "flood"], "--seeds", ["-1", "0", "1000001", HUGE]),
         (["sim", "run", "flood", "--seeds", "2"], "--seed", [str((1 << 64) - 1)]),
+        (["sim", "soak"], "--seed", ["-1", HUGE]),
+        (["sim", "soak"], "--seeds", ["-1", "0", "1000001", HUGE]),
+        (["sim", "soak"], "--jobs", ["-1", "0", "257", HUGE]),
     ],
 )
 def test_a_number_out_of_bounds_is_told_by_its_option(

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import track
 
+from veilcast.cli import soak
 from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
@@ -20,7 +21,7 @@ from veilcast.sim.scenario import Outcome, Scenario
 
 
 def add_commands(commands: Any) -> None:
-    group = commands.add_parser("sim", help="run the protocol in virtual time: run, list")
+    group = commands.add_parser("sim", help="run the protocol in virtual time: run, soak, list")
     group.set_defaults(parser=group)
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
@@ -31,6 +32,8 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--out", type=Path, metavar="DIR", help="write the observation tables here")
     run.add_argument("--json", action="store_true", help="print one JSON object")
     run.set_defaults(run=_run, parser=run)
+
+    soak.add_command(verbs)
 
     listing = verbs.add_parser("list", help="the scenarios that come with veilcast")
     listing.add_argument("--json", action="store_true", help="print one JSON object")

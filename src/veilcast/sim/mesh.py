@@ -158,7 +158,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """Roles share a keyring in the paper's profile; in the hardened one every node is a member of its own."""
         if self.mesh.profile == "paper":
             return keyrings()[role]
-        return hardened_keyring(TOPIC, self.cover_share, epoch_us, role, number)
+        granted = "subscriber" if role == "forger" else role
+        return hardened_keyring(TOPIC, self.cover_share, epoch_us, granted, number)
 
     @property
     def _readers(self) -> int:
@@ -279,9 +280,9 @@ class _Owner:
         elif self._role == "subscriber":
             node.subscribe(Label(TOPIC), birth.now)
         elif self._role == "forger":
-            epoch = epoch_of(birth.now, HOUR_US)
+            epoch = epoch_of(birth.now, self._keyring.epoch_us)
             forged = Publication((Label(TOPIC).pair,), b"note of a forger")
-            return Forger(node, keyring.at(epoch).topic(TOPIC), epoch, forged, birth.entropy)
+            return Forger(node, self._keyring.at(epoch).topic(TOPIC), epoch, forged, birth.entropy)
         return node
 
 

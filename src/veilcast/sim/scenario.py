@@ -65,6 +65,8 @@ class Scenario(msgspec.Struct, frozen=True):
 
     name: str
     config: Config
+    command: str = ""
+    """What runs it on the command line, where that is not `veilcast sim run` and the name."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -140,7 +142,7 @@ def build(scenario: Scenario, seed: int, recorder: Recorder | None = None, on_ev
         epoch_us=config.epoch_us,
         disk_us=config.disk_us,
         on_event=on_event,
-        replay=f"veilcast sim run {shlex.quote(scenario.name)} --seed {seed}",
+        replay=f"{scenario.command or f'veilcast sim run {shlex.quote(scenario.name)}'} --seed {seed}",
     )
     config.population.settle(world, config.duration_us)
     inject(world, config.faults)

@@ -1,0 +1,106 @@
+"""`veilcast sim soak`: seed after seed on every core, until all have passed or one has not."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections import Counter, deque
+from collections.abc import Generator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import track
+
+from veilcast.cli.bounds import SEED_MAX, within
+from veilcast.cli.context import Context, Report
+from veilcast.cli.exits import FAILED_CHECK
+from veilcast.sim import soak
+from veilcast.sim.scenario import Outcome
+
+
+def add_command(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "soak",
+        help="many small meshes under every fault, with every check",
+        description="Run small meshes whose variant and faults the seed draws, and check all invariants at every step.",
+    )
+    parser.add_argument("--seeds", type=int, default=100, metavar="N", help="so many seeds from --seed on (100)")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="J", help="processes (one a core)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=_run, parser=parser)
+
+
+def _run(arguments: argparse.Namespace, _: Context) -> Report:
+    within("--seeds", arguments.seeds, 1, _SEEDS_MAX)
+    within("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
+    within("--jobs", arguments.jobs, 1, _JOBS_MAX)
+    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+    passed: Counter[str] = Counter()
+    notes, failed = 0, None
+    outcomes = _outcomes(seeds, min(arguments.jobs, len(seeds)))
+    console = Console(file=sys.stderr)
+    try:
+        for outcome in track(
+            outcomes, "soak", len(seeds), console=console, transient=True, disable=not console.is_terminal
+        ):
+            if outcome.violations:
+                failed = outcome
+                break
+            passed[outcome.scenario] += 1
+            notes += outcome.deliveries
+    finally:
+        outcomes.close()
+    return _report(seeds, dict(sorted(passed.items())), notes, failed)
+
+
+def _report(seeds: range, passed: dict[str, int], notes: int, failed: Outcome | None) -> Report:
+    count = sum(passed.values())
+    data: dict[str, Any] = {
+        "first_seed": seeds[0],
+        "seeds": len(seeds),
+        "passed": count,
+        "passed_by_variant": passed,
+        "notes": notes,
+        "failure": None,
+    }
+    variants = ", ".join(f"{name} {number}" for name, number in passed.items()) or "none"
+    lines = [f"{count} of {len(seeds)} seeds passed: {variants}; {notes} notes delivered"]
+    if failed is None:
+        return Report(data, lines)
+    data["failure"] = {"seed": failed.seed, "variant": failed.scenario, "violations": list(failed.violations)}
+    return Report(data, [*lines, f"seed {failed.seed} failed, {failed.scenario}", *failed.violations], FAILED_CHECK)
+
+
+def _outcomes(seeds: range, jobs: int) -> Generator[Outcome, None, None]:
+    """What comes of each seed, in their order: the first that fails is the same for any number of jobs."""
+    if jobs == 1:
+        yield from map(soak.run, seeds)
+        return
+    # Spawned, not forked: nothing of this process is in the others, neither its threads nor its locks.
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_end_on_interrupt)
+    waiting: deque[Future[Outcome]] = deque()
+    try:
+        for seed in seeds:
+            waiting.append(pool.submit(soak.run, seed))
+            if len(waiting) > _AHEAD * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_on_interrupt() -> None:
+    """Ctrl-C reaches every process of a terminal; the command has a word to say about it, its workers have not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+_SEEDS_MAX: Final = 1_000_000
+_JOBS_MAX: Final = 256
+_AHEAD: Final = 4
+"""Seeds handed out ahead for each process, so that none waits for a slow one."""

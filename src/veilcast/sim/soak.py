@@ -1,0 +1,75 @@
+"""The soak: one world after the other, each with a mesh, a variant of it and a bad time that are drawn from its seed.
+
+Twenty nodes for three minutes. For most of two of them things go wrong: frames are lost, come twice, out of order, or
+again long after, by an adversary who listens; ways are blocked, machines die and start again, stop and go on, clocks
+are wrong. And one of the members forges adverts and notes the whole time. Then the faults stop, the mesh has forty
+seconds to repair itself, and from then on every note must reach every subscriber. All that must hold at every step is
+checked at every step.
+
+Notes sent in the bad time are not owed: what is lost on a link the link sends again, and there are none here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from veilcast.mesh.config import Config, Cover, ShellGame
+from veilcast.sim import scenario
+from veilcast.sim.chance import generator
+from veilcast.sim.faults import KINDS, swarm
+from veilcast.sim.mesh import MeshPopulation
+from veilcast.sim.scenario import Outcome, Scenario
+
+
+def run(seed: int) -> Outcome:
+    return scenario.run(plan(seed), seed)
+
+
+def plan(seed: int) -> Scenario:
+    """The world of a seed."""
+    rng = generator(seed, "soak")
+    variant = rng.choice(list(VARIANTS))
+    mesh = VARIANTS[variant]
+    population = MeshPopulation(
+        subscribers=rng.uniform(0.1, 0.5),
+        notes=(LAST_US - FIRST_US) // EVERY_US,
+        first_us=FIRST_US,
+        every_us=EVERY_US,
+        owed_us=OWED_US,
+        mesh=mesh,
+        checks=(*CHECKS, "connected") if mesh.membership == "scamp" else CHECKS,
+        forgers=1,
+        publishers=rng.choice((1, 1, 1, 2)),
+    )
+    # A swarm is over by three quarters of its horizon.
+    faults = swarm(seed, population.addresses(), CALM_US * 4 // 3, KINDS)
+    config = scenario.Config(about=variant, duration_us=DURATION_US, population=population, faults=faults)
+    return Scenario(f"soak {variant}", config, "veilcast sim soak --seeds 1")
+
+
+DURATION_US: Final = 180_000_000
+FIRST_US: Final = 5_000_000
+EVERY_US: Final = 1_000_000
+CALM_US: Final = 110_000_000
+"""When the last fault ends."""
+OWED_US: Final = 150_000_000
+"""From when on notes must arrive."""
+LAST_US: Final = 174_000_000
+"""When the last note is sent: a gap before it must be given up before the end."""
+CHECKS: Final = ("once", "turns", "intact", "readers", "everyone", "nonces", "leases", "steady", "bounds")
+
+_PLAIN: Final = Config(neighbours_max=20, address_bytes_max=8, seen_max=144, origins_max=8)
+"""Fewer notes are remembered than are sent, so that the bound is met; and more than a pause and a replay hold back."""
+_COVER: Final = Cover(rule="one", mu=0.6)
+_GAME: Final = ShellGame(start="child")
+
+
+VARIANTS: Final[dict[str, Config]] = {
+    "baseline": _PLAIN,
+    "PF": msgspec.structs.replace(_PLAIN, cover=_COVER),
+    "SG": msgspec.structs.replace(_PLAIN, shellgame=_GAME),
+    "PFSG": msgspec.structs.replace(_PLAIN, cover=_COVER, shellgame=_GAME),
+    "SCAMP": msgspec.structs.replace(_PLAIN, membership="scamp"),
+}

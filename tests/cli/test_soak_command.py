@@ -1,0 +1,65 @@
+"""`veilcast sim soak`: parallel or not it says the same, and it stops at the first seed that fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from veilcast.cli.exits import FAILED_CHECK, INTERRUPTED
+from veilcast.cli.main import main
+from veilcast.sim import soak
+from veilcast.sim.engine import Counts
+from veilcast.sim.scenario import Outcome
+
+
+def fake(seed: int) -> Outcome:
+    """A run that fails in every seed from 3 on."""
+    broken = (f"Everyone: n3 never\nreplay: veilcast sim soak --seeds 1 --seed {seed}",) if seed >= 3 else ()
+    return Outcome("soak SG", seed, "", Counts(0, 0, 0, 0, 0), 7, 1, {}, broken)
+
+
+def test_the_first_failure_ends_it_and_is_told_with_the_command_that_replays_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def run(seed: int) -> Outcome:
+        ran.append(seed)
+        return fake(seed)
+
+    monkeypatch.setattr(soak, "run", run)
+    assert main(["sim", "soak", "--seeds", "9", "--jobs", "1"]) == FAILED_CHECK
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "3 of 9 seeds passed: soak SG 3; 21 notes delivered"
+    assert out[1] == "seed 3 failed, soak SG"
+    assert out[-1] == "replay: veilcast sim soak --seeds 1 --seed 3"
+    assert ran == [0, 1, 2, 3]
+
+
+def test_a_failure_in_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "run", fake)
+    assert main(["sim", "soak", "--seed", "5", "--seeds", "2", "--jobs", "1", "--json"]) == FAILED_CHECK
+    told = json.loads(capsys.readouterr().out)
+    assert told["passed"] == 0
+    assert told["failure"]["seed"] == 5
+
+
+def test_processes_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(jobs: str) -> Any:
+        assert main(["sim", "soak", "--seed", "3", "--seeds", "2", "--jobs", jobs, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert told("1") == told("2")
+
+
+def test_an_interrupt_ends_it_with_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seed: int) -> Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(soak, "run", interrupted)
+    assert main(["sim", "soak", "--jobs", "1"]) == INTERRUPTED
+    assert capsys.readouterr().err == "veilcast: interrupted\n"

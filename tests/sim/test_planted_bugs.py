@@ -1,0 +1,156 @@
+"""Bugs that are planted in the real code, one at a time, and the checker of the soak that finds each.
+
+The same seeds pass without a bug, so it is the bug that is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.crypto.seal import seal
+from veilcast.crypto.secret import Secret
+from veilcast.machine import Address, Delivered, Entropy, Note
+from veilcast.mesh import content, overlay
+from veilcast.mesh.content import note_id, open_notify
+from veilcast.mesh.duplicates import Duplicates
+from veilcast.mesh.inbox import Inbox, Stream
+from veilcast.mesh.membership import Membership
+from veilcast.mesh.node import MeshNode
+from veilcast.mesh.shellgame import ShellGamePolicy
+from veilcast.mesh.swap import Swaps
+from veilcast.sim import soak
+from veilcast.sim.mesh import TOPIC
+from veilcast.wire.messages import Advert, Notify
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def skipped_duplicate_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Duplicates, "__contains__", lambda self, name: False)
+
+
+def forgotten_lock_release(patch: pytest.MonkeyPatch) -> None:
+    """Who is bound in a game that does not end stays bound."""
+    patch.setattr(Swaps, "expire", lambda self, now: None)
+
+
+def lost_edge_in_a_swap(patch: pytest.MonkeyPatch) -> None:
+    """Who changes places forgets the last of those that it has to give the topic to."""
+    relink = ShellGamePolicy.relink
+
+    def forgetful(
+        self: ShellGamePolicy,
+        token: bytes,
+        inward: Sequence[Address],
+        outward: Sequence[Address],
+        now: int,
+        *,
+        moved: bool,
+    ) -> None:
+        relink(self, token, inward, outward[:-1] if moved else outward, now, moved=moved)
+
+    patch.setattr(ShellGamePolicy, "relink", forgetful)
+
+
+def reused_nonce(patch: pytest.MonkeyPatch) -> None:
+    def careless(key: Secret, plaintext: bytes, *, context: bytes, entropy: Entropy) -> bytes:
+        return seal(key, plaintext, context=context, entropy=bytes)
+
+    patch.setattr(content, "seal", careless)
+
+
+def unsigned_advert_accepted(patch: pytest.MonkeyPatch) -> None:
+    def credulous(advert: Advert, root: bytes, epoch: int) -> None:
+        pass
+
+    patch.setattr(overlay, "check_advert", credulous)
+
+
+def table_without_bound(patch: pytest.MonkeyPatch) -> None:
+    def hoard(self: Duplicates, name: bytes) -> None:
+        self._seen[name] = None
+
+    patch.setattr(Duplicates, "add", hoard)
+
+
+def replayed_note_accepted(patch: pytest.MonkeyPatch) -> None:
+    """What was here before is known for as long as copies take, but not for longer."""
+    add = Duplicates.add
+
+    def forgetful(self: Duplicates, name: bytes) -> None:
+        self._memory = 3
+        add(self, name)
+
+    patch.setattr(Duplicates, "add", forgetful)
+
+
+def wrong_order(patch: pytest.MonkeyPatch) -> None:
+    """Notes are delivered as they come."""
+
+    def hasty(self: Inbox, stream: Stream, number: int, note: Note, readers: list[int], now: int) -> None:
+        self._deliver(tuple(Delivered(reader, note) for reader in readers), now)
+
+    patch.setattr(Inbox, "put", hasty)
+
+
+def delivered_without_subscription(patch: pytest.MonkeyPatch) -> None:
+    """Who can read a note that it forwards reads it."""
+    pass_on = MeshNode._pass_on
+
+    def curious(self: MeshNode, notify: Notify, source: Address | None, now: int) -> None:
+        known = note_id(notify) in self._seen
+        pass_on(self, notify, source, now)
+        keys = self._keyring.at(epoch_of(now, HOUR_US)).topics.get(TOPIC)
+        if keys is not None and not known and source is not None and not self._subscriptions:
+            note = Note(note_id(notify), open_notify(keys, notify).publication)
+            self._inbox.put((b"", b""), self._notes, note, [1], now)
+
+    patch.setattr(MeshNode, "_pass_on", curious)
+
+
+def forwarder_keeps_notes_to_itself(patch: pytest.MonkeyPatch) -> None:
+    """The last of those who are to get a note does not, where there are several."""
+    pass_on = MeshNode._pass_on
+
+    def lazy(self: MeshNode, notify: Notify, source: Address | None, now: int) -> None:
+        before = len(self._frames)
+        pass_on(self, notify, source, now)
+        if len(self._frames) - before > 1:
+            self._frames.pop()
+
+    patch.setattr(MeshNode, "_pass_on", lazy)
+
+
+def silent_neighbour_never_missed(patch: pytest.MonkeyPatch) -> None:
+    """Failure is noticed only where the driver tells of it."""
+    patch.setattr(Membership, "silent", lambda self, now: [])
+
+
+BUGS: list[tuple[Plant, int, str]] = [
+    (skipped_duplicate_check, 2, "AtMostOnce"),
+    (forgotten_lock_release, 3, "Leases"),
+    (lost_edge_in_a_swap, 3, "Steady"),
+    (reused_nonce, 2, "Nonces"),
+    (unsigned_advert_accepted, 2, "Intact"),
+    (table_without_bound, 2, "Bounded"),
+    (replayed_note_accepted, 2, "AtMostOnce"),
+    (wrong_order, 1, "InTurn"),
+    (delivered_without_subscription, 2, "OnlyReaders"),
+    (forwarder_keeps_notes_to_itself, 2, "Everyone"),
+    (silent_neighbour_never_missed, 1, "Steady"),
+]
+
+
+@pytest.mark.parametrize(("plant", "seed", "checker"), BUGS)
+def test_a_planted_bug_is_found(plant: Plant, seed: int, checker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    (violation,) = soak.run(seed).violations
+    assert violation.startswith(f"{checker}: "), violation
+
+
+def test_the_seeds_are_among_those_that_pass_without_a_bug() -> None:
+    """In `test_soak`, where they are run."""
+    assert max(seed for _, seed, _ in BUGS) < 10
