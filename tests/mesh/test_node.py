@@ -270,6 +270,8 @@ def test_the_owner_is_told_what_cannot_work() -> None:
         bench.node.publish(Publication((("temp", 3),)), bench.now)
     with pytest.raises(LocalError, match="publisher"):
         bench.node.publish(note(b"x"), bench.now)
+    bench.node.subscribe(LABEL, bench.now)
+    bench.tick()
     with pytest.raises(LocalError, match="no subscription"):
         bench.node.unsubscribe(7, bench.now)
     with pytest.raises(LocalError, match="more than"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.machine import Address, Delivered, Event, Frame, Publication
+from veilcast.machine import Address, Delivered, Event, Frame, Machine, Publication
 from veilcast.mesh.adverts import make_advert
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.node import MeshNode
+from veilcast.sim.adversaries import innermost
 from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
 from veilcast.sim.links import Links
@@ -100,7 +101,10 @@ class Village(Checker):
         config: Config = SMALL,
         links: Links | None = None,
         checkers: Sequence[Checker] = (),
+        rings: dict[str, Keyring] | None = None,
+        disguises: dict[str, Callable[[MeshNode], Machine]] | None = None,
     ) -> None:
+        self._rings, self._disguises = rings or keyrings(), disguises or {}
         self.world = World(seed=seed, links=links or Links(latency_us=(10_000, 50_000)))
         self.notes: dict[str, list[bytes]] = {}
         for checker in (self, *checkers):
@@ -118,19 +122,19 @@ class Village(Checker):
     def _add(self, name: str, config: Config) -> None:
         role = {"p": "publisher", "s": "subscriber"}.get(name[0], "forwarder")
 
-        def start(birth: object) -> MeshNode:
+        def start(birth: object) -> Machine:
             rng, now = Random(f"{name} {self.world.seed} {self.world.incarnation(Address(name))}"), self.world.now
             node = MeshNode(config, self.keyring(name, role), rng, rng.randbytes, self.neighbours[name], now)
             if role == "publisher":
                 node.advertise(TOPIC, now)
             elif role == "subscriber":
                 node.subscribe(LABEL, now)
-            return node
+            return self._disguises[name](node) if name in self._disguises else node
 
         self.world.add(Address(name), start)
 
     def keyring(self, name: str, role: str) -> Keyring:
-        return keyrings()[role]
+        return self._rings[role]
 
     def token(self) -> bytes:
         return TOKEN
@@ -149,7 +153,7 @@ class Village(Checker):
         self.run(wait)
 
     def node(self, name: str) -> MeshNode:
-        node = self.world.machine(Address(name))
+        node = innermost(self.world.machine(Address(name)))
         assert isinstance(node, MeshNode)
         return node
 

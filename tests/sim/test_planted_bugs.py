@@ -6,30 +6,36 @@ The same seeds pass without a bug, so it is the bug that is found.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pytest
 
-from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.crypto.seal import seal
 from veilcast.crypto.secret import Secret
+from veilcast.errors import UnknownTopicError
 from veilcast.machine import Address, Delivered, Entropy, Note
-from veilcast.mesh import content, overlay
-from veilcast.mesh.content import note_id, open_notify
+from veilcast.mesh import content, paper
+from veilcast.mesh.content import Content, note_id, open_notify
 from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.inbox import Inbox, Stream
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.node import MeshNode
+from veilcast.mesh.paper import Paper
+from veilcast.mesh.replays import Window
 from veilcast.mesh.shellgame import ShellGamePolicy
 from veilcast.mesh.swap import Swaps
 from veilcast.sim import soak
 from veilcast.sim.mesh import TOPIC
-from veilcast.wire.messages import Advert, Notify
+from veilcast.topics import Label
+from veilcast.wire.messages import Advert, Message, Notify
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def skipped_duplicate_check(patch: pytest.MonkeyPatch) -> None:
+    """Neither here nor in the reader's window, which would make up for it."""
     patch.setattr(Duplicates, "__contains__", lambda self, name: False)
+    patch.setattr(Window, "take", lambda self, number: True)
 
 
 def forgotten_lock_release(patch: pytest.MonkeyPatch) -> None:
@@ -66,7 +72,7 @@ def unsigned_advert_accepted(patch: pytest.MonkeyPatch) -> None:
     def credulous(advert: Advert, root: bytes, epoch: int) -> None:
         pass
 
-    patch.setattr(overlay, "check_advert", credulous)
+    patch.setattr(paper, "check_advert", credulous)
 
 
 def table_without_bound(patch: pytest.MonkeyPatch) -> None:
@@ -85,6 +91,7 @@ def replayed_note_accepted(patch: pytest.MonkeyPatch) -> None:
         add(self, name)
 
     patch.setattr(Duplicates, "add", forgetful)
+    patch.setattr(Window, "take", lambda self, number: True)
 
 
 def wrong_order(patch: pytest.MonkeyPatch) -> None:
@@ -98,30 +105,34 @@ def wrong_order(patch: pytest.MonkeyPatch) -> None:
 
 def delivered_without_subscription(patch: pytest.MonkeyPatch) -> None:
     """Who can read a note that it forwards reads it."""
-    pass_on = MeshNode._pass_on
+    pass_on = Paper._pass_on
 
-    def curious(self: MeshNode, notify: Notify, source: Address | None, now: int) -> None:
+    def curious(self: Paper, notify: Notify, source: Address | None, now: int) -> None:
         known = note_id(notify) in self._seen
         pass_on(self, notify, source, now)
-        keys = self._keyring.at(epoch_of(now, HOUR_US)).topics.get(TOPIC)
-        if keys is not None and not known and source is not None and not self._subscriptions:
-            note = Note(note_id(notify), open_notify(keys, notify).publication)
-            self._inbox.put((b"", b""), self._notes, note, [1], now)
+        with suppress(UnknownTopicError):
+            keys = self._epochs.current(TOPIC, now)
+            if not known and source is not None and not self._reading:
+                self._deliver(TOPIC, note_id(notify), open_notify(keys, notify), now)
 
-    patch.setattr(MeshNode, "_pass_on", curious)
+    patch.setattr(Paper, "_pass_on", curious)
+    deliver = MeshNode._deliver
+
+    def to_somebody(self: MeshNode, topic: str, name: bytes, read: Content, now: int) -> None:
+        self._subscriptions = self._subscriptions or {1: (topic, Label(topic))}
+        deliver(self, topic, name, read, now)
+
+    patch.setattr(MeshNode, "_deliver", to_somebody)
 
 
 def forwarder_keeps_notes_to_itself(patch: pytest.MonkeyPatch) -> None:
     """The last of those who are to get a note does not, where there are several."""
-    pass_on = MeshNode._pass_on
+    post = MeshNode._post
 
-    def lazy(self: MeshNode, notify: Notify, source: Address | None, now: int) -> None:
-        before = len(self._frames)
-        pass_on(self, notify, source, now)
-        if len(self._frames) - before > 1:
-            self._frames.pop()
+    def lazy(self: MeshNode, neighbours: Sequence[Address], message: Message) -> None:
+        post(self, neighbours[:-1] if len(neighbours) > 1 else neighbours, message)
 
-    patch.setattr(MeshNode, "_pass_on", lazy)
+    patch.setattr(MeshNode, "_post", lazy)
 
 
 def silent_neighbour_never_missed(patch: pytest.MonkeyPatch) -> None:

@@ -7,4 +7,8 @@ these tables true, `heartbeat` carries all that is not a note, `membership` says
 `neighbourhood` how they were found: `scamp` lets it form itself. A `policy` adds what hides the members of the mesh:
 `cover` is P0's probabilistic forwarding, `shellgame` its shell game, in which two change places by a `swap`. `node` is
 the machine.
+
+What the papers leave open to members who misbehave is closed by `config.Defences`, each switch in a file of its own:
+`anchors` (only those who may start chains), `caps` and `buckets` (no neighbour takes more than its share), `replays`
+(nothing recorded acts again), `epochs` (tokens that change). With all of them off the mesh is the papers'.
 """

@@ -125,8 +125,8 @@ class AnchoredRoutes(Routes):
         return None
 
     def add(self, advert: Advert, via: Address | None) -> Origin | None:
-        """None also if the quota is full of newer ones."""
-        if not self._make_room(advert):
+        """None also if the quota is full of newer ones; ours has none."""
+        if via is not None and not self._make_room(advert):
             return None
         origin = super().add(advert, via)
         if origin is not None:

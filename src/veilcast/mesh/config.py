@@ -188,24 +188,33 @@ class Defences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buckets: bool = False
     """More than a rate of adverts, subscriptions, swap requests or greetings of one neighbour is refused. The defaults
     leave honest neighbours alone: with 50 topics and a fifth of all heartbeats lost, so that all is told again and
-    again, one sends 32 adverts in a period at most (a full heartbeat), 11 subscriptions, and one greeting. Eight
-    periods of that may come at once, as after a pause."""
+    again, one sends 32 adverts in a period at most (a full heartbeat), 11 subscriptions, and one greeting; a heartbeat
+    that does not follow the last counts as one more. Eight periods of that may come at once, as after a pause."""
     adverts: Rate = Rate(32, 256)
     subscriptions: Rate = Rate(16, 128)
     swaps: Rate = Rate(8, 64)
-    greetings: Rate = Rate(1, 16)
+    greetings: Rate = Rate(2, 16)
     replay: bool = False
     """A recorded heartbeat never acts again, and a recorded note is not passed on again (see `replays`)."""
     seen_each: int = 65_536
     """Notes in one of the two generations that are remembered; one is to last for an epoch: an hour of 18 a second."""
+    epoch_tokens: bool = False
+    """Topics of the `hardened` profile, whose tokens change at every edge of an epoch, can be used (see `epochs`)."""
+    lead_us: int = 60_000_000
+    """How long before an edge the next token is advertised: longer than a mesh takes to form and clocks differ."""
+    grace_us: int = 30_000_000
+    """How long after an edge the last token still counts, and how much clocks may differ."""
 
     def __post_init__(self) -> None:
+        for name in ("lead_us", "grace_us"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"defences.{name} must not be negative")
         for name in ("anchor_life_us", "anchor_quota", "origins_each", "chains_each", "branches_each", "seen_each"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"defences.{name} must be at least 1")
 
 
-HARDENED: Final = Defences(anchors=True, caps=True, buckets=True, replay=True)
+HARDENED: Final = Defences(anchors=True, caps=True, buckets=True, replay=True, epoch_tokens=True)
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

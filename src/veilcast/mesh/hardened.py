@@ -144,7 +144,7 @@ class Hardened:
             for topic in self._reading.values():
                 self._read_on(topic, now)
             self._stop_reading_the_past(now)
-        self.overlay.expire(now)
+        self.overlay.expire(now, self._kept(now))
         self._roots.want(self.overlay.take_lost())
         self._roots.beat(now)
         self.overlay.policy.beat(now)

@@ -31,7 +31,7 @@ from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Replace
+from veilcast.wire.messages import ForwardJoin, Greet, Join, Keep, Message, Replace
 
 
 class MeshNode:
@@ -216,6 +216,7 @@ class MeshNode:
                 raise StaleError("a heartbeat of the past")
             was_present = source in self._members.present
             if not self._members.hear(source, beat.number, now):
+                self._buckets.charge(Greet(), source, now)  # As if it had greeted us: all is told again.
                 if was_present:
                     self.overlay.forget(source, now)
                 self.overlay.greet(source)

@@ -54,6 +54,7 @@ class Overlay:
         self._reading: dict[bytes, None] = {}
         self._joined: dict[bytes, None] = {}
         self._lost: dict[bytes, None] = {}
+        self._epoch = 0
         self.version = 0
 
     # --- our own reasons
@@ -182,11 +183,25 @@ class Overlay:
         self.version += 1
         act(self, message, source, now)
 
-    def expire(self, now: int) -> None:
-        """Forget the origins whose time is over. Nobody needs to be told: it is over for all."""
+    def expire(self, now: int, epoch: int) -> None:
+        """Forget the origins whose anchors have expired, or whose certificates ended before `epoch`.
+
+        Nobody needs to be told: it is over for all. Who still wants a token of the past has wanted it in vain.
+        """
         for origin in self.routes.expired(now):
             self.routes.remove(origin)
             self.reconcile(origin.advert.token, now)
+        if epoch <= self._epoch:
+            return
+        self._epoch = epoch
+        for token in self.routes.tokens():
+            ended = [origin for origin in self.routes.origins(token) if origin.advert.certificate.leaf.last < epoch]
+            for origin in ended:
+                self.routes.remove(origin)
+            if ended:
+                for neighbour in () if self.routes.origins(token) else self.branches.outward(token):
+                    self.branches.remove(token, neighbour)
+                self.reconcile(token, now)
 
     # --- the heart
 

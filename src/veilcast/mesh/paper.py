@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
-from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring, TopicKeys
 from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address, Entropy, Event, Publication
@@ -14,6 +14,7 @@ from veilcast.mesh.conduct import Deliver, Post
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import check_notify, make_notify, note_id, open_notify
 from veilcast.mesh.cover import ProbabilisticForwarding
+from veilcast.mesh.epochs import Epochs
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.overlay import Overlay
@@ -25,7 +26,7 @@ from veilcast.wire.messages import Advert, Message, Notify
 
 
 class Paper:
-    """A `Conduct`. In `paper` a topic's token and keys are the same in every epoch."""
+    """A `Conduct`. A topic's token is the same for ever, or changes with the epoch where `epochs` is switched on."""
 
     def __init__(
         self,
@@ -38,7 +39,8 @@ class Paper:
         post: Post,
         deliver: Deliver,
     ) -> None:
-        self._keyring, self._entropy, self._post, self._deliver = keyring, entropy, post, deliver
+        self._epochs, self._authority = Epochs(config, keyring), keyring.root
+        self._entropy, self._post, self._deliver = entropy, post, deliver
         self._config = config
         self.overlay = Overlay(config, members, beats, table_of_routes(config, ByPublisher()))
         self.overlay.policy = _policy(config, self.overlay, rng)
@@ -46,35 +48,41 @@ class Paper:
         self._publishing = Publishing(config.again_periods * config.heartbeat_us, entropy, renew_us)
         self._seen = notes_seen(config)
         self._reading: dict[bytes, TopicKeys] = {}
+        self._wanted: dict[str, None] = {}
+        self._advertised: dict[str, None] = {}
 
     # --- the owner
 
     def advertise(self, topic: str, now: int) -> None:
-        keys = self._keys(topic, now)
+        keys = self._epochs.current(topic, now)
         if not self.overlay.originates(keys.token):
             self._start_chain(keys, now)
+        self._advertised[topic] = None
+        self._follow(now)
 
     def unadvertise(self, topic: str, now: int) -> None:
-        token = self._keys(topic, now).token
-        self._publishing.stopped(token)
-        self.overlay.withdraw(token, now)
+        self._epochs.current(topic, now)
+        self._advertised.pop(topic, None)
+        for keys in self._publishing.advertised():
+            if keys.record.topic == topic:
+                self._publishing.stopped(keys.token)
+                self.overlay.withdraw(keys.token, now)
 
     def publish(self, topic: str, publication: Publication, now: int) -> None:
         self.advertise(topic, now)
-        keys = self._keys(topic, now)
+        keys = self._epochs.current(topic, now)
         content = self._publishing.content(topic, publication)
         self._pass_on(make_notify(keys, content, self._entropy), None, now)
 
     def read(self, topic: str, now: int) -> int | None:
-        keys = self._keys(topic, now)
-        self._reading[keys.token] = keys
-        self.overlay.read(keys.token, now)
+        self._epochs.current(topic, now)
+        self._wanted[topic] = None
+        self._follow(now)
         return now
 
     def unread(self, topic: str, now: int) -> None:
-        token = self._keys(topic, now).token
-        self._reading.pop(token, None)
-        self.overlay.unread(token, now)
+        self._wanted.pop(topic, None)
+        self._follow(now)
 
     # --- the network
 
@@ -85,7 +93,7 @@ class Paper:
 
     def act(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, Advert):
-            check_advert(message, self._keyring.root, epoch_of(now, self._keyring.epoch_us))
+            check_advert(message, self._authority, self._epochs.judging(message.certificate, now))
             self.overlay.routes.admit(message, now)
         self.overlay.act(message, source, now)
 
@@ -94,7 +102,9 @@ class Paper:
         self._publishing.want_all()
 
     def beat(self, now: int) -> None:
-        self.overlay.expire(now)
+        if self._epochs.turned(now):
+            self._follow(now)
+        self._retire(now)
         self._publishing.want(self.overlay.take_lost())
         for keys in self._publishing.due(now):
             self._start_chain(keys, now)
@@ -121,18 +131,36 @@ class Paper:
         if (keys := self._reading.get(token)) is not None:
             self._deliver(keys.record.topic, name, open_notify(keys, notify), now)
 
+    def _follow(self, now: int) -> None:
+        """Read and advertise what the owner wants, by the tokens of this moment."""
+        wanted = {keys.token: keys for topic in self._wanted for keys in self._epochs.to_read(topic, now)}
+        ended = [token for token in self._reading if token not in wanted]
+        fresh = [token for token in wanted if token not in self._reading]
+        self._reading = wanted
+        for token in fresh:
+            self.overlay.read(token, now)
+        for token in ended:
+            self.overlay.unread(token, now)
+        for topic in self._advertised:
+            for keys in self._epochs.to_advertise(topic, now):
+                if not self.overlay.originates(keys.token):
+                    with suppress(LocalError):  # No room just now: the owner hears of it when it publishes.
+                        self._start_chain(keys, now)
+
+    def _retire(self, now: int) -> None:
+        """Let go of chains whose time is over, our own too."""
+        over = self._epochs.over_before(now)
+        for keys in self._publishing.advertised():
+            if keys.certificate is not None and keys.certificate.leaf.last < over:
+                self._publishing.stopped(keys.token)
+        self.overlay.expire(now, over)
+
     def _start_chain(self, keys: TopicKeys, now: int) -> None:
         advert = make_advert(keys, self._entropy)
         if (defences := self._config.defences).anchors:
             advert = anchored(advert, keys, self._config.d_max, now + defences.anchor_life_us)
         self.overlay.originate(advert, now)
         self._publishing.started(keys, now)
-
-    def _keys(self, topic: str, now: int) -> TopicKeys:
-        keys = self._keyring.at(epoch_of(now, self._keyring.epoch_us)).topic(topic)
-        if keys.record.profile != "paper":
-            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is a paper's")
-        return keys
 
 
 def _policy(config: Config, overlay: Overlay, rng: Random) -> Policy:

@@ -37,6 +37,10 @@ class Publishing:
         self._started.pop(token, None)
         self._wanted.pop(token, None)
 
+    def advertised(self) -> list[TopicKeys]:
+        """The keys of all that has been started and not stopped."""
+        return [keys for keys, _ in self._started.values()]
+
     def want(self, tokens: Iterable[bytes]) -> None:
         """The chains of these topics of ours are to be started again."""
         self._wanted |= {token: None for token in tokens if token in self._started}

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
+from random import Random
 from typing import Final
 
 import msgspec
 
 from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto import chain
 from veilcast.crypto.certificate import Chain, Kind, certify
+from veilcast.crypto.chain import Anchor
 from veilcast.crypto.sign import SigningKey
-from veilcast.machine import Entropy, Frame, Machine, Publication
-from veilcast.mesh.adverts import make_advert
+from veilcast.machine import Address, Entropy, Frame, Machine, Publication
+from veilcast.mesh.adverts import make_advert, retold
 from veilcast.mesh.content import Content, make_notify
-from veilcast.mesh.heartbeat import read_heartbeat
+from veilcast.mesh.heartbeat import NUMBERS, read_heartbeat
 from veilcast.sim.adversaries import Wrapper
-from veilcast.wire import encode, pad
-from veilcast.wire.messages import Heartbeat
+from veilcast.wire import decode, encode, pad
+from veilcast.wire.messages import Advert, Heartbeat
 
 
 class Forger(Wrapper):
@@ -51,6 +55,60 @@ class Forger(Wrapper):
         content = Content(self._stream, self._number, self._publication)
         note = encode(make_notify(self._keys, content, self._entropy))
         return [_loaded(frame, advert) for frame in frames] + [Frame(frame.destination, note) for frame in beats]
+
+
+class ChainForger(Wrapper):
+    """Starts fresh chains for the first advert it overhears: `count` of them to each neighbour, from `start_us` on.
+
+    The signed parts are genuine, the values its own; an anchor gets the end of the forger's chain and keeps the
+    signature of the one that was overheard. They leave `each` at a time with its node's own heartbeats, one to a
+    heartbeat, all numbered in one row, so that none stands out by its number or its size.
+    """
+
+    def __init__(self, inner: Machine, rng: Random, *, count: int, each: int, start_us: int) -> None:
+        super().__init__(inner)
+        self._rng, self._count, self._each, self._start_us = rng, count, each, start_us
+        self._overheard: Advert | None = None
+        self._forged: dict[Address, int] = {}
+        self._numbers: dict[Address, int] = {}
+        self._out: deque[Frame] = deque()
+
+    @property
+    def done(self) -> bool:
+        """Whether every neighbour has got all there was for it."""
+        return bool(self._forged) and all(count == self._count for count in self._forged.values())
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        if self._overheard is None and data[:1] == b"\0":
+            riders = [decode(rider) for rider in read_heartbeat(data, len(data)).riders]
+            self._overheard = next((rider for rider in riders if isinstance(rider, Advert)), None)
+        super().receive(data, source, now)
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        for frame in self._frames_of_inner(now, limit):
+            if frame.data[:1] != b"\0":
+                self._out.append(frame)
+                continue
+            size, name = len(frame.data), frame.destination
+            self._say(name, read_heartbeat(frame.data, size).riders, size)
+            if self._overheard is not None and now >= self._start_us:
+                for _ in range(min(self._each, self._count - self._forged.get(name, 0))):
+                    self._forged[name] = self._forged.get(name, 0) + 1
+                    self._say(name, (encode(self._forge(self._overheard)),), size)
+        return [self._out.popleft() for _ in range(min(limit, len(self._out)))]
+
+    def _say(self, name: Address, riders: tuple[bytes, ...], size: int) -> None:
+        self._numbers[name] = number = (self._numbers.get(name, 0) + 1) % NUMBERS
+        self._out.append(Frame(name, pad(encode(Heartbeat(number, riders)), size)))
+
+    def _forge(self, overheard: Advert) -> Advert:
+        value, anchor = self._rng.randbytes(chain.VALUE), overheard.anchor
+        if anchor is None:
+            return retold(overheard, value)
+        end = chain.advance(value, anchor.length)
+        return msgspec.structs.replace(
+            overheard, value=value, anchor=Anchor(end, anchor.length, anchor.expires_us, anchor.signature)
+        )
 
 
 def _loaded(frame: Frame, rider: bytes) -> Frame:

@@ -1,0 +1,56 @@
+"""The defences together: off by default, and nothing honest suffers from them, whatever goes wrong on the links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from veilcast.mesh.config import HARDENED, Config, Defences
+from veilcast.sim import scenario
+from veilcast.sim.mesh import MeshPopulation
+
+SWITCHES = ("anchors", "caps", "buckets", "replay", "epoch_tokens")
+MESHES = [name for name in scenario.names() if name.startswith("mesh-")]
+
+
+def failures(name: str, defences: Defences, seeds: int) -> list[str]:
+    """What goes wrong in a scenario of the papers' mesh when its nodes defend themselves; excess is none of it."""
+    loaded = scenario.load(name)
+    population = loaded.config.population
+    assert isinstance(population, MeshPopulation)
+    mesh = msgspec.structs.replace(population.mesh, defences=defences)
+    config = msgspec.structs.replace(loaded.config, population=msgspec.structs.replace(population, mesh=mesh))
+    found = []
+    for seed in range(seeds):
+        world = scenario.build(scenario.Scenario(name, config), seed)
+        world.run(config.duration_us)
+        world.finish()
+        machines: list[Any] = [world.machine(address) for address in population.addresses()]
+        refused = sum(machine.refused["ExcessError"] for machine in machines if machine is not None)
+        if refused:
+            found.append(f"seed {seed}: {refused} honest messages were too many")
+    return found
+
+
+def test_every_switch_is_off_by_default_and_on_in_hardened() -> None:
+    assert [getattr(Config().defences, switch) for switch in SWITCHES] == [False] * 5
+    assert [getattr(HARDENED, switch) for switch in SWITCHES] == [True] * 5
+    assert sum(isinstance(value, bool) for value in msgspec.structs.asdict(HARDENED).values()) == 5
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_the_scenarios_of_the_papers_mesh_pass_with_all_defences(name: str) -> None:
+    assert failures(name, HARDENED, 1) == []
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize("name", MESHES)
+def test_fifty_seeds_of_each_pass_with_all_defences(name: str) -> None:
+    assert failures(name, HARDENED, 50) == []
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_each_switch_can_be_on_alone(switch: str) -> None:
+    assert failures("mesh-storm", msgspec.structs.replace(Defences(), **{switch: True}), 1) == []
