@@ -13,9 +13,10 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
+from veilcast.mesh import swap
 from veilcast.mesh.config import Config, ShellGame
 from veilcast.mesh.shellgame import _Player
-from veilcast.mesh.swap import Game, Swaps
+from veilcast.mesh.swap import Game, State, Swaps
 from veilcast.observe import Cell, Row, Topology
 from veilcast.sim import scenario
 from veilcast.sim.faults import Storm
@@ -124,6 +125,20 @@ def test_who_was_next_to_a_place_that_has_ended_can_ask_for_the_topic_again() ->
     assert bench.outward() == ["v", "w", "p"]
 
 
+def test_a_neighbour_that_asks_for_lock_after_lock_holds_a_node_for_half_of_the_time_in_the_long_run() -> None:
+    bench = played_on(with_game(wait_us=10**12, first="exponential", patience_periods=20))
+    bound = 0
+    for second in range(400):
+        bench.hear("p")
+        bench.hear("w", Subscribe(TOKEN))
+        bench.hear("v", Subscribe(TOKEN), SwapLock(second.to_bytes(16), TOKEN, True))
+        bound += bench.node.overlay.policy.binds(TOKEN)
+        bench.say()
+    assert 180 < bound < 400 / 2 + 20 + 10
+    bench.hear("w", SwapLock(bytes([1] * 16), TOKEN, True))
+    assert bench.say()["w"] == [SwapVote(bytes([1] * 16), True)]  # The others are not refused for that.
+
+
 def test_acquaintances_are_bounded() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential", acquaintances_max=2))
     bench.hear("p", SwapAsk(GAME, TOKEN, ("a", "b"), ("c",)))
@@ -138,7 +153,7 @@ def test_acquaintances_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"rate": -1.0}, {"wait_us": 0}, {"lease_periods": 7}, {"remind_periods": 0}, {"acquaintances_max": 0}]
+    "bad", [{"rate": -1.0}, {"wait_us": 0}, {"lease_periods": 7}, {"remind_periods": 0}, {"patience_periods": 0}, {"acquaintances_max": 0}]
 )
 def test_options_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
@@ -197,7 +212,7 @@ def figure_6(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]
         (name,) = [name for name in village.neighbours if village.node(name).overlay.policy.swaps is self]  # type: ignore[attr-defined]
         games.append((name, game.partner))
 
-    monkeypatch.setitem(sys.modules["veilcast.mesh.swap"]._ACTS, _GONE, gone)
+    monkeypatch.setitem(swap.RULES, _GONE, swap.RULES[_GONE]._replace(act=gone))
     monkeypatch.setattr(_Player, "warmth", lambda self, rate, decay, now: float(warm))
     config = with_game(start="change", settle_periods=1, wait_us=10**12)
     village = Village("p-f f-f3 f3-s3 f-s4 p-f2 f2-s1 f2-s2", seed=seed, config=config)
@@ -213,7 +228,7 @@ def figure_6(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]
     return games or [("", "")]
 
 
-_GONE = next(key for key, act in sys.modules["veilcast.mesh.swap"]._ACTS.items() if act is Swaps._on_gone)
+_GONE = (State.DECIDED, SwapCommit)
 
 
 # --- what holds meanwhile
@@ -262,7 +277,7 @@ def test_under_loss_locks_end_with_their_leases_and_tables_stay_bounded() -> Non
 
 def test_a_forgotten_lock_release_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Swaps, "expire", lambda self, now: None)
-    monkeypatch.setattr(Swaps, "_give_up", lambda self, game: None)
+    monkeypatch.setattr(Swaps, "_give_up", lambda self, game, now: None)
     violations = [violation for seed in range(3) for violation in run(seed).violations]
     assert any(violation.startswith("Leases") for violation in violations)
 
@@ -274,7 +289,8 @@ def test_an_edge_that_is_lost_in_a_swap_is_caught(monkeypatch: pytest.MonkeyPatc
     def forgetful(self: Swaps, message: SwapAsk, source: Address, now: int) -> None:
         ask(self, SwapAsk(message.game, message.token, message.inward, message.outward[1:]), source, now)
 
-    monkeypatch.setitem(sys.modules["veilcast.mesh.swap"]._STRANGE, SwapAsk, forgetful)
+    rule = swap.STRANGE_RULES[State.FREE, SwapAsk]
+    monkeypatch.setitem(swap.STRANGE_RULES, (State.FREE, SwapAsk), rule._replace(act=forgetful))
     violations = [violation for seed in range(3) for violation in run(seed).violations]
     assert any(violation.startswith(("Everyone", "Tree", "Reach")) for violation in violations)
 

@@ -85,6 +85,8 @@ class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     than an advert takes to reach everybody: until then nodes still move to nearer ways."""
     lease_periods: int = 10
     """Heartbeats for which a node stays locked at most, and for which it goes on sending notes to where it left."""
+    patience_periods: int = 40
+    """Heartbeats for which one neighbour may hold a node locked, game after game; later at most half of the time."""
     remind_periods: int = 8
     """Heartbeats after which a node asks again for what it has, so that two neighbours who disagree come to agree."""
     acquaintances_max: int = 32
@@ -95,7 +97,7 @@ class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("shellgame.rate must not be negative")
         if self.lease_periods < 8:
             raise ConfigError("shellgame.lease_periods must be at least 8: a game takes up to six heartbeats")
-        for name in ("wait_us", "settle_periods", "remind_periods", "acquaintances_max"):
+        for name in ("wait_us", "settle_periods", "patience_periods", "remind_periods", "acquaintances_max"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"shellgame.{name} must be at least 1")
 

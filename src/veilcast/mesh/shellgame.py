@@ -26,6 +26,7 @@ from typing import Final
 
 from veilcast.machine import Address
 from veilcast.mesh.config import Config
+from veilcast.mesh.patience import Patience
 from veilcast.mesh.policy import Place, Policy, Seat
 from veilcast.mesh.routes import Origin
 from veilcast.mesh.swap import Game, SwapMessage, Swaps
@@ -44,6 +45,7 @@ class ShellGamePolicy:
             self,
             rng,
             lease_us=self._lease_us,
+            patience=Patience(self._rule.patience_periods * config.heartbeat_us, config.neighbours_max),
             names_max=config.neighbours_max,
             name_bytes_max=config.address_bytes_max,
             memory=config.tokens_max,

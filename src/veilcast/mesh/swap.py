@@ -15,7 +15,10 @@ parent; then v1, its other children and v2's children move, in any order or not 
 that parent at every moment. A lock that outlives its lease is released, as if the game had been given up (presumed
 abort); what two neighbours then disagree about is put right outside the game, for children remind their parents.
 
-The table at the end says which message is legal in which state.
+Why a liar spoils its own games only: a game is known by its name and by who takes part, so whoever has heard the name
+of another's game cannot spoil it by using the name first; and nobody holds a node for ever (`patience`).
+
+The tables at the end say which message is legal in which state, and what may come of it.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from random import Random
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from veilcast.errors import StaleError
 from veilcast.machine import Address
 from veilcast.mesh.duplicates import Duplicates
+from veilcast.mesh.patience import Patience
 from veilcast.wire.messages import (
     Message,
     SwapAbort,
@@ -74,6 +78,8 @@ class Board(Protocol):
 class State(Enum):
     """How a node is bound in a game."""
 
+    FREE = auto()
+    """Not at all."""
     ASKING = auto()
     """v1, until all have voted."""
     DECIDED = auto()
@@ -99,14 +105,26 @@ class Game:
         self.missing: dict[Address, None] = {}
         """Whose vote v1 waits for."""
 
+    def joins(self, name: Address) -> bool:
+        """Whether we listen to this one in this game."""
+        return name == self.partner or name in self.missing
+
 
 class Swaps:
     """All games of a node: at most one for each mesh. `played` counts those that this node began and ended."""
 
     def __init__(
-        self, board: Board, rng: Random, *, lease_us: int, names_max: int, name_bytes_max: int, memory: int
+        self,
+        board: Board,
+        rng: Random,
+        *,
+        lease_us: int,
+        patience: Patience,
+        names_max: int,
+        name_bytes_max: int,
+        memory: int,
     ) -> None:
-        self._board, self._rng, self._lease_us = board, rng, lease_us
+        self._board, self._rng, self._lease_us, self._patience = board, rng, lease_us, patience
         self._names_max, self._name_bytes_max = names_max, name_bytes_max
         self._games: dict[bytes, Game] = {}
         self._over = Duplicates(memory)
@@ -142,30 +160,31 @@ class Swaps:
         """Raises `StaleError` for what is out of place."""
         self.expire(now)
         token = getattr(message, "token", None)
-        game = next((game for game in self.locks() if game.name == message.game), None)
+        game = next((game for game in self.locks() if game.name == message.game and game.joins(source)), None)
         if game is not None and token in (None, game.token):
-            act = _ACTS.get((game.state, type(message)))
-            if act is None or not (source == game.partner or source in game.missing):
+            rule = RULES.get((game.state, type(message)))
+            if rule is None:
                 raise StaleError("not what this game waits for")
-            act(self, game, message, source, now)
+            rule.act(self, game, message, source, now)
             return
-        strange = _STRANGE.get(type(message))
-        if strange is None or message.game in self._over:
+        mine = self._games.get(token) if token is not None else None
+        strange = STRANGE_RULES.get((mine.state if mine else State.FREE, type(message)))
+        if strange is None or _known_as(message.game, source) in self._over:
             raise StaleError("a game that is over")
-        strange(self, message, source, now)
+        strange.act(self, message, source, now)
 
     def expire(self, now: int) -> None:
         """Release what was locked for longer than its lease; a game that is short of votes is given up."""
         for game in self.locks():
             if game.until_us <= now:
-                self._give_up(game)
+                self._give_up(game, now)
 
     def lost(self, neighbour: Address) -> None:
         """A neighbour is gone; so are the games that need it."""
         for game in self.locks():
             asked = (*game.inward, *game.outward) if game.state is State.ASKING else ()
             if neighbour in (game.partner, *asked):
-                self._give_up(game)
+                self._give_up(game, game.until_us)
 
     # --- v1
 
@@ -183,7 +202,7 @@ class Swaps:
     def _count(self, game: Game, source: Address, agreed: bool, now: int) -> None:
         game.missing.pop(source, None)
         if not agreed:
-            self._give_up(game)
+            self._give_up(game, now)
         elif not game.missing:
             game.state, game.until_us = State.DECIDED, game.since_us + self._lease_us
             self._board.send(game.partner, SwapCommit(game.name, game.token, game.partner))
@@ -197,15 +216,15 @@ class Swaps:
         for name in (*game.inward, *game.outward):
             self._board.send(name, SwapCommit(game.name, game.token, game.partner))
         self.played += 1
-        self._end(game)
+        self._end(game, now)
 
-    def _give_up(self, game: Game) -> None:
+    def _give_up(self, game: Game, now: int) -> None:
         if game.state is State.ASKING:
             for name in (game.partner, *game.inward, *game.outward):
                 self._board.send(name, SwapAbort(game.name))
         elif game.state is State.DECIDED:
             self._board.doubted(game.token)
-        self._end(game)
+        self._end(game, now)
 
     # --- v2
 
@@ -214,6 +233,7 @@ class Swaps:
         mine, theirs = board.outward(token), (*message.inward, *message.outward)
         agreed = (
             token not in self._games
+            and self._patience.lasts(source, now)
             and board.inward(token) == [source]
             and source not in mine
             and len(dict.fromkeys((*mine, *theirs))) == len(mine) + len(theirs)
@@ -236,24 +256,25 @@ class Swaps:
         self._board.relink(game.token, inward, [*outward, *theirs, source], now, moved=True)
         for name in (source, *game.outward):
             self._board.send(name, SwapCommit(game.name, game.token, source))
-        self._end(game)
+        self._end(game, now)
 
     # --- those next to them
 
     def _on_lock(self, message: SwapLock, source: Address, now: int) -> None:
         board, token = self._board, message.token
         near = source in (board.outward(token) if message.inner else board.inward(token))
-        locked = near and token not in self._games and board.settled(token, now) and board.room(1)
+        free = token not in self._games and self._patience.lasts(source, now)
+        locked = near and free and board.settled(token, now) and board.room(1)
         if locked:
             self._bind(message.game, token, State.HELD, source, now)
         board.send(source, SwapVote(message.game, locked))
 
     def _on_commit(self, game: Game, message: SwapCommit, source: Address, now: int) -> None:
         self._succeed(game.token, source, Address(message.successor), now)
-        self._end(game)
+        self._end(game, now)
 
     def _on_abort(self, game: Game, message: SwapAbort, source: Address, now: int) -> None:
-        self._end(game)
+        self._end(game, now)
 
     def _on_parent_gone(self, message: SwapCommit, source: Address, now: int) -> None:
         """v2 was what we have the topic from. A game of our own that we have begun would need it: that is given up."""
@@ -262,10 +283,10 @@ class Swaps:
             raise StaleError("a place that we have nothing from")
         game = self._games.get(token)
         if game is not None and game.state is State.ASKING:
-            self._give_up(game)
+            self._give_up(game, now)
         elif game is not None:
             game.inward = tuple(successor if name == source else name for name in game.inward)
-        self._over.add(message.game)
+        self._over.add(_known_as(message.game, source))
         self._succeed(token, source, successor, now)
 
     def _succeed(self, token: bytes, old: Address, new: Address, now: int) -> None:
@@ -287,26 +308,52 @@ class Swaps:
         game = self._games[token] = Game(name, token, state, partner, now, now + self._lease_us)
         return game
 
-    def _end(self, game: Game) -> None:
+    def _end(self, game: Game, now: int) -> None:
         del self._games[game.token]
-        self._over.add(game.name)
+        self._over.add(_known_as(game.name, game.partner))
+        if game.state in (State.AGREED, State.HELD):
+            self._patience.held(game.partner, game.since_us, now)
         self._board.released(game.token)
 
 
-_ACTS: Final[dict[tuple[State, type[Message]], Callable[[Swaps, Game, Any, Address, int], None]]] = {
-    (State.ASKING, SwapAnswer): Swaps._on_answer,
-    (State.ASKING, SwapVote): Swaps._on_vote,
-    (State.DECIDED, SwapCommit): Swaps._on_gone,
-    (State.AGREED, SwapCommit): Swaps._on_go,
-    (State.AGREED, SwapAbort): Swaps._on_abort,
-    (State.HELD, SwapCommit): Swaps._on_commit,
-    (State.HELD, SwapAbort): Swaps._on_abort,
+class Rule(NamedTuple):
+    """What is done with a message, and the states in which that may leave us."""
+
+    act: Callable[..., None]
+    leads: tuple[State, ...]
+
+
+def _known_as(game: bytes, source: Address) -> bytes:
+    return game + source.encode()
+
+
+_BOUND: Final = (State.ASKING, State.DECIDED, State.AGREED, State.HELD)
+
+RULES: Final[dict[tuple[State, type[Message]], Rule]] = {
+    (State.ASKING, SwapAnswer): Rule(Swaps._on_answer, (State.ASKING, State.DECIDED, State.FREE)),
+    (State.ASKING, SwapVote): Rule(Swaps._on_vote, (State.ASKING, State.DECIDED, State.FREE)),
+    (State.DECIDED, SwapCommit): Rule(Swaps._on_gone, (State.FREE,)),
+    (State.AGREED, SwapCommit): Rule(Swaps._on_go, (State.FREE,)),
+    (State.AGREED, SwapAbort): Rule(Swaps._on_abort, (State.FREE,)),
+    (State.HELD, SwapCommit): Rule(Swaps._on_commit, (State.FREE,)),
+    (State.HELD, SwapAbort): Rule(Swaps._on_abort, (State.FREE,)),
 }
 """What is legal in a game that we are bound in."""
 
-_STRANGE: Final[dict[type[Message], Callable[[Swaps, Any, Address, int], None]]] = {
-    SwapAsk: Swaps._on_ask,
-    SwapLock: Swaps._on_lock,
-    SwapCommit: Swaps._on_parent_gone,
+STRANGE_RULES: Final[dict[tuple[State, type[Message]], Rule]] = {
+    (State.FREE, SwapAsk): Rule(Swaps._on_ask, (State.FREE, State.AGREED)),
+    (State.FREE, SwapLock): Rule(Swaps._on_lock, (State.FREE, State.HELD)),
+    (State.FREE, SwapCommit): Rule(Swaps._on_parent_gone, (State.FREE,)),
+    **{(state, SwapAsk): Rule(Swaps._on_ask, (state,)) for state in _BOUND},
+    **{(state, SwapLock): Rule(Swaps._on_lock, (state,)) for state in _BOUND},
+    **{(state, SwapCommit): Rule(Swaps._on_parent_gone, (state,)) for state in _BOUND if state is not State.ASKING},
+    (State.ASKING, SwapCommit): Rule(Swaps._on_parent_gone, (State.FREE,)),
 }
-"""What is legal of a game that we are not bound in; the first two are refused by who is bound in another."""
+"""What is legal of a game that we are not bound in; whoever is bound in another refuses the first two."""
+
+TURNS: Final[dict[tuple[State, str], tuple[State, ...]]] = {
+    (State.FREE, "begins"): (State.FREE, State.ASKING),
+    **{(state, "lease ends"): (State.FREE,) for state in _BOUND},
+    **{(state, "neighbour lost"): (state, State.FREE) for state in _BOUND},
+}
+"""What comes of what is no message: `start`, `expire` and `lost`."""

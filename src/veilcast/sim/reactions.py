@@ -1,0 +1,209 @@
+"""Reactions: what a node does with a message, worked out once by the real code and looked up ever after.
+
+What a node does depends on what it holds and on the message alone. So both are given numbers, and (number, number) ->
+(what it holds then, what it sends) is a table that fills itself by running the code. A state of the whole parlour is
+then a handful of numbers, and a step of the search a few look-ups.
+
+Every number also has a random key of 64 bits. The sum of the keys of all numbers in a state, modulo 2^64, is its
+fingerprint: two different states share one with probability 2^-63 at most (a number that occurs twice in one of them
+costs a bit), whatever they are, and a step changes it by the keys of what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from veilcast.errors import RemoteError
+from veilcast.machine import Address
+from veilcast.mesh.swap import State, SwapMessage
+from veilcast.sim.chair import LEASE_US, NAME_BYTES, TOKEN, Bound, Chair, Hearsay, Held, ordered, spelled
+from veilcast.wire.messages import SwapAnswer, SwapVote
+
+
+class Step(NamedTuple):
+    """What comes of a node's move: what it holds, what it sends, and whether a game is over for it by that."""
+
+    held: int
+    posts: tuple[int, ...]
+    ended: bool
+    moved: bool
+    """Whether it has the topic from somebody else."""
+    change: int
+    """What it adds to the fingerprint of the whole."""
+
+
+class Post(NamedTuple):
+    source: Address
+    target: Address
+    message: SwapMessage
+
+    def __str__(self) -> str:
+        fields = msgspec.structs.asdict(self.message)
+        words = [_said(value) for name, value in fields.items() if name != "token"]
+        return f"{type(self.message).__name__}({', '.join(words)}) from {self.source} to {self.target}"
+
+
+class Reactions:
+    """The numbers of all that was met, by which the lists are indexed, and the steps between them."""
+
+    def __init__(self, names: Iterable[str], games: Iterable[bytes], seed: int) -> None:
+        self.names = list(names)
+        self._chairs = [Chair(name) for name in self.names]
+        self._games = list(games)
+        self._rng = Random(seed)
+        self._held_numbers: dict[Any, int] = {}
+        self.held: list[Held] = []
+        self.held_key: list[int] = []
+        self.place: list[int] = []
+        """Whose it is."""
+        self.bound: list[bool] = []
+        self.misled: list[bool] = []
+        """Whether somebody is next to it by hearsay."""
+        self.leads: list[int] = []
+        """The bits of the game that it leads, if it does."""
+        self.follows: list[tuple[int, int]] = []
+        """The place of who leads the game it is bound in, and the bits of that; none, if it leads itself or is free."""
+        self.over: list[int] = []
+        """The games that are over for it, as bits; all, for a node that does nothing any more."""
+        self._post_numbers: dict[Any, int] = {}
+        self.posts: list[Post] = []
+        self.post_key: list[int] = []
+        self.target: list[int] = []
+        self.fails: list[int] = []
+        """The bits of which one, if over for the target, means that a message is refused for ever."""
+        self._steps: dict[tuple[int, int], Step] = {}
+        self._expired: dict[int, Step] = {}
+        self._crashed: dict[int, Step] = {}
+        self._begun: dict[tuple[int, bytes, str], Step] = {}
+
+    def key(self) -> int:
+        return self._rng.getrandbits(64)
+
+    def hold(self, place: int, held: Held, *, inert: bool = False) -> int:
+        """The number of what the node at this place holds; an inert one will never do anything again."""
+        if inert:
+            held = held._replace(over=(), bound=None)
+        name = place, inert, _spelled(held)
+        number = self._held_numbers.setdefault(name, len(self.held))
+        if number == len(self.held):
+            self.held.append(held)
+            self.held_key.append(self.key())
+            self.place.append(place)
+            self.bound.append(held.bound is not None)
+            self.over.append(-1 if inert else self._over(held.over))
+            self.misled.append(any(isinstance(name, Hearsay) for name in (*held.inward, *held.outward)))
+            self._place_in_game(held.bound)
+        return number
+
+    def post(self, post: Post) -> int:
+        message = msgspec.structs.replace(
+            post.message,
+            **{
+                name: ordered(value)
+                for name, value in msgspec.structs.asdict(post.message).items()
+                if isinstance(value, tuple)
+            },
+        )
+        name = post.source, post.target, type(message), _spelled(msgspec.structs.astuple(message))
+        number = self._post_numbers.setdefault(name, len(self.posts))
+        if number == len(self.posts):
+            self.posts.append(Post(post.source, post.target, message))
+            self.post_key.append(self.key())
+            self.target.append(self.names.index(str(post.target)))
+            self.fails.append(self._fails(message, post.source))
+        return number
+
+    def deliver(self, held: int, post: int) -> Step:
+        step = self._steps.get((held, post))
+        if step is None:
+            step = self._steps[held, post] = self.react(held, self.posts[post])
+        return step
+
+    def react(self, held: int, post: Post) -> Step:
+        def receive(chair: Chair) -> None:
+            with suppress(RemoteError):
+                chair.swaps.received(post.message, post.source, 0)
+
+        return self._move(held, receive)
+
+    def expire(self, held: int) -> Step:
+        """The lease of the node's lock ends."""
+        step = self._expired.get(held)
+        if step is None:
+            step = self._expired[held] = self._move(held, lambda chair: chair.swaps.expire(2 * LEASE_US))
+        return step
+
+    def begin(self, held: int, game: bytes, child: str) -> Step:
+        """The node begins this game, if the other is a child of its."""
+
+        def start(chair: Chair) -> None:
+            chair.names.next = game
+            if self.over[held] >= 0 and child in chair.outs:
+                chair.swaps.start(TOKEN, Address(child), 0)
+
+        step = self._begun.get((held, game, child))
+        if step is None:
+            step = self._begun[held, game, child] = self._move(held, start)
+        return step
+
+    def crash(self, held: int) -> Step:
+        step = self._crashed.get(held)
+        if step is None:
+            after = self.hold(self.place[held], self.held[held], inert=True)
+            step = self._crashed[held] = Step(after, (), True, False, self.held_key[after] - self.held_key[held])
+        return step
+
+    def _bits(self, game: bytes) -> int:
+        """One for each node that may speak of the game."""
+        return (1 << len(self.names)) - 1 << self._games.index(game) * len(self.names)
+
+    def _bit(self, game: bytes, source: str) -> int:
+        return 1 << self._games.index(game) * len(self.names) + self.names.index(source)
+
+    def _over(self, known: Iterable[bytes]) -> int:
+        return sum(self._bit(name[:NAME_BYTES], name[NAME_BYTES:].decode()) for name in known)
+
+    def _fails(self, message: SwapMessage, source: str) -> int:
+        """Who leads a game does so once: answers and votes are refused when it is over, whoever they are from."""
+        if isinstance(message, SwapAnswer | SwapVote):
+            return self._bits(message.game)
+        return self._bit(message.game, source)
+
+    def _place_in_game(self, bound: Bound | None) -> None:
+        leads = bound is not None and bound.state in (State.ASKING, State.DECIDED)
+        self.leads.append(self._bits(bound.name) if bound is not None and leads else 0)
+        follows = bound is not None and not leads
+        self.follows.append(
+            (self.names.index(bound.partner), self._bits(bound.name)) if bound is not None and follows else (0, 0)
+        )
+
+    def _move(self, held: int, act: Callable[[Chair], None]) -> Step:
+        place, before = self.place[held], self.held[held]
+        chair = self._chairs[place]
+        chair.put(before)
+        act(chair)
+        after = self.hold(place, chair.take(), inert=self.over[held] < 0)
+        known = [(target, message) for target, message in chair.sent if target in self.names]
+        posts = tuple(self.post(Post(chair.name, target, message)) for target, message in known)
+        moved = _spelled(self.held[after].inward) != _spelled(before.inward)
+        change = self.held_key[after] - self.held_key[held] + sum(self.post_key[post] for post in posts)
+        return Step(after, posts, self.over[after] != self.over[held], moved, change)
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return spelled(value)
+    return tuple(map(_spelled, value)) if isinstance(value, tuple) else value
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({' '.join(map(spelled, value))})"
+    if isinstance(value, bytes):
+        return value.decode().strip()
+    return spelled(value) if isinstance(value, str) else str(value).lower()
