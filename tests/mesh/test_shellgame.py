@@ -16,13 +16,13 @@ from veilcast.machine import Address
 from veilcast.mesh import swap
 from veilcast.mesh.config import Config, ShellGame
 from veilcast.mesh.shellgame import _Player
-from veilcast.mesh.swap import Game, State, Swaps
+from veilcast.mesh.swap import Game, Rule, State, Swaps
 from veilcast.observe import Cell, Row, Topology
 from veilcast.sim import scenario
 from veilcast.sim.faults import Storm
 from veilcast.sim.links import Weather
 from veilcast.sim.mesh import MeshPopulation
-from veilcast.wire.messages import Subscribe, SwapAsk, SwapCommit, SwapLock, SwapVote, Unadvert
+from veilcast.wire.messages import Message, Subscribe, SwapAsk, SwapCommit, SwapLock, SwapVote, Unadvert
 
 sys.path.insert(0, str(Path(__file__).parent))
 from village import SMALL, TOKEN, Bench, Village, advert
@@ -153,7 +153,15 @@ def test_acquaintances_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"rate": -1.0}, {"wait_us": 0}, {"lease_periods": 7}, {"remind_periods": 0}, {"patience_periods": 0}, {"acquaintances_max": 0}]
+    "bad",
+    [
+        {"rate": -1.0},
+        {"wait_us": 0},
+        {"lease_periods": 7},
+        {"remind_periods": 0},
+        {"patience_periods": 0},
+        {"acquaintances_max": 0},
+    ],
 )
 def test_options_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
@@ -212,7 +220,8 @@ def figure_6(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]
         (name,) = [name for name in village.neighbours if village.node(name).overlay.policy.swaps is self]  # type: ignore[attr-defined]
         games.append((name, game.partner))
 
-    monkeypatch.setitem(swap.RULES, _GONE, swap.RULES[_GONE]._replace(act=gone))
+    key: tuple[State, type[Message]] = (State.DECIDED, SwapCommit)
+    monkeypatch.setitem(swap.RULES, key, Rule(gone, swap.RULES[key].leads))
     monkeypatch.setattr(_Player, "warmth", lambda self, rate, decay, now: float(warm))
     config = with_game(start="change", settle_periods=1, wait_us=10**12)
     village = Village("p-f f-f3 f3-s3 f-s4 p-f2 f2-s1 f2-s2", seed=seed, config=config)
@@ -226,9 +235,6 @@ def figure_6(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]
         village.world.unblock(Address(pair[0]), Address(pair[1]))
     village.run(60)
     return games or [("", "")]
-
-
-_GONE = (State.DECIDED, SwapCommit)
 
 
 # --- what holds meanwhile
@@ -289,8 +295,8 @@ def test_an_edge_that_is_lost_in_a_swap_is_caught(monkeypatch: pytest.MonkeyPatc
     def forgetful(self: Swaps, message: SwapAsk, source: Address, now: int) -> None:
         ask(self, SwapAsk(message.game, message.token, message.inward, message.outward[1:]), source, now)
 
-    rule = swap.STRANGE_RULES[State.FREE, SwapAsk]
-    monkeypatch.setitem(swap.STRANGE_RULES, (State.FREE, SwapAsk), rule._replace(act=forgetful))
+    key: tuple[State, type[Message]] = (State.FREE, SwapAsk)
+    monkeypatch.setitem(swap.STRANGE_RULES, key, Rule(forgetful, swap.STRANGE_RULES[key].leads))
     violations = [violation for seed in range(3) for violation in run(seed).violations]
     assert any(violation.startswith(("Everyone", "Tree", "Reach")) for violation in violations)
 

@@ -34,9 +34,7 @@ class Scene(NamedTuple):
 
 def plain_search(plan: Plan) -> tuple[int, set[Tables]]:
     """How many states there are, and all the tables that nodes have in them."""
-    first = Scene(
-        tuple(tree(TREE).values()), (), tuple(range(plan.games)), plan.losses, plan.copies, plan.crashes
-    )
+    first = Scene(tuple(tree(TREE).values()), (), tuple(range(plan.games)), plan.losses, plan.copies, plan.crashes)
     seen, queue, met = {first}, deque([first]), {tables_of(first.nodes)}
     while queue:
         for scene in _follow(queue.popleft(), late=plan.late):
@@ -110,8 +108,6 @@ def _seated(scene: Scene, name: str) -> Chair:
 
 
 def _left(scene: Scene, chair: Chair) -> Scene:
-    nodes = tuple(
-        chair.take() if name == chair.name else held for name, held in zip(TREE, scene.nodes, strict=True)
-    )
+    nodes = tuple(chair.take() if name == chair.name else held for name, held in zip(TREE, scene.nodes, strict=True))
     posts = [*scene.posts, *(Post(chair.name, target, message) for target, message in chair.sent)]
     return scene._replace(nodes=nodes, posts=tuple(sorted(posts, key=lambda post: (*post[:2], encode(post.message)))))

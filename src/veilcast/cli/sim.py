@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import track
 
-from veilcast.cli import soak
+from veilcast.cli import explore, soak
 from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
@@ -21,7 +21,7 @@ from veilcast.sim.scenario import Outcome, Scenario
 
 
 def add_commands(commands: Any) -> None:
-    group = commands.add_parser("sim", help="run the protocol in virtual time: run, soak, list")
+    group = commands.add_parser("sim", help="run the protocol in virtual time: run, soak, list, explore, diagram")
     group.set_defaults(parser=group)
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
@@ -38,6 +38,8 @@ def add_commands(commands: Any) -> None:
     listing = verbs.add_parser("list", help="the scenarios that come with veilcast")
     listing.add_argument("--json", action="store_true", help="print one JSON object")
     listing.set_defaults(run=_list, parser=listing)
+
+    explore.add_verbs(verbs)
 
 
 def _run(arguments: argparse.Namespace, _: Context) -> Report:

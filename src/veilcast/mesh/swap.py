@@ -15,8 +15,9 @@ parent; then v1, its other children and v2's children move, in any order or not 
 that parent at every moment. A lock that outlives its lease is released, as if the game had been given up (presumed
 abort); what two neighbours then disagree about is put right outside the game, for children remind their parents.
 
-Why a liar spoils its own games only: a game is known by its name and by who takes part, so whoever has heard the name
-of another's game cannot spoil it by using the name first; and nobody holds a node for ever (`patience`).
+Why a liar spoils its own games only: nobody enters two games of one name, and news of a game is known by the name and
+by whose it is. So whoever has heard the name of another's game can neither end it by that name nor pass for it; and
+nobody holds a node for ever (`patience`).
 
 The tables at the end say which message is legal in which state, and what may come of it.
 """
@@ -26,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from veilcast.errors import StaleError
 from veilcast.machine import Address
@@ -169,8 +170,9 @@ class Swaps:
             return
         mine = self._games.get(token) if token is not None else None
         strange = STRANGE_RULES.get((mine.state if mine else State.FREE, type(message)))
-        if strange is None or _known_as(message.game, source) in self._over:
-            raise StaleError("a game that is over")
+        known = _news(message.game, source) if isinstance(message, SwapCommit) else message.game
+        if strange is None or known in self._over:
+            raise StaleError("a game that is over, or not the time for it")
         strange.act(self, message, source, now)
 
     def expire(self, now: int) -> None:
@@ -277,16 +279,18 @@ class Swaps:
         self._end(game, now)
 
     def _on_parent_gone(self, message: SwapCommit, source: Address, now: int) -> None:
-        """v2 was what we have the topic from. A game of our own that we have begun would need it: that is given up."""
+        """v2 was what we have the topic from. A game of our own that we have begun would need it: that is given up.
+
+        Once all have voted, nobody next to us may move before our game is over. Who says so then lies, or its clock
+        runs fast, and is not believed; or we would tell somebody of its choice that we are gone.
+        """
         token, successor = message.token, Address(message.successor)
         if source not in self._board.inward(token) or not self._board.room(1):
             raise StaleError("a place that we have nothing from")
         game = self._games.get(token)
         if game is not None and game.state is State.ASKING:
             self._give_up(game, now)
-        elif game is not None:
-            game.inward = tuple(successor if name == source else name for name in game.inward)
-        self._over.add(_known_as(message.game, source))
+        self._forget(message.game, source)
         self._succeed(token, source, successor, now)
 
     def _succeed(self, token: bytes, old: Address, new: Address, now: int) -> None:
@@ -310,10 +314,14 @@ class Swaps:
 
     def _end(self, game: Game, now: int) -> None:
         del self._games[game.token]
-        self._over.add(_known_as(game.name, game.partner))
+        self._forget(game.name, game.partner)
         if game.state in (State.AGREED, State.HELD):
             self._patience.held(game.partner, game.since_us, now)
         self._board.released(game.token)
+
+    def _forget(self, game: bytes, source: Address) -> None:
+        self._over.add(game)
+        self._over.add(_news(game, source))
 
 
 class Rule(NamedTuple):
@@ -323,7 +331,8 @@ class Rule(NamedTuple):
     leads: tuple[State, ...]
 
 
-def _known_as(game: bytes, source: Address) -> bytes:
+def _news(game: bytes, source: Address) -> bytes:
+    """What a node has told of a game."""
     return game + source.encode()
 
 
@@ -346,8 +355,9 @@ STRANGE_RULES: Final[dict[tuple[State, type[Message]], Rule]] = {
     (State.FREE, SwapCommit): Rule(Swaps._on_parent_gone, (State.FREE,)),
     **{(state, SwapAsk): Rule(Swaps._on_ask, (state,)) for state in _BOUND},
     **{(state, SwapLock): Rule(Swaps._on_lock, (state,)) for state in _BOUND},
-    **{(state, SwapCommit): Rule(Swaps._on_parent_gone, (state,)) for state in _BOUND if state is not State.ASKING},
     (State.ASKING, SwapCommit): Rule(Swaps._on_parent_gone, (State.FREE,)),
+    (State.AGREED, SwapCommit): Rule(Swaps._on_parent_gone, (State.AGREED,)),
+    (State.HELD, SwapCommit): Rule(Swaps._on_parent_gone, (State.HELD,)),
 }
 """What is legal of a game that we are not bound in; whoever is bound in another refuses the first two."""
 

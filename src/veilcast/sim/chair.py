@@ -129,7 +129,7 @@ def spelled(name: str) -> str:
 
 
 def tree(parents: dict[str, str]) -> dict[str, Held]:
-    """What the nodes of a tree hold before any game; it is given by the parent of each node, and the root is its own."""
+    """What the nodes of a tree hold before any game. It is given by the parent of each; the root is its own."""
     return {
         name: Held(
             ordered([parent] if parent != name else []),
@@ -140,7 +140,7 @@ def tree(parents: dict[str, str]) -> dict[str, Held]:
 
 
 class _Names(Random):
-    """Names of games in place of random ones: whoever begins one says which comes next, so that states are met again."""
+    """Names of games in place of random ones: it is said before which comes next, so that states are met again."""
 
     def __init__(self) -> None:
         super().__init__(0)

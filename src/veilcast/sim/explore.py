@@ -15,16 +15,19 @@ A message about a game that is over for its target, or to a crashed node, is dro
 message without any change, and games that are over stay so: so to deliver it, to lose it or to let it lie is the same,
 and it can be moved in front of every other step.
 
-A fault that could have been saved is not tried: to lose a message that would be refused, or to keep a copy of one that
-would be. The same state is reached without the fault, and whatever may follow with fewer faults left may follow there.
+A fault that could have been saved is not tried: to lose a message that would change nothing, or to keep a copy of one
+that would be refused. And a state that was met with more faults left, of each kind, is not looked at again: whatever
+may follow with fewer may follow with more.
 
 If leases may end at any moment (`late`), messages need never come: then a lost message is one that is never delivered,
 and a crashed node one to which nothing is delivered any more; all that they lead to is found without them, for any
 number of losses and crashes. Whoever hears that a neighbour is lost does what it does when a lease ends.
 
 What must hold. In every state each node has the topic from somebody who has it from the root, in the end; and no lock
-outlives its lease. In a last state each edge is known at both its ends, if nothing was lost. With a liar: each honest
-node's way leads to the root, or to the liar, or to a name that it has on the liar's word.
+outlives its lease, so nobody waits for ever. In a last state each edge is known at both its ends, if nothing was lost.
+With a liar: each honest node's way leads to the root, or to the liar, or to a name that it has on the liar's word; and
+edges between honest nodes who have no such name next to them are known at both ends. A liar knows a game's name when it
+has begun, for names are random.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.sim.allowance import Allowance
 from veilcast.sim.chair import Hearsay, tree
+from veilcast.sim.chance import generator
 from veilcast.sim.lies import lies
 from veilcast.sim.reactions import Post, Reactions, Step
 
@@ -94,8 +98,8 @@ def explore(plan: Plan, progress: Progress = lambda states, depth: None) -> Resu
 
 
 _State: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], int, int]
-"""A fingerprint of all but the faults left; the numbers of what nodes hold, and of what is under way; the games that may
-still begin, one bit each; and the number of the faults left."""
+"""A fingerprint of all but the faults left; the numbers of what nodes hold, and of what is under way; the games that
+may still begin, one bit each; and the number of the faults left."""
 
 
 class _FaultError(Exception):
@@ -112,7 +116,7 @@ class _Search:
         self._plan, self._progress = plan, progress
         self._names = [f"game {index + 1}".encode().ljust(16) for index in range(plan.games)]
         known = [*self._names, *([b"no game".ljust(16)] if plan.liar else [])]
-        self._tables = Reactions(TREE, known, seed=_SEED)
+        self._tables = Reactions(TREE, known, generator(0, "fingerprints"))
         self._lies = lies(plan.liar, TREE, known) if plan.liar else []
         self._telling: dict[int, list[tuple[Post, Step, int]]] = {}
         self._faults = Allowance(plan.losses, plan.copies, plan.crashes, plan.lies)
@@ -329,5 +333,4 @@ TREE: Final = {"p": "p", "a": "p", "b": "a", "c": "b", "d": "b", "e": "c"}
 GAMES: Final = (("a", "b"), ("b", "c"), ("c", "e"))
 """Who begins with which child: each game shares nodes with both others; the publisher keeps its place."""
 
-_SEED: Final = 2026
 _MASK: Final = (1 << 64) - 1

@@ -22,7 +22,7 @@ from veilcast.errors import RemoteError
 from veilcast.machine import Address
 from veilcast.mesh.swap import State, SwapMessage
 from veilcast.sim.chair import LEASE_US, NAME_BYTES, TOKEN, Bound, Chair, Hearsay, Held, ordered, spelled
-from veilcast.wire.messages import SwapAnswer, SwapVote
+from veilcast.wire.messages import SwapAbort, SwapCommit
 
 
 class Step(NamedTuple):
@@ -51,11 +51,11 @@ class Post(NamedTuple):
 class Reactions:
     """The numbers of all that was met, by which the lists are indexed, and the steps between them."""
 
-    def __init__(self, names: Iterable[str], games: Iterable[bytes], seed: int) -> None:
+    def __init__(self, names: Iterable[str], games: Iterable[bytes], rng: Random) -> None:
         self.names = list(names)
         self._chairs = [Chair(name) for name in self.names]
         self._games = list(games)
-        self._rng = Random(seed)
+        self._rng = rng
         self._held_numbers: dict[Any, int] = {}
         self.held: list[Held] = []
         self.held_key: list[int] = []
@@ -65,9 +65,9 @@ class Reactions:
         self.misled: list[bool] = []
         """Whether somebody is next to it by hearsay."""
         self.leads: list[int] = []
-        """The bits of the game that it leads, if it does."""
+        """The bit of the game that it leads, if it does."""
         self.follows: list[tuple[int, int]] = []
-        """The place of who leads the game it is bound in, and the bits of that; none, if it leads itself or is free."""
+        """The place of who leads the game it is bound in, and the bit of that; none, if it leads itself or is free."""
         self.over: list[int] = []
         """The games that are over for it, as bits; all, for a node that does nothing any more."""
         self._post_numbers: dict[Any, int] = {}
@@ -75,7 +75,7 @@ class Reactions:
         self.post_key: list[int] = []
         self.target: list[int] = []
         self.fails: list[int] = []
-        """The bits of which one, if over for the target, means that a message is refused for ever."""
+        """The bit that, if over for the target, means that a message is refused for ever."""
         self._steps: dict[tuple[int, int], Step] = {}
         self._expired: dict[int, Step] = {}
         self._crashed: dict[int, Step] = {}
@@ -158,28 +158,25 @@ class Reactions:
             step = self._crashed[held] = Step(after, (), True, False, self.held_key[after] - self.held_key[held])
         return step
 
-    def _bits(self, game: bytes) -> int:
-        """One for each node that may speak of the game."""
-        return (1 << len(self.names)) - 1 << self._games.index(game) * len(self.names)
-
-    def _bit(self, game: bytes, source: str) -> int:
-        return 1 << self._games.index(game) * len(self.names) + self.names.index(source)
+    def _bit(self, game: bytes, source: str = "") -> int:
+        """The bit of a game, or of what one node says of it."""
+        which = self.names.index(source) + 1 if source else 0
+        return 1 << self._games.index(game) * (len(self.names) + 1) + which
 
     def _over(self, known: Iterable[bytes]) -> int:
         return sum(self._bit(name[:NAME_BYTES], name[NAME_BYTES:].decode()) for name in known)
 
     def _fails(self, message: SwapMessage, source: str) -> int:
-        """Who leads a game does so once: answers and votes are refused when it is over, whoever they are from."""
-        if isinstance(message, SwapAnswer | SwapVote):
-            return self._bits(message.game)
-        return self._bit(message.game, source)
+        """Nobody enters or leads a game twice; but it may hear of it from several nodes."""
+        heard = isinstance(message, SwapCommit | SwapAbort)
+        return self._bit(message.game, source if heard else "")
 
     def _place_in_game(self, bound: Bound | None) -> None:
         leads = bound is not None and bound.state in (State.ASKING, State.DECIDED)
-        self.leads.append(self._bits(bound.name) if bound is not None and leads else 0)
+        self.leads.append(self._bit(bound.name) if bound is not None and leads else 0)
         follows = bound is not None and not leads
         self.follows.append(
-            (self.names.index(bound.partner), self._bits(bound.name)) if bound is not None and follows else (0, 0)
+            (self.names.index(bound.partner), self._bit(bound.name)) if bound is not None and follows else (0, 0)
         )
 
     def _move(self, held: int, act: Callable[[Chair], None]) -> Step:
@@ -188,8 +185,12 @@ class Reactions:
         chair.put(before)
         act(chair)
         after = self.hold(place, chair.take(), inert=self.over[held] < 0)
-        known = [(target, message) for target, message in chair.sent if target in self.names]
-        posts = tuple(self.post(Post(chair.name, target, message)) for target, message in known)
+        others = [
+            name for name in self.names if name != chair.name
+        ]  # A liar may have named nobody, or the node itself.
+        posts = tuple(
+            self.post(Post(chair.name, target, message)) for target, message in chair.sent if target in others
+        )
         moved = _spelled(self.held[after].inward) != _spelled(before.inward)
         change = self.held_key[after] - self.held_key[held] + sum(self.post_key[post] for post in posts)
         return Step(after, posts, self.over[after] != self.over[held], moved, change)
