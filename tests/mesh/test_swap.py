@@ -133,6 +133,16 @@ def test_a_liar_that_votes_for_everything_and_vanishes_holds_nobody_longer_than_
     assert parlour.inward_edges() == parlour.outward_edges() == Parlour(FAMILY).inward_edges()
 
 
+def test_a_liar_that_plays_by_the_rules_comes_to_stand_above_its_parent_and_may_then_be_silent() -> None:
+    """A limitation: a swap sets whoever takes part above those who were beside and above it."""
+    parlour = Parlour(FAMILY)
+    parlour.start("v1", "v2")
+    parlour.play_out()
+    above = {child: parent for parent, child in parlour.inward_edges()}
+    assert {above[name] for name in ("v1", "w")} == {"v2"}
+    assert {Parlour(FAMILY).chairs[Address(name)].ins for name in ("v1", "w")} == {("p",), ("v1",)}
+
+
 def test_what_is_not_in_the_table_is_refused_and_changes_nothing() -> None:
     legal = {(State.ASKING, SwapAnswer), (State.ASKING, SwapVote), (State.DECIDED, SwapCommit)}
     legal |= {(State.AGREED, SwapCommit), (State.AGREED, SwapAbort), (State.HELD, SwapCommit), (State.HELD, SwapAbort)}
