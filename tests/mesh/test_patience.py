@@ -44,8 +44,9 @@ def test_one_neighbours_debt_is_not_anothers_and_ends() -> None:
     assert not patience.lasts(V, DEBT_MAX_US)
     assert patience.lasts(Address("w"), DEBT_MAX_US)
     assert patience.lasts(V, DEBT_MAX_US + 1)
-    patience.held(Address("w"), 3 * DEBT_MAX_US, 3 * DEBT_MAX_US + 1)
     assert len(patience) == 1
+    assert patience.lasts(V, 2 * DEBT_MAX_US)
+    assert len(patience) == 0
 
 
 def test_debts_are_bounded_and_the_greatest_are_kept() -> None:

@@ -23,12 +23,12 @@ class Patience:
 
     def lasts(self, neighbour: Address, now: int) -> bool:
         """Whether it may hold us once more."""
+        self._paid_at_us = {name: paid for name, paid in self._paid_at_us.items() if paid > now}
         return self._paid_at_us.get(neighbour, now) - now < self._debt_max_us
 
     def held(self, neighbour: Address, since_us: int, now: int) -> None:
-        """It has held us from then until now: it pays that off from now on, and what it owed before after that."""
+        """It has held us from then until now, and pays that off from now on, after what it owed before."""
         owed = max(self._paid_at_us.get(neighbour, since_us), since_us)
         self._paid_at_us[neighbour] = owed + 2 * (now - since_us)
-        self._paid_at_us = {name: paid for name, paid in self._paid_at_us.items() if paid > now}
         if len(self._paid_at_us) > self._names_max:
             del self._paid_at_us[min(self._paid_at_us, key=self._paid_at_us.__getitem__)]

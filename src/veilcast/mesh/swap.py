@@ -182,7 +182,7 @@ class Swaps:
                 self._give_up(game, now)
 
     def lost(self, neighbour: Address) -> None:
-        """A neighbour is gone; so are the games that need it."""
+        """A neighbour is gone; so are the games that need it. It owes the whole lease, should it come again."""
         for game in self.locks():
             asked = (*game.inward, *game.outward) if game.state is State.ASKING else ()
             if neighbour in (game.partner, *asked):
