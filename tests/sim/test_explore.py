@@ -191,7 +191,7 @@ def news_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child of v2 does not follow v1."""
 
     def deaf(self: Swaps, message: SwapCommit, source: Address, now: int) -> None:
-        self._forget(message.game, source)
+        self._remember(message.game, source)
 
     for state in State:
         _replace(monkeypatch, state, SwapCommit, deaf)
@@ -203,7 +203,7 @@ def news_known_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def names_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a game that is over, only what is told of it is known, not its name."""
-    monkeypatch.setattr(Swaps, "_forget", lambda self, game, source: self._over.add(game + source.encode()))
+    monkeypatch.setattr(Swaps, "_remember", lambda self, game, source: self._over.add(game + source.encode()))
 
 
 def parent_believed_in_a_decided_game(monkeypatch: pytest.MonkeyPatch) -> None:

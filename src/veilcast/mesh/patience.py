@@ -2,8 +2,8 @@
 
 A lease bounds one game, not a neighbour that asks for the next as soon as one is over. So the time for which each
 neighbour holds us is its debt, which it pays off by as much time in which it does not; and whoever owes too much is
-refused. In the long run nobody holds us for more than half of the time. Players who mean it owe little: a game takes
-half a lease at most, and nodes cool down.
+refused. In the long run nobody holds us for more than half of the time. Players who mean it owe little: their games
+are over in a few heartbeats, and they cool down.
 """
 
 from __future__ import annotations

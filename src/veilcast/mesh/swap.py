@@ -290,7 +290,7 @@ class Swaps:
         game = self._games.get(token)
         if game is not None and game.state is State.ASKING:
             self._give_up(game, now)
-        self._forget(message.game, source)
+        self._remember(message.game, source)
         self._succeed(token, source, successor, now)
 
     def _succeed(self, token: bytes, old: Address, new: Address, now: int) -> None:
@@ -314,12 +314,13 @@ class Swaps:
 
     def _end(self, game: Game, now: int) -> None:
         del self._games[game.token]
-        self._forget(game.name, game.partner)
+        self._remember(game.name, game.partner)
         if game.state in (State.AGREED, State.HELD):
             self._patience.held(game.partner, game.since_us, now)
         self._board.released(game.token)
 
-    def _forget(self, game: bytes, source: Address) -> None:
+    def _remember(self, game: bytes, source: Address) -> None:
+        """The game is over for us, and this one has nothing more to tell us of it."""
         self._over.add(game)
         self._over.add(_news(game, source))
 
