@@ -15,7 +15,7 @@ from veilcast.crypto.chain import Anchor
 from veilcast.crypto.sign import SigningKey
 from veilcast.machine import Address, Entropy, Frame, Machine, Publication
 from veilcast.mesh.adverts import make_advert, retold
-from veilcast.mesh.content import Content, make_notify
+from veilcast.mesh.content import Content, make_certified_notify, make_notify
 from veilcast.mesh.heartbeat import NUMBERS, read_heartbeat
 from veilcast.sim.adversaries import Wrapper
 from veilcast.wire import decode, encode, pad
@@ -53,7 +53,9 @@ class Forger(Wrapper):
         self._number += 1
         advert = encode(make_advert(self._keys, self._entropy))
         content = Content(self._stream, self._number, self._publication)
-        note = encode(make_notify(self._keys, content, self._entropy))
+        hardened = self._keys.record.profile == "hardened"
+        make = make_certified_notify if hardened else make_notify
+        note = encode(make(self._keys, content, self._entropy))
         return [_loaded(frame, advert) for frame in frames] + [Frame(frame.destination, note) for frame in beats]
 
 

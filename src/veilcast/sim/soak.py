@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from veilcast.mesh.config import Config, Cover, ShellGame
+from veilcast.mesh.config import Config, Cover, Defences, Hardening, ShellGame
 from veilcast.sim import scenario
 from veilcast.sim.chance import generator
 from veilcast.sim.faults import KINDS, swarm
@@ -39,17 +39,27 @@ def plan(seed: int) -> Scenario:
         every_us=EVERY_US,
         owed_us=OWED_US,
         mesh=mesh,
-        checks=(*CHECKS, "connected") if mesh.membership == "scamp" else CHECKS,
+        checks=_checks(mesh),
         forgers=1,
         publishers=rng.choice((1, 1, 1, 2)),
     )
     # A swarm is over by three quarters of its horizon.
     faults = swarm(seed, population.addresses(), CALM_US * 4 // 3, KINDS)
-    config = scenario.Config(about=variant, duration_us=DURATION_US, population=population, faults=faults)
+    config = scenario.Config(
+        about=variant, duration_us=DURATION_US, epoch_us=EPOCH_US, population=population, faults=faults
+    )
     return Scenario(f"soak {variant}", config, "veilcast sim soak --seeds 1")
 
 
+def _checks(mesh: Config) -> tuple[str, ...]:
+    if mesh.profile == "hardened":
+        return tuple(check for check in CHECKS if check not in ("steady", "leases"))
+    return (*CHECKS, "connected") if mesh.membership == "scamp" else CHECKS
+
+
 DURATION_US: Final = 180_000_000
+EPOCH_US: Final = 40_000_000
+"""The tokens of a hardened mesh change four times in a run."""
 FIRST_US: Final = 5_000_000
 EVERY_US: Final = 1_000_000
 CALM_US: Final = 110_000_000
@@ -64,6 +74,10 @@ _PLAIN: Final = Config(neighbours_max=20, address_bytes_max=8, seen_max=144, ori
 """Fewer notes are remembered than are sent, so that the bound is met; and more than a pause and a replay hold back."""
 _COVER: Final = Cover(rule="one", mu=0.6)
 _GAME: Final = ShellGame(start="child")
+_DEFENCES: Final = Defences(anchors=True, caps=True, buckets=True, replay=True)
+_BRISK: Final = Hardening(window_periods=16, lead_periods=48, grace_periods=48, bit_periods=2)
+"""A root that fails at the very end of the bad time is to be followed by another within the time for repair; and the
+grace is more than two clocks differ."""
 
 
 VARIANTS: Final[dict[str, Config]] = {
@@ -72,4 +86,6 @@ VARIANTS: Final[dict[str, Config]] = {
     "SG": msgspec.structs.replace(_PLAIN, shellgame=_GAME),
     "PFSG": msgspec.structs.replace(_PLAIN, cover=_COVER, shellgame=_GAME),
     "SCAMP": msgspec.structs.replace(_PLAIN, membership="scamp"),
+    "defences": msgspec.structs.replace(_PLAIN, defences=_DEFENCES),
+    "H": Config(profile="hardened", heartbeat_us=250_000, neighbours_max=20, address_bytes_max=8, hardening=_BRISK),
 }
