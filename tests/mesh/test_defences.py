@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from veilcast.mesh.config import HARDENED, Config, Defences
 from veilcast.sim import scenario
 from veilcast.sim.mesh import MeshPopulation
+from veilcast.wire import encode, pad
+from veilcast.wire.messages import Heartbeat
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
+from strategies import messages
+from village import SMALL, Bench
 
 SWITCHES = ("anchors", "caps", "buckets", "replay", "epoch_tokens")
 MESHES = [name for name in scenario.names() if name.startswith("mesh-")]
@@ -54,3 +65,15 @@ def test_fifty_seeds_of_each_pass_with_all_defences(name: str) -> None:
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_each_switch_can_be_on_alone(switch: str) -> None:
     assert failures("mesh-storm", msgspec.structs.replace(Defences(), **{switch: True}), 1) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), messages().map(encode)), max_size=8))
+def test_no_message_makes_a_hardened_node_raise(frames: list[tuple[str, int, bytes]]) -> None:
+    config = msgspec.structs.replace(SMALL, defences=HARDENED)
+    bench = Bench("forwarder", "a b", config)
+    for source, number, rider in frames:
+        bench.feed(source, rider)
+        if len(rider) < config.heartbeat_bytes - 40:
+            bench.feed(source, pad(encode(Heartbeat(number * 10**8, (rider,))), config.heartbeat_bytes))
+    bench.say()
+    assert bench.node.overlay.routes.tokens() == []
