@@ -158,7 +158,9 @@ def test_a_call_without_a_root_is_told_to_who_comes_later() -> None:
 
 def liars() -> dict[str, Advert]:
     right, other = root_advert(50), root_advert(51)
-    assert right.root is not None and right.anchor is not None and other.root is not None
+    assert right.root is not None
+    assert right.anchor is not None
+    assert other.root is not None
     yesterday = root_advert(50, at_us=START_US - 3 * EPOCH_US)
     publisher = topic_keys()
     own = make_advert(publisher, lambda size: bytes(size))

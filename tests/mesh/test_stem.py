@@ -1,0 +1,345 @@
+"""Stems: the way from a publisher to the root, hop by hop, and the acknowledgement's way back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from veilcast.machine import Abandoned, Address
+from veilcast.mesh import hardened
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.stem import cargo_name
+from veilcast.sim.links import Weather
+from veilcast.wire import encode
+from veilcast.wire.messages import Call, Greet, Heartbeat, Message, Notify, Stem, Subscribe, Taken
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hamlet import (
+    EPOCH_US,
+    PERIOD_US,
+    RULES,
+    START_US,
+    TOPIC,
+    Cottage,
+    Hamlet,
+    call,
+    certified,
+    lineage,
+    note,
+    of,
+    ring,
+    root_advert,
+    token,
+    with_rules,
+)
+
+Said = list[tuple[int, str, Message]]
+
+
+def walking(cargo: Message) -> Stem:
+    return Stem(False, encode(cargo))
+
+
+def climbing(cargo: Message) -> Stem:
+    return Stem(True, encode(cargo))
+
+
+def name_of(cargo: Message) -> bytes:
+    return cargo_name(encode(cargo))
+
+
+def hops(said: Said) -> list[tuple[str, bool]]:
+    return [(name, message.climbing) for _, name, message in said if isinstance(message, Stem)]
+
+
+def taken(said: Said) -> list[tuple[str, bytes]]:
+    return [(name, message.name) for _, name, message in said if isinstance(message, Taken)]
+
+
+def relay(*, passes: bool, neighbours: str = "a b c d", **changed: object) -> Cottage:
+    """A relay that passes on, or ends, what comes from a; it has its way to the root from d."""
+    coins = {n: Habits(ring("forwarder", n).membership.link).continues(Address("a"), 0.5) for n in range(20)}
+    number = next(n for n, coin in coins.items() if coin == passes)
+    cottage = Cottage("forwarder", neighbours, with_rules(**changed), number=number)
+    cottage.hear("d", root_advert())
+    cottage.live(1)
+    return cottage
+
+
+def publisher(neighbours: str = "a b c", **changed: object) -> tuple[Cottage, str]:
+    """One that hears of a root, and the neighbour that its stems begin with."""
+    cottage = Cottage("publisher", neighbours, with_rules(**changed))
+    cottage.node.advertise(TOPIC, cottage.now)
+    for name in cottage.names:
+        cottage.hear(name, root_advert())
+    cottage.live(2)
+    successor = Habits(ring("publisher").membership.link).successor(lineage(), cottage.names)
+    assert successor is not None
+    return cottage, successor
+
+
+def away(cottage: Cottage, name: str) -> None:
+    cottage.node.peer_lost(Address(name), cottage.now)
+    cottage.names.remove(Address(name))
+
+
+def back(cottage: Cottage, name: str) -> None:
+    cottage.names.append(Address(name))
+    cottage.hear(name, Greet(), root_advert())
+
+
+# --- the first hop ------------------------------------------------------------------------------------------
+
+
+def test_the_first_successor_is_the_same_for_every_note_and_after_a_restart() -> None:
+    for _ in range(2):
+        cottage, successor = publisher()
+        for number in range(5):
+            cottage.node.publish(note(b"%d" % number), cottage.now)
+            assert hops(cottage.sort(cottage.frames())) == [(successor, False)]
+
+
+def test_a_note_waits_while_the_successor_is_away_and_goes_when_it_is_back() -> None:
+    cottage, successor = publisher()
+    away(cottage, successor)
+    cottage.node.publish(note(b"x"), cottage.now)
+    assert hops(cottage.live(30)) == []
+    assert cottage.node.sizes()["pending"] == 1
+    back(cottage, successor)
+    assert hops(cottage.live(2)) == [(successor, False)]
+
+
+def test_a_note_that_waited_too_long_is_abandoned_and_the_owner_is_told() -> None:
+    cottage, successor = publisher(wait_epochs=1)
+    away(cottage, successor)
+    cottage.node.publish(note(b"x"), cottage.now)
+    assert hops(cottage.until(START_US + EPOCH_US - PERIOD_US)) == []
+    assert cottage.events() == []
+    assert hops(cottage.live(10)) == []
+    assert cottage.events() == [Abandoned(note(b"x"))]
+    assert cottage.node.sizes()["pending"] == 0
+
+
+def test_what_nobody_acknowledges_is_sent_again_by_the_same_way_only() -> None:
+    cottage, successor = publisher()
+    cottage.node.publish(note(b"x"), cottage.now)
+    said = cottage.live(3 * RULES.retry_periods + 1)
+    assert hops(said) == [(successor, False)] * 4
+    assert len({encode(message) for _, _, message in of(said, Stem)}) == 1
+
+
+def test_an_acknowledgement_ends_the_retries() -> None:
+    cottage, successor = publisher()
+    cottage.node.publish(note(b"x"), cottage.now)
+    [(_, _, stem)] = of(cottage.sort(cottage.frames()), Stem)
+    assert isinstance(stem, Stem)
+    cottage.send(successor, Taken(cargo_name(stem.cargo)))
+    assert cottage.node.sizes()["pending"] == 0
+    assert hops(cottage.live(3 * RULES.retry_periods)) == []
+
+
+def test_only_whom_it_went_to_can_acknowledge_a_note() -> None:
+    cottage, successor = publisher()
+    cottage.node.publish(note(b"x"), cottage.now)
+    [(_, _, stem)] = of(cottage.sort(cottage.frames()), Stem)
+    assert isinstance(stem, Stem)
+    other = next(name for name in cottage.names if name != successor)
+    cottage.send(other, Taken(cargo_name(stem.cargo)))
+    cottage.send(successor, Taken(bytes(16)))
+    assert cottage.node.sizes()["pending"] == 1
+    assert cottage.node.refused == {"StaleError": 2}
+
+
+# --- relays -------------------------------------------------------------------------------------------------
+
+
+def test_the_next_hop_depends_on_the_predecessor_alone() -> None:
+    cottage = relay(passes=True)
+    ways = [hops(cottage.send("a", walking(certified(b"%d" % n, n, seed=n)))) for n in range(1, 8)]
+    ways.append(hops(cottage.send("a", walking(call(1)))))
+    assert all(way == ways[0] for way in ways)
+    [(_, climbs)] = ways[0]
+    assert not climbs
+
+
+def test_the_coin_of_a_predecessor_is_thrown_once() -> None:
+    cottage = relay(passes=False)
+    for number in range(1, 8):
+        assert hops(cottage.send("a", walking(certified(b"%d" % number, number, seed=number)))) == [("d", True)]
+
+
+def test_a_relay_passes_over_a_neighbour_that_is_away() -> None:
+    cottage = relay(passes=True)
+    [(first, _)] = hops(cottage.send("a", walking(certified(b"1"))))
+    away(cottage, first)
+    [(second, _)] = hops(cottage.send("a", walking(certified(b"2", 2, seed=2))))
+    assert second not in (first, "a")
+
+
+def test_a_cargo_that_comes_back_ends_its_walk_and_is_acknowledged_to_whom_it_came_from_first() -> None:
+    cottage, cargo = relay(passes=True), certified(b"x")
+    [(first, _)] = hops(cottage.send("a", walking(cargo)))
+    other = next(name for name in "bcd" if name not in (first, "d"))
+    assert hops(cottage.send(other, walking(cargo))) == [("d", True)]
+    assert taken(cottage.send("d", Taken(name_of(cargo)))) == [("a", name_of(cargo))]
+
+
+def test_a_cargo_that_climbs_in_a_circle_is_refused() -> None:
+    cottage, cargo = relay(passes=False), certified(b"x")
+    assert hops(cottage.send("a", climbing(cargo))) == [("d", True)]
+    assert hops(cottage.send("b", climbing(cargo))) == []
+    assert cottage.node.refused == {"StaleError": 1}
+
+
+def test_a_cargo_that_comes_by_another_way_later_is_another_try() -> None:
+    cottage, cargo = relay(passes=False), certified(b"x")
+    cottage.send("a", climbing(cargo))
+    cottage.live(RULES.retry_periods)
+    assert hops(cottage.send("b", climbing(cargo))) == [("d", True)]
+    assert taken(cottage.send("d", Taken(name_of(cargo)))) == [("b", name_of(cargo))]
+
+
+def test_an_acknowledgement_goes_back_once() -> None:
+    cottage, cargo = relay(passes=False), certified(b"x")
+    cottage.send("a", walking(cargo))
+    assert taken(cottage.send("b", Taken(name_of(cargo)))) == []
+    assert taken(cottage.send("d", Taken(name_of(cargo)))) == [("a", name_of(cargo))]
+    assert taken(cottage.send("d", Taken(name_of(cargo)))) == []
+    assert cottage.node.refused == {"StaleError": 2}
+
+
+def test_a_note_for_which_there_is_no_way_goes_nowhere() -> None:
+    cottage = Cottage("forwarder", "a b", with_rules(onward=0.0))
+    assert hops(cottage.send("a", walking(certified(b"x")))) == []
+    assert cottage.node.refused == {"StaleError": 1}
+    assert cottage.node.sizes()["passages"] == 0
+
+
+def test_a_call_for_which_there_is_no_root_is_flooded_by_the_end_of_the_stem() -> None:
+    cottage = Cottage("forwarder", "a b c", with_rules(onward=0.0))
+    cottage.send("a", walking(call()))
+    assert [name for _, name, _ in of(cottage.live(2), Call)] == ["a", "b", "c"]
+
+
+def forged() -> dict[str, Message]:
+    right = certified(b"x")
+    return {
+        "no certificate": msgspec.structs.replace(right, certificate=None),
+        "a wrong signature": msgspec.structs.replace(right, signature=bytes(64)),
+        "another's certificate": msgspec.structs.replace(
+            right, certificate=ring("forwarder", 9).membership.certificate
+        ),
+        "another text": msgspec.structs.replace(right, sealed=bytes(len(right.sealed))),
+        "another token": msgspec.structs.replace(right, token=token(1)),
+        "an epoch to come": certified(b"x", later=2),
+        "a call that nobody signed": Call(call().token, call().certificate, bytes(64)),
+        "a call of a time to come": call(2),
+        "no cargo": Subscribe(token()),
+        "a heartbeat": Heartbeat(1, ()),
+        "a stem in a stem": walking(right),
+    }
+
+
+@pytest.mark.parametrize("lie", forged())
+@pytest.mark.parametrize("climbs", [False, True])
+def test_forged_cargo_is_not_passed_on(lie: str, climbs: bool) -> None:
+    cottage = relay(passes=True)
+    assert cottage.send("a", Stem(climbs, encode(forged()[lie]))) == []
+    assert cottage.node.refused.total() == 1
+    assert cottage.node.sizes()["passages"] == 0
+
+
+def test_cargo_of_the_past_is_not_passed_on() -> None:
+    cottage = relay(passes=True)
+    cottage.until(START_US + 2 * EPOCH_US + PERIOD_US)
+    assert hops(cottage.send("a", walking(certified(b"x")))) == []
+    assert hops(cottage.send("a", walking(call()))) == []
+
+
+def test_the_planted_bug_of_cargo_that_nobody_checks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardened, "check_certified_notify", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_forged_cargo_is_not_passed_on("a wrong signature", False)
+
+
+def test_passages_are_bounded_and_the_oldest_makes_room() -> None:
+    cottage = relay(passes=False, passages_max=3)
+    cargoes = [certified(b"%d" % number, number, seed=number) for number in range(1, 6)]
+    for cargo in cargoes:
+        cottage.send("a", walking(cargo))
+    assert cottage.node.sizes()["passages"] == 3
+    assert taken(cottage.send("d", Taken(name_of(cargoes[0])))) == []
+    assert taken(cottage.send("d", Taken(name_of(cargoes[-1])))) == [("a", name_of(cargoes[-1]))]
+
+
+# --- the root -----------------------------------------------------------------------------------------------
+
+
+def root(**changed: object) -> Cottage:
+    """The root of the first epoch, with a child b."""
+    cottage = Cottage("forwarder", "a b c", with_rules(onward=0.0, **changed))
+    cottage.hear("a", call())
+    cottage.live(20)
+    assert cottage.node.overlay.originates(token())
+    cottage.hear("b", Subscribe(token()))
+    cottage.live(RULES.lead_periods)
+    return cottage
+
+
+def test_the_root_sends_a_note_down_its_mesh_and_acknowledges_it() -> None:
+    cottage, cargo = root(), certified(b"x")
+    said = cottage.send("a", climbing(cargo))
+    assert [(name, message) for _, name, message in of(said, Notify)] == [("b", cargo)]
+    assert taken(said) == [("a", name_of(cargo))]
+
+
+def test_the_root_acknowledges_again_what_comes_again_and_sends_it_down_once() -> None:
+    cottage, cargo = root(), certified(b"x")
+    cottage.send("a", climbing(cargo))
+    for source in ("a", "c"):
+        cottage.live(RULES.retry_periods)
+        said = cottage.send(source, climbing(cargo))
+        assert of(said, Notify) == []
+        assert taken(said) == [(source, name_of(cargo))]
+
+
+def test_who_was_root_once_passes_a_stem_on_to_who_is_now() -> None:
+    """Two roots for two epochs: the one of the first has another to follow in the second."""
+    cottage = root()
+    cottage.hear("c", root_advert(number=51, later=1))
+    cottage.live(1)
+    assert hops(cottage.send("a", climbing(certified(b"x", later=1)))) == [("c", True)]
+
+
+# --- whole hamlets ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_notes_arrive_once_although_frames_are_lost_now_and_then(seed: int) -> None:
+    """Only on the way to the root: what is lost below it is lost, as in the papers."""
+    hamlet = Hamlet("p-a a-b b-p a-c c-d d-a b-d s-c s-d s-a s-b s-p", seed=seed, cover=1).until(0.4)
+    for way in ("a", "b"):
+        hamlet.world.block(Address("p"), Address(way))
+    hamlet.publish(b"x", wait=1)
+    assert hamlet.got("s") == []
+    for way in ("a", "b"):
+        hamlet.world.unblock(Address("p"), Address(way))
+    hamlet.run(4 * RULES.retry_periods)
+    assert hamlet.got("s") == [b"x"]
+    assert hamlet.node("p").sizes()["pending"] == 0
+
+
+def test_a_publisher_in_bad_weather_gets_everything_to_the_root() -> None:
+    hamlet = Hamlet("p-a p-b a-r b-r r-s", cover=1, config=with_rules(wait_epochs=4)).until(0.4)
+    hamlet.world.set_weather(Weather(loss_ppm=100_000))
+    for number in range(10):
+        hamlet.publish(b"%d" % number, wait=1)
+    hamlet.run(20)
+    hamlet.world.set_weather(Weather())
+    hamlet.until(1.5)
+    assert hamlet.node("p").sizes()["pending"] == 0
+    assert len(hamlet.got("s")) == len(set(hamlet.got("s")))
+    assert not any(isinstance(event, Abandoned) for _, event in hamlet.told)
