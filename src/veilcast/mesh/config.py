@@ -246,7 +246,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deliver_again_us: int = 30_000_000
     """After which a note that its reader has not acknowledged is delivered again."""
     gap_us: int = 5_000_000
-    """How long a note waits for those before it of its publisher, when they are missing."""
+    """How long a note waits for those before it of its publisher, when they are missing (see `late_us`)."""
     unread_max: int = 1024
     """Notes that wait for acknowledgement; when full, the oldest is given up."""
     membership: Neighbours = "fixed"
@@ -274,6 +274,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"mesh.neighbours_max must be between 1 and {g.NEIGHBOURS_MAX}")
         if not 1 <= self.address_bytes_max <= g.ADDRESS_MAX:
             raise ConfigError(f"mesh.address_bytes_max must be between 1 and {g.ADDRESS_MAX}")
+
+    @property
+    def late_us(self) -> int:
+        """How long a reader keeps a note for those before it: `gap_us`; and in the hardened profile four more tries of
+        the publisher's, who sends again what was lost on its stem."""
+        tries = 4 if self.profile == "hardened" else 0
+        return self.gap_us + tries * self.hardening.retry_periods * self.heartbeat_us
 
     @property
     def heartbeat_bytes(self) -> int:

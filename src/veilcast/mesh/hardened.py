@@ -10,13 +10,16 @@ publisher's certificate, since no advert has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from heapq import heappop, heappush
+from math import ceil
 from random import Random
 
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
-from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, StaleError
+from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Publication
 from veilcast.mesh.adverts import check_call
 from veilcast.mesh.anchors import table_of_routes
@@ -80,7 +83,8 @@ class Hardened:
         self._outbox = Outbox(
             config, self._keys_of, self._has_root, self._stems.launch, rng, entropy, epoch_us=self._epoch_us
         )
-        self._held: list[tuple[int, bytes, Notify]] = []
+        self._held: dict[bytes, Notify] = {}
+        self._moments: list[int] = []
         self._seen = notes_seen(config)
         self._reading: dict[bytes, str] = {}
         self._epoch = -1
@@ -149,9 +153,9 @@ class Hardened:
         self._roots.beat(now)
         self.overlay.policy.beat(now)
         self._outbox.beat(now)
-        for due_us, name, notify in list(self._held):
-            if due_us <= now:
-                self._release(due_us, name, notify, now)
+        while self._moments and self._moments[0] <= now:
+            heappop(self._moments)
+            self._release(next(iter(self._held)), now)
 
     def next_event(self) -> Event | None:
         return self._outbox.next_event()
@@ -192,11 +196,14 @@ class Hardened:
             return True
         if note_id(cargo) in self._seen:
             return True
-        if any(name == held for _, held, _ in self._held):
+        if name in self._held or len(self._held) >= self._rules.pending_max:
             return False
-        due_us = now + self._rng.randrange(int(self._rules.hold_back_epochs * self._epoch_us) + 1)
-        if due_us > now and len(self._held) < self._rules.pending_max:
-            self._held.append((due_us, name, cargo))
+        stands_us = min((self._roots.stands_us(token) for token in self._meshes_of(cargo)), default=now)
+        held_us = self._rng.randrange(int(self._rules.hold_back_epochs * self._epoch_us) + 1)
+        due_us = max(now + held_us, stands_us)
+        if due_us > now:
+            self._held[name] = cargo
+            heappush(self._moments, due_us)
             return False
         self._pass_on(cargo, None, now)
         return True
@@ -206,10 +213,14 @@ class Hardened:
 
     # --- inside
 
-    def _release(self, due_us: int, name: bytes, notify: Notify, now: int) -> None:
-        self._held.remove((due_us, name, notify))
-        self._pass_on(notify, None, now)
-        self._stems.acknowledge(name)
+    def _release(self, name: bytes, now: int) -> None:
+        """The oldest goes, whosever moment it is: the moments keep their law, and the notes their order.
+
+        Who is no root any more lets go of what it held: it is not acknowledged, and will be sent to who is.
+        """
+        with suppress(RemoteError):
+            self._pass_on(self._held.pop(name), None, now)
+            self._stems.acknowledge(name)
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a note inside a mesh of its lineage, and read it if we can. Only what is genuine counts as seen."""
@@ -218,7 +229,7 @@ class Hardened:
             return
         epoch = epoch_of(now, self._epoch_us)
         leaf = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1).leaf
-        meshes = [token for token in self._roots.tokens(leaf.lineage, leaf.first) if self.overlay.takes_part(token)]
+        meshes = self._meshes_of(notify)
         if not meshes:
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
@@ -226,6 +237,13 @@ class Hardened:
         self._post([neighbour for neighbour in near if neighbour != source], notify)
         if (topic := self._reading.get(leaf.lineage)) is not None:
             self._open(topic, notify, name, now)
+
+    def _meshes_of(self, notify: Notify) -> list[bytes]:
+        """The tokens of the meshes that a note travels in: that of its own epoch, and later ones of its lineage."""
+        if (certificate := notify.certificate) is None:
+            return []
+        tokens = self._roots.tokens(certificate.leaf.lineage, certificate.leaf.first)
+        return [token for token in tokens if self.overlay.takes_part(token)]
 
     def _open(self, topic: str, notify: Notify, name: bytes, now: int) -> None:
         if (certificate := notify.certificate) is None:
@@ -267,7 +285,7 @@ class Hardened:
 
     def _oldest(self, now: int) -> int:
         """The first epoch whose notes may still be under way."""
-        return epoch_of(now, self._epoch_us) - 1 - int(self._rules.hold_back_epochs)
+        return epoch_of(now, self._epoch_us) - 1 - ceil(self._rules.hold_back_epochs)
 
     def _keys_at(self, epoch: int) -> EpochKeys:
         if epoch not in self._keys:

@@ -81,7 +81,7 @@ class MeshNode:
             unread_max=config.unread_max,
             streams_max=config.unread_max,
             again_us=config.deliver_again_us,
-            gap_us=config.gap_us,
+            gap_us=config.late_us,
         )
         self._subscriptions: dict[int, tuple[str, Interest]] = {}
         self._subscribed = 0

@@ -68,9 +68,10 @@ class Outbox:
         if len(self._pending) >= self._pending_max:
             raise LocalError(f"{self._pending_max} publications wait already; try again when some are through")
         self.advertise(topic, now)
-        self._numbers[topic] = number = self._numbers.get(topic, 0) + 1
+        number = self._numbers.get(topic, 0) + 1
         pending = _Pending(topic, Content(self._stream, number, publication), now)
-        self._seal(pending, now)
+        self._seal(pending, now)  # Raises for what cannot be sent, which must not have a number.
+        self._numbers[topic] = number
         self._pending.append(pending)
         self._send(pending, now)
 

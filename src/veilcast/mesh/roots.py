@@ -65,6 +65,7 @@ class Roots:
         self._calls: dict[bytes, Call] = {}
         self._due: dict[bytes, int] = {}
         self._started: dict[bytes, int] = {}
+        self._stands: dict[bytes, int] = {}
         self._wanted: dict[bytes, None] = {}
         self._rooted: dict[bytes, None] = {}
         self._served: dict[bytes, None] = {}
@@ -88,6 +89,10 @@ class Roots:
                 if neighbour != source:
                     self._seat.send(neighbour, call)
 
+    def stands_us(self, token: bytes) -> int:
+        """When the mesh that we began for this token has had the time to form; before that a note would miss many."""
+        return self._stands.get(token, 0)
+
     def introduce(self, neighbour: Address, now: int) -> None:
         """Tell one that is new to us the calls that no root has answered: it may be the one to do so."""
         for token, call in self._calls.items():
@@ -102,7 +107,7 @@ class Roots:
         for token, call in list(self._calls.items()):
             first_us = call.certificate.leaf.first * self._epoch_us
             if now >= first_us + self._epoch_us + self._rules.grace_periods * self._period_us:
-                for table in (self._calls, self._due, self._started, self._wanted, self._served):
+                for table in (self._calls, self._due, self._started, self._stands, self._wanted, self._served):
                     table.pop(token, None)
             elif self._forms(call, now):
                 with suppress(LocalError):  # Our membership has ended, or there are more topics than we have room for.
@@ -158,6 +163,10 @@ class Roots:
         if len(self._rooted) >= self._calls_max:
             del self._rooted[next(iter(self._rooted))]
         self._rooted[lineage] = None
+        if call.token not in self._started:
+            rules = self._rules
+            formed = rules.repair_periods + 2 * rules.bit_periods if call.token in self._served else rules.lead_periods
+            self._stands[call.token] = now + formed * self._period_us
         self._started[call.token] = now
         self._due.pop(call.token, None)
         self._wanted.pop(call.token, None)

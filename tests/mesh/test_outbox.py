@@ -1,0 +1,312 @@
+"""The outbox of a publisher, and the root's side of it: nothing is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Delivered, Publication
+from veilcast.mesh.content import open_notify
+from veilcast.mesh.stem import cargo_name
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import BODY_MAX
+from veilcast.wire.messages import Call, Message, Notify, Stem, Subscribe, Taken, Unsubscribe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hamlet import (
+    EPOCH_US,
+    LABEL,
+    PERIOD_US,
+    RULES,
+    START_US,
+    TOPIC,
+    Cottage,
+    Hamlet,
+    call,
+    certified,
+    note,
+    of,
+    root_advert,
+    token,
+    topic_keys,
+    with_rules,
+)
+
+
+def publisher(**changed: object) -> Cottage:
+    cottage = Cottage("publisher", config=with_rules(**changed))
+    cottage.node.advertise(TOPIC, cottage.now)
+    for name in cottage.names:
+        cottage.hear(name, root_advert())
+    cottage.live(2)
+    return cottage
+
+
+def cargoes(said: list[tuple[int, str, Message]], kind: type[Message] = Notify) -> list[Message]:
+    found = [decode(message.cargo) for _, _, message in said if isinstance(message, Stem)]
+    return [cargo for cargo in found if isinstance(cargo, kind)]
+
+
+# --- what waits ---------------------------------------------------------------------------------------------
+
+
+def test_notes_leave_in_the_order_they_were_published() -> None:
+    cottage = publisher()
+    numbers = []
+    for number in range(5):
+        cottage.node.publish(note(b"%d" % number), cottage.now)
+    for cargo in cargoes(cottage.sort(cottage.frames())):
+        assert isinstance(cargo, Notify)
+        numbers.append(open_notify(topic_keys(), cargo).number)
+    assert numbers == [1, 2, 3, 4, 5]
+
+
+def test_what_waits_is_bounded_and_the_owner_is_told() -> None:
+    cottage = Cottage("publisher", config=with_rules(pending_max=3))
+    for number in range(3):
+        cottage.node.publish(note(b"%d" % number), cottage.now)
+    with pytest.raises(LocalError, match="3 publications wait already"):
+        cottage.node.publish(note(b"x"), cottage.now)
+    assert cottage.node.sizes()["pending"] == 3
+
+
+def test_what_cannot_be_sent_is_refused_and_leaves_no_gap() -> None:
+    cottage = publisher()
+    with pytest.raises(LocalError, match="bytes"):
+        cottage.node.publish(Publication((LABEL.pair,), bytes(BODY_MAX)), cottage.now)
+    assert cottage.node.sizes()["pending"] == 0
+    cottage.node.publish(note(b"x"), cottage.now)
+    [cargo] = cargoes(cottage.sort(cottage.frames()))
+    assert isinstance(cargo, Notify)
+    assert open_notify(topic_keys(), cargo).number == 1
+
+
+def test_over_an_edge_a_note_is_sealed_anew_and_its_reader_gets_it_once() -> None:
+    cottage = publisher()
+    cottage.node.publish(note(b"x"), cottage.now)
+    [before] = cargoes(cottage.sort(cottage.frames()))
+    cottage.until(START_US + EPOCH_US)
+    for name in cottage.names:
+        cottage.hear(name, root_advert(later=1))
+    after = cargoes(cottage.live(RULES.retry_periods + 2))[-1]
+    assert isinstance(before, Notify)
+    assert isinstance(after, Notify)
+    assert (before.token, after.token) == (token(), token(1))
+    reader = Cottage("subscriber", cover=0)
+    reader.node.subscribe(LABEL, reader.now)
+    reader.send("a", before)
+    [first] = reader.events()[-1:]
+    assert isinstance(first, Delivered)
+    assert first.note.publication.body == b"x"
+    reader.node.acknowledge(first.note.id, reader.now)
+    reader.until(START_US + EPOCH_US + PERIOD_US)
+    reader.send("a", after)
+    assert reader.got() == []
+
+
+def test_the_acknowledgement_of_either_sealing_settles_it() -> None:
+    for which in (0, -1):
+        cottage = publisher()
+        cottage.node.publish(note(b"x"), cottage.now)
+        sent = [(name, message) for _, name, message in of(cottage.sort(cottage.frames()), Stem)]
+        cottage.until(START_US + EPOCH_US)
+        for name in cottage.names:
+            cottage.hear(name, root_advert(later=1))
+        said = of(cottage.live(RULES.retry_periods + 2), Stem)
+        sent += [(n, m) for _, n, m in said if isinstance(m, Stem) and isinstance(decode(m.cargo), Notify)]
+        name, stem = sent[which]
+        assert isinstance(stem, Stem)
+        cottage.send(name, Taken(cargo_name(stem.cargo)))
+        assert cottage.node.sizes()["pending"] == 0
+
+
+# --- calls --------------------------------------------------------------------------------------------------
+
+
+def test_a_publisher_calls_for_the_next_epoch_at_a_moment_of_its_own() -> None:
+    """Somewhere between now and two leads before the edge, and not twice once it is acknowledged."""
+    moments = []
+    for seed in range(12):
+        cottage = Cottage("publisher", seed=seed)
+        cottage.node.advertise(TOPIC, cottage.now)
+        cottage.hear("a", root_advert())
+        said = of(cottage.until(START_US + EPOCH_US - 2 * RULES.lead_periods * PERIOD_US + 2 * PERIOD_US), Stem)
+        calls = [
+            (at, decode(m.cargo)) for at, _, m in said if isinstance(m, Stem) and isinstance(decode(m.cargo), Call)
+        ]
+        next_ones = [at for at, cargo in calls if isinstance(cargo, Call) and cargo.token == token(1)]
+        moments.append(next_ones[0] - START_US)
+    assert max(moments) - min(moments) > EPOCH_US // 4
+
+
+def test_a_call_that_is_taken_is_made_again_only_if_no_mesh_forms() -> None:
+    cottage = publisher()
+    lead_us = START_US + EPOCH_US - RULES.lead_periods * PERIOD_US
+    calls = 0
+    while cottage.now < lead_us:
+        for _, name, message in of(cottage.live(1), Stem):
+            assert isinstance(message, Stem)
+            calls += 1
+            cottage.send(name, Taken(cargo_name(message.cargo)))
+    assert calls == 1
+    assert len(of(cottage.until(START_US + EPOCH_US), Stem)) == 1
+
+
+def test_who_is_no_publisher_can_neither_advertise_nor_publish() -> None:
+    cottage = Cottage("subscriber")
+    with pytest.raises(LocalError, match="only a publisher"):
+        cottage.node.advertise(TOPIC, cottage.now)
+    with pytest.raises(LocalError, match="only a publisher"):
+        cottage.node.publish(note(b"x"), cottage.now)
+    assert cottage.node.sizes()["pending"] == 0
+
+
+# --- the root's side ----------------------------------------------------------------------------------------
+
+
+def root(**changed: object) -> Cottage:
+    """The root of the first epoch, with a child b, and a mesh that stands."""
+    cottage = Cottage("forwarder", "a b c", with_rules(onward=0.0, **changed))
+    cottage.hear("a", call())
+    cottage.live(20)
+    cottage.hear("b", Subscribe(token()))
+    cottage.live(RULES.lead_periods)
+    return cottage
+
+
+def test_a_root_that_holds_back_releases_in_time_and_in_order_and_acknowledges_then() -> None:
+    cottage = root(hold_back_epochs=0.5)
+    arrived, released, acknowledged = {}, [], []
+    for number in range(1, 21):
+        cargo = certified(b"%d" % number, number, seed=number)
+        arrived[cargo_name(encode(cargo))] = cottage.now
+        assert cottage.send("a", Stem(True, encode(cargo))) == []
+        cottage.live(0.5)
+    assert cottage.node.sizes()["held"] > 0
+    for at_us, _, message in cottage.live(0.5 * EPOCH_US / PERIOD_US + 2):
+        if isinstance(message, Notify):
+            name = cargo_name(encode(message))
+            assert at_us - arrived[name] <= 0.5 * EPOCH_US + PERIOD_US
+            released.append(name)
+        elif isinstance(message, Taken):
+            acknowledged.append(message.name)
+    assert acknowledged == released
+    early = len(arrived) - len(released)
+    assert released == list(arrived)[early:]
+    assert cottage.node.sizes()["held"] == 0
+
+
+def test_what_is_held_over_an_edge_is_released_in_the_mesh_of_the_day() -> None:
+    """Into the second epoch after its own: late, but all who hear it know its lineage."""
+    cottage = root(hold_back_epochs=1.5)
+    cottage.hear("a", call(1))
+    cottage.until(START_US + EPOCH_US - 3 * PERIOD_US)
+    cottage.hear("c", Subscribe(token(1)))
+    cargo = certified(b"x")
+    said = cottage.send("a", Stem(True, encode(cargo)))
+    cottage.hear("a", call(2))
+    said += cottage.until(START_US + 2 * EPOCH_US - 2 * PERIOD_US)
+    cottage.hear("c", Subscribe(token(2)))
+    said += cottage.until(START_US + 3 * EPOCH_US)
+    assert [message for _, _, message in of(said, Notify)][:1] == [cargo]
+    assert cottage.node.sizes()["held"] == 0
+
+
+def test_a_note_that_came_late_and_was_held_over_the_next_edge_is_still_released() -> None:
+    cottage = root(hold_back_epochs=0.5)
+    cottage.hear("a", call(1))
+    cottage.until(START_US + EPOCH_US)
+    cottage.hear("a", call(2))
+    cottage.until(START_US + 2 * EPOCH_US - 5 * PERIOD_US)
+    cottage.hear("b", Subscribe(token(1)), Subscribe(token(2)))
+    late = [certified(b"%d" % number, number, seed=number) for number in range(1, 6)]
+    said = [told for cargo in late for told in cottage.send("a", Stem(True, encode(cargo)))]
+    said += cottage.live(0.5 * EPOCH_US / PERIOD_US + 2)
+    assert len(of(said, Notify)) == len(of(said, Taken)) == 5
+
+
+def test_who_is_no_root_any_more_lets_go_of_what_it_held_and_does_not_acknowledge_it() -> None:
+    cottage = root(hold_back_epochs=0.5)
+    cottage.until(START_US + EPOCH_US - 2 * PERIOD_US)
+    for number in range(1, 6):
+        cottage.send("a", Stem(True, encode(certified(b"%d" % number, number, seed=number))))
+    held = cottage.node.sizes()["held"]
+    cottage.hear("b", Unsubscribe(token()))
+    said = cottage.until(START_US + 2 * EPOCH_US)
+    assert cottage.node.sizes()["held"] == 0
+    assert len(of(said, Taken)) < held
+
+
+def test_what_is_held_is_bounded() -> None:
+    cottage = root(hold_back_epochs=1.0, pending_max=3)
+    for number in range(1, 9):
+        cottage.send("a", Stem(True, encode(certified(b"%d" % number, number, seed=number))))
+    assert cottage.node.sizes()["held"] <= 3
+
+
+# --- whole hamlets ------------------------------------------------------------------------------------------
+
+WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
+
+
+def test_what_is_published_before_there_is_a_root_reaches_the_readers() -> None:
+    hamlet = Hamlet(WORLD, cover=0.5)
+    bodies = [b"%d" % number for number in range(5)]
+    for body in bodies:
+        hamlet.publish(body, wait=1)
+    hamlet.until(0.9)
+    assert hamlet.got("s") == bodies
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_published_while_a_root_is_missing_reaches_the_readers(seed: int) -> None:
+    hamlet = Hamlet(WORLD, cover=0.5, seed=seed).until(0.35)
+    [root] = hamlet.roots()
+    if root in "ps":
+        pytest.skip("the root is the publisher or the reader of this test")
+    hamlet.publish(b"before", wait=4)
+    hamlet.world.crash(Address(root))
+    hamlet.run(8)
+    for number in range(5):
+        hamlet.publish(b"%d" % number, wait=1)
+    hamlet.until(0.95)
+    assert hamlet.got("s") == [b"before", b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_note_that_was_lost_on_its_stem_comes_before_those_after_it() -> None:
+    hamlet = Hamlet("p-a a-b b-s", cover=1).until(0.4)
+    hamlet.publish(b"0", wait=2)
+    hamlet.world.block(Address("p"), Address("a"))
+    hamlet.publish(b"1", wait=0.01)
+    hamlet.world.unblock(Address("p"), Address("a"))
+    hamlet.publish(b"2", wait=1)
+    hamlet.run(2 * RULES.retry_periods)
+    assert hamlet.got("s") == [b"0", b"1", b"2"]
+
+
+def test_a_publisher_that_was_away_over_an_edge_is_heard_when_it_is_back() -> None:
+    """It was not there to call for the epoch: the mesh forms late, and what it says waits at the root for it."""
+    hamlet = Hamlet(WORLD, cover=0.5).until(0.5)
+    hamlet.publish(b"1", wait=4)
+    hamlet.world.crash(Address("p"))
+    hamlet.until(1.3)
+    hamlet.world.restart(Address("p"))
+    hamlet.run(2)
+    hamlet.publish(b"2", wait=1)
+    hamlet.until(1.9)
+    assert hamlet.got("s") == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_edge_is_crossed_without_loss_and_in_order(seed: int) -> None:
+    hamlet = Hamlet(WORLD, cover=0.5, seed=seed).until(0.8)
+    bodies = [b"%d" % number for number in range(150)]
+    for body in bodies:
+        hamlet.publish(body, wait=1 + Random(body).random())
+    hamlet.run(20)
+    assert hamlet.world.now > START_US + 2 * EPOCH_US
+    assert hamlet.got("s") == bodies
