@@ -1,0 +1,88 @@
+"""What the hardened mesh costs: messages and hops of a note, with the real machines, beside the papers' baseline.
+
+Latency is constant and nothing is queued, so the time from publishing to delivery, divided by it, is hops.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from statistics import mean
+from typing import NamedTuple
+
+from veilcast.machine import Address, Delivered, Event
+from veilcast.mesh.config import Config, Hardening
+from veilcast.sim.chance import generator
+from veilcast.sim.checkers import Checker
+from veilcast.sim.links import Links
+from veilcast.sim.mesh import MeshPopulation
+from veilcast.sim.world import World
+
+PERIOD_US = 1_000_000
+HOP_US = 1_000
+EPOCH_US = 600 * PERIOD_US
+NOTES = 5
+BRISK = Hardening(window_periods=12, lead_periods=32, bit_periods=2, uptime_periods=1)
+"""A window of twice the diameter: what is measured here is the mesh that stands in the end."""
+
+
+class Cost(NamedTuple):
+    messages: float
+    """For each note, the stem's and the acknowledgements' among them."""
+    notes: float
+    """Without these: edges of the mesh."""
+    hops: float
+    """From the publisher to a subscriber, on the average."""
+    reached: float
+    """The share of subscribers that got each note."""
+
+
+class _Stopwatch(Checker):
+    def __init__(self, sent_us: dict[bytes, int]) -> None:
+        self._sent_us = sent_us
+        self.hops: list[float] = []
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered):
+            number = int(event.note.publication.body.split()[1])
+            self.hops.append((world.now - world.start - self._sent_us[b"%d" % number]) / HOP_US)
+
+
+def cost_of(profile: str, degree: int, cover: float, offline: float, seed: int) -> Cost:
+    """A world with one publisher and a tenth of subscribers, whose mesh has formed before the notes.
+
+    A share of the nodes, the publisher apart, is offline all the time.
+    """
+    hardened = profile == "hardened"
+    config = Config(
+        profile="hardened" if hardened else "paper", neighbours_max=64, address_bytes_max=8, hardening=BRISK
+    )
+    first_us = (80 if hardened else 25) * PERIOD_US
+    people = MeshPopulation(
+        500, degree, 0.2, 0.1, NOTES, first_us, 2 * PERIOD_US, mesh=config, cover_share=cover, checks=()
+    )
+    world = World(seed=seed, links=Links(latency_us=(HOP_US, HOP_US)), epoch_us=EPOCH_US)
+    watch = _Stopwatch({b"%d" % number: first_us + number * 2 * PERIOD_US for number in range(NOTES)})
+    world.watch(watch)
+    people.settle(world, 0)
+    publisher, readers = people.roles(seed)
+    others = [name for name in people.addresses() if name != publisher]
+    away = dict.fromkeys(generator(seed, "away").sample(others, round(offline * len(others))))
+    for name in away:
+        world.crash(name)
+    world.run(first_us - 1)
+    before = people.facts(world)
+    world.run(2 * PERIOD_US * NOTES)
+    after = people.facts(world)
+    kinds = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("Notify", "Stem", "Taken")}
+    there = sum(name not in away for name in readers)
+    return Cost(
+        sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there
+    )
+
+
+def costs(profile: str, degree: int, cover: float, offline: float, seeds: range) -> list[Cost]:
+    """One for each seed, on two cores."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
+        return list(workers.map(partial(cost_of, profile, degree, cover, offline), seeds))
