@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.machine import Address, Delivered, Frame
-from veilcast.mesh import node
+from veilcast.mesh import paper
 from veilcast.mesh.config import Config, Defences
 from veilcast.mesh.content import Content, make_notify
 from veilcast.mesh.heartbeat import NUMBERS
@@ -150,7 +150,7 @@ def recordings() -> list[bytes]:
 @pytest.fixture
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recordings are genuine; to find that out twenty thousand times over takes long."""
-    monkeypatch.setattr(node, "check_notify", lambda *_: None)
+    monkeypatch.setattr(paper, "check_notify", lambda *_: None)
 
 
 def played(config: Config) -> tuple[Bench, int, int]:

@@ -194,6 +194,22 @@ def test_a_cargo_that_climbs_in_a_circle_is_refused() -> None:
     assert cottage.node.refused == {"StaleError": 1}
 
 
+def test_a_copy_of_a_cargo_is_not_passed_on_but_another_try_is() -> None:
+    for passes in (True, False):
+        cottage, cargo = relay(passes=passes), certified(b"x")
+        first = hops(cottage.send("a", walking(cargo)))
+        assert hops(cottage.send("a", walking(cargo))) == []
+        assert cottage.node.refused == {"StaleError": 1}
+        cottage.live(RULES.retry_periods)
+        assert hops(cottage.send("a", walking(cargo))) == first
+
+
+def test_a_cargo_that_turns_round_and_climbs_by_where_it_walked_is_no_copy() -> None:
+    cottage, cargo = relay(passes=True), certified(b"x")
+    cottage.send("a", walking(cargo))
+    assert hops(cottage.send("a", climbing(cargo))) == [("d", True)]
+
+
 def test_a_cargo_that_comes_by_another_way_later_is_another_try() -> None:
     cottage, cargo = relay(passes=False), certified(b"x")
     cottage.send("a", climbing(cargo))

@@ -1,8 +1,9 @@
 """Buckets: how much of each kind of message is taken from one neighbour (the switch `buckets`).
 
-Everything but notes rides in heartbeats, one in each period, so honest neighbours are slow by themselves; but nothing
-keeps another from sending a thousand heartbeats a second, each of which costs us checks, tables and copies for all our
-neighbours. A token bucket lets through a burst, and after it a steady rate. What is past that is refused unread.
+Most of it rides in heartbeats, one in each period, so honest neighbours are slow by themselves; but nothing keeps
+another from sending a thousand heartbeats a second, each of which costs us checks, tables and copies for all our
+neighbours, or as many notes and stems, each of which costs the check of a signature. A token bucket lets through a
+burst, and after it a steady rate. What is past that is refused unread.
 
 One integer says it all: the moment at which the bucket will be full again. A message moves it on by the price of one
 token, and is refused if that would be further ahead than the whole burst is worth.
@@ -17,10 +18,13 @@ from veilcast.machine import Address
 from veilcast.mesh.config import Config, Rate
 from veilcast.wire.messages import (
     Advert,
+    Call,
     Decline,
     Greet,
     Invite,
     Message,
+    Notify,
+    Stem,
     Subscribe,
     SwapAsk,
     SwapLock,
@@ -78,10 +82,12 @@ class Buckets:
 
 
 _KINDS: Final[dict[str, tuple[type[Message], ...]]] = {
-    "adverts": (Advert, Unadvert),
+    "adverts": (Advert, Unadvert, Call),
     "subscriptions": (Subscribe, Unsubscribe, Invite, Decline),
     "swaps": (SwapAsk, SwapLock),
     "greetings": (Greet,),
+    "notes": (Notify,),
+    "stems": (Stem,),
 }
-"""Answers in a swap are not counted: those that nobody asked for are refused anyway."""
+"""Answers in a swap and along a stem are not counted: those that nobody asked for are refused anyway."""
 _KIND_OF: Final = {message: kind for kind, messages in _KINDS.items() for message in messages}

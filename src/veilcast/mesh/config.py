@@ -188,14 +188,18 @@ class Defences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     branches_each: int = 1024
     """Topics that one neighbour may ask us for."""
     buckets: bool = False
-    """More than a rate of adverts, subscriptions, swap requests or greetings of one neighbour is refused. The defaults
-    leave honest neighbours alone: with 50 topics and a fifth of all heartbeats lost, so that all is told again and
+    """More than a rate of each kind of message of one neighbour is refused (see `buckets`). The defaults leave honest
+    neighbours alone: with 50 topics and a fifth of all heartbeats lost, so that all is told again and
     again, one sends 32 adverts in a period at most (a full heartbeat), 11 subscriptions, and one greeting; a heartbeat
     that does not follow the last counts as one more. Eight periods of that may come at once, as after a pause."""
     adverts: Rate = Rate(32, 256)
     subscriptions: Rate = Rate(16, 128)
     swaps: Rate = Rate(8, 64)
     greetings: Rate = Rate(2, 16)
+    notes: Rate = Rate(64, 2048)
+    """Frames of their own, as fast as publishers are: 50 topics with a note in each period, or twice what waits in an
+    outbox, which all comes at once when its way opens again."""
+    stems: Rate = Rate(64, 2048)
     replay: bool = False
     """A recorded heartbeat never acts again, and a recorded note is not passed on again (see `replays`)."""
     seen_each: int = 65_536

@@ -141,7 +141,9 @@ class MeshNode:
             if is_beat:
                 self._hear(data, source, now)
             else:
-                self._conduct.receive(decode(data), source, now)
+                message = decode(data)
+                self._buckets.charge(message, source, now)
+                self._conduct.receive(message, source, now)
                 self._notes += 1
         except RemoteError as error:
             self._refuse(error)

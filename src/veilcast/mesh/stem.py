@@ -61,7 +61,8 @@ class _Passage(NamedTuple):
 class Stems:
     """Bounded: at most `passages_max` cargoes are remembered.
 
-    What comes from two neighbours within `circle_us` went in a circle; later it is another try, by another way.
+    What comes from two neighbours within `circle_us` went in a circle, and what comes twice from one is a copy; later
+    it is another try.
     """
 
     def __init__(
@@ -84,8 +85,11 @@ class Stems:
         cargo, name = decode(stem.cargo), cargo_name(stem.cargo)
         if not isinstance(cargo, Cargo):
             raise MalformedError("not what a stem carries")
-        self._seat.check(cargo, now)
         before = self._passages.get(name)
+        again = before is not None and before.source == sender and now - before.at_us < self._circle_us
+        if before is not None and again and (before.climbing or not stem.climbing):
+            raise StaleError("a cargo that is on its way already")
+        self._seat.check(cargo, now)
         ends = stem.climbing or not self._habits.continues(sender, self._onward)
         came_back = before is not None and before.source != sender and now - before.at_us < self._circle_us
         if before is not None and came_back and before.climbing:
