@@ -231,6 +231,19 @@ def test_who_was_not_let_in_yet_goes_on_asking_whoever_came_by_it() -> None:
     assert colony.is_connected()
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_who_was_not_let_in_yet_does_not_take_those_who_came_by_it_for_the_network(seed: int) -> None:
+    colony = Colony(Rules(), seed)
+    colony.add("x", "n0").beat(0)
+    for number in range(8):
+        colony.add(f"y{number}", "x").beat(0)
+        colony.deliver()
+    colony.grow(10)
+    assert not colony.is_connected()
+    colony.beat(25)
+    assert colony.is_connected()
+
+
 def survivors_are_connected(passive_max: int, seed: int) -> bool:
     colony = Colony(Rules(copies=0, passive_max=passive_max, lease_ms=30_000), seed)
     colony.grow(100)

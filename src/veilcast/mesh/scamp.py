@@ -237,8 +237,8 @@ class Scamp:
             self._door.close(name, now)
 
     def _note(self, name: Address) -> None:
-        """Remember an address that is no neighbour's."""
-        if name != self._name and name not in self.partial and name not in self.inward:
+        """Remember an address that is no neighbour's; but who comes by us before we are let in can let nobody in."""
+        if self._joined and name != self._name and name not in self.partial and name not in self.inward:
             _push(self.passive, name, self._rules.passive_max)
 
     # --- choosing
