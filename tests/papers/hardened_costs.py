@@ -77,9 +77,7 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, seed: int) 
     after = people.facts(world)
     kinds = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("Notify", "Stem", "Taken")}
     there = sum(name not in away for name in readers)
-    return Cost(
-        sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there
-    )
+    return Cost(sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there)
 
 
 def costs(profile: str, degree: int, cover: float, offline: float, seeds: range) -> list[Cost]:

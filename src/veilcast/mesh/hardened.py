@@ -242,8 +242,8 @@ class Hardened:
         """The tokens of the meshes that a note travels in: that of its own epoch, and later ones of its lineage."""
         if (certificate := notify.certificate) is None:
             return []
-        tokens = self._roots.tokens(certificate.leaf.lineage, certificate.leaf.first)
-        return [token for token in tokens if self.overlay.takes_part(token)]
+        later = self._roots.tokens(certificate.leaf.lineage, certificate.leaf.first)
+        return [token for token in dict.fromkeys((notify.token, *later)) if self.overlay.takes_part(token)]
 
     def _open(self, topic: str, notify: Notify, name: bytes, now: int) -> None:
         if (certificate := notify.certificate) is None:
