@@ -97,5 +97,5 @@ class Epochs:
     def _usable(self, keys: TopicKeys) -> TopicKeys:
         profile = keys.record.profile
         if profile != "paper" and not self._on:
-            raise LocalError(f"{keys.record.topic!r} is a topic of the {profile} profile; this mesh speaks the paper's")
+            raise LocalError(f"{keys.record.topic!r} is a topic of the {profile} profile; this node is a paper's")
         return keys
