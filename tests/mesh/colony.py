@@ -91,7 +91,12 @@ class Colony:
 
     def is_consistent(self) -> bool:
         """Whether everybody who keeps somebody alive is known to it, and the other way round."""
-        kept = [(name, other) for name, node in self.nodes.items() for other in node.partial if other in self.nodes]
+        kept = [
+            (name, other)
+            for name, node in self.nodes.items()
+            for other in node.partial | node.probed
+            if other in self.nodes
+        ]
         keeping = [(other, name) for name, node in self.nodes.items() for other in node.inward if other in self.nodes]
         return sorted(kept) == sorted(keeping)
 
@@ -102,11 +107,14 @@ class _Door:
 
     def is_there(self, name: Address) -> bool:
         peer = self._colony.nodes.get(name)
-        return peer is not None and (self._name in peer.partial or self._name in peer.inward)
+        return peer is not None and self._name in peer.neighbours()
 
     def unheard_us(self, now: int) -> int:
         heard = any(self.is_there(name) for name in self._colony.nodes[self._name].neighbours())
         return 0 if heard else now + (1 << 40)
+
+    def carries(self, name: Address) -> bool:
+        return False
 
     def open(self, name: Address, now: int) -> None:
         pass
@@ -117,3 +125,6 @@ class _Door:
     def send(self, name: Address, message: Message) -> None:
         self._colony.mail.append((self._name, name, message))
         self._colony.sent.append((self._name, name, message))
+
+    def record(self, data: bytes) -> None:
+        pass

@@ -13,7 +13,7 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
 from veilcast.mesh.config import Config
 from veilcast.mesh.config import Scamp as Rules
-from veilcast.mesh.scamp import GRACE_PERIODS, Scamp
+from veilcast.mesh.scamp import FAILED_MAX, GRACE_PERIODS, Scamp
 from veilcast.wire.messages import ForwardJoin, Greet, Join, Keep, Replace
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -195,27 +195,7 @@ def test_parts_that_were_cut_off_meet_again_long_before_leases_end(seed: int) ->
     colony.beat(45)
     assert colony.is_connected()
     assert colony.is_consistent()
-    assert colony.arcs() < 2 * arcs  # One is tried after the other, and no more when one is back.
-    assert not any(node.failed for node in colony.nodes.values() if len(node.neighbours()) > 1)
-
-
-def test_those_that_failed_are_tried_for_as_long_as_they_are_remembered_and_only_the_last_are() -> None:
-    colony = Colony(Rules(passive_max=2, isolation_periods=5), 1)
-    node = colony.add("a")
-    colony.tell("b", "a", Keep(1_000_000))
-    colony.add("b").partial[Address("a")] = 1 << 60
-    for name in (Address("x"), Address("y"), Address("z")):
-        node.partial[name] = 1 << 60
-        node.lost(name, 0)
-    assert list(node.failed) == ["y", "z"]
-    tried = []
-    for _ in range(20):
-        colony.beat()
-        for name in list(node.partial):
-            tried.append(name)
-            node.lost(name, colony.now)
-    assert tried == ["y", "z", "y", "z"]
-    assert node.sizes()["failed"] == 2
+    assert colony.arcs() < 2 * arcs  # One is tried after the other.
 
 
 def test_who_was_not_let_in_yet_goes_on_asking_whoever_came_by_it() -> None:
@@ -327,6 +307,7 @@ def test_a_node_that_joins_must_know_its_name_and_sane_rules() -> None:
     for wrong in (
         {"copies": -1},
         {"passive_max": -1},
+        {"probe_periods": -1},
         {"walk_hops": 0},
         {"forward_hops": 1 << 16},
         {"lease_ms": 1},
@@ -334,3 +315,19 @@ def test_a_node_that_joins_must_know_its_name_and_sane_rules() -> None:
     ):
         with pytest.raises(ConfigError):
             Rules(**wrong)
+
+
+def test_those_that_failed_are_tried_again_for_the_term_of_a_lease_and_up_to_a_bound() -> None:
+    colony = Colony(Rules(probe_periods=5, lease_ms=1_000_000), 1)
+    colony.grow(20)
+    colony.beat(50)
+    assert not any(node.probed for node in colony.nodes.values())
+    node = colony.nodes[Address("n3")]
+    for number in range(2 * FAILED_MAX):
+        node.lost(Address(f"x{number}"), colony.now)
+    assert node.sizes()["failed"] == FAILED_MAX
+    colony.beat(50)
+    assert set(node.probed) <= {f"x{number}" for number in range(FAILED_MAX, 2 * FAILED_MAX)}
+    assert node.probed
+    colony.beat(110, GRACE_PERIODS)
+    assert node.sizes()["failed"] == 0

@@ -7,10 +7,11 @@ from random import Random
 import pytest
 
 from veilcast.errors import LocalError
-from veilcast.machine import Address
+from veilcast.machine import Address, Connect, Disconnect
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.node import MeshNode
+from veilcast.observe import Row, Topology
 from veilcast.sim import scenario
 from veilcast.sim.checkers import Connected, ViolationError
 from veilcast.sim.links import Links
@@ -86,7 +87,7 @@ def test_strangers_cannot_fill_more_than_the_bounds() -> None:
     assert node.sizes()["neighbours"] == SCAMP.neighbours_max
     assert node.sizes()["passive"] == SCAMP.scamp.passive_max
     node.handle_timer(node.next_timer() or 0)
-    assert len(node.frames_to_send(0, 99)) <= 2 * SCAMP.neighbours_max
+    assert len(node.frames_to_send(0, 99)) <= 3 * SCAMP.neighbours_max
 
 
 def test_a_queue_that_was_sent_is_not_kept() -> None:
@@ -142,3 +143,37 @@ def test_the_checker_catches_an_overlay_that_fell_apart() -> None:
         checker.on_end(world)
     world.crash(Address("c"))
     checker.on_end(world)
+
+
+class Rows:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def append(self, row: Row) -> None:
+        self.rows.append(row)
+
+
+def test_the_driver_is_asked_for_a_way_when_a_link_opens_and_told_when_it_closes() -> None:
+    node = make_node("a", [])
+    node.receive(beat(3, encode(Keep(60_000))), Address("x"), 0)
+    node.peer_up(Address("x"), 0)
+    assert node.overlay.present() == []
+    node.receive(beat(4, encode(Keep(60_000))), Address("x"), 0)
+    assert node.next_event() == Connect(Address("x"))
+    assert node.next_event() is None
+    node.peer_lost(Address("x"), 0)
+    assert node.next_event() == Disconnect(Address("x"))
+    assert node.next_event() is None
+
+
+def test_the_links_that_scamp_opens_stand_in_the_table_of_the_topology() -> None:
+    loaded, tables = scenario.load("mesh-scamp"), Rows()
+    world = scenario.build(loaded, 0, tables)
+    world.run(loaded.config.duration_us)
+    last = max(row.epoch for row in tables.rows if isinstance(row, Topology))
+    recorded = {(row.u, row.v) for row in tables.rows if isinstance(row, Topology) and row.epoch == last}
+    linked = {
+        (min(u, v), max(u, v)) for u in loaded.config.population.addresses() for v in world.machine(u).overlay.present()
+    }
+    assert linked
+    assert linked <= recorded

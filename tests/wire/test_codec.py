@@ -204,6 +204,10 @@ def test_type_bytes_are_never_reused_or_renumbered() -> None:
         21: "Call",
         22: "Stem",
         23: "Taken",
+        24: "Knock",
+        25: "Answer",
+        26: "Show",
+        27: "Admit",
     }
 
 

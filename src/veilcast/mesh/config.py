@@ -12,7 +12,7 @@ from veilcast.errors import ConfigError
 from veilcast.wire import geometry as g
 
 CoverRule: TypeAlias = Literal["none", "one", "each"]
-Neighbours: TypeAlias = Literal["fixed", "scamp"]
+Neighbours: TypeAlias = Literal["fixed", "scamp", "certified"]
 Start: TypeAlias = Literal["never", "child", "neighbour", "change"]
 FirstWait: TypeAlias = Literal["immediate", "exponential"]
 Decay: TypeAlias = Literal["time", "count"]
@@ -51,10 +51,14 @@ class Scamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Heartbeats without any from others, or without being kept by anybody, after which a node joins again."""
     passive_max: int = 24
     """Addresses kept in reserve."""
+    probe_periods: int = 60
+    """Heartbeats, more or less, between two tries to reach one that failed. Networks that were parted find one another
+    so, long before leases end. 0 is never."""
 
     def __post_init__(self) -> None:
-        if self.copies < 0 or self.passive_max < 0:
-            raise ConfigError("scamp.copies and scamp.passive_max must not be negative")
+        for name in ("copies", "passive_max", "probe_periods"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"scamp.{name} must not be negative")
         for name in ("walk_hops", "forward_hops"):
             if not 1 <= getattr(self, name) <= g.HOPS_MAX:
                 raise ConfigError(f"scamp.{name} must be between 1 and {g.HOPS_MAX}")
@@ -62,6 +66,42 @@ class Scamp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"scamp.lease_ms must be between 1000 and {g.LEASE_MS_MAX}")
         if self.isolation_periods < 2:
             raise ConfigError("scamp.isolation_periods must be at least 2: one lost heartbeat is no isolation")
+
+
+class Certified(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A neighbourhood of certified members, which strangers cannot take over."""
+
+    outbound: int = 8
+    """Links that a node chooses itself; the others are for those who come to it."""
+    reunions: int = 4
+    """Links beyond those, to some that it chose, that failed, and that are back: parted networks grow together so."""
+    anchors: int = 4
+    """The oldest of the chosen, kept over restarts."""
+    prefix_max: int = 2
+    """Links to addresses of one prefix, among the chosen and among those who came."""
+    book_max: int = 64
+    """Addresses kept in reserve, of which half may be hearsay."""
+    source_max: int = 4
+    """Addresses of hearsay by word of one prefix."""
+    shared: int = g.SHARED_MAX
+    """Addresses that who knocks is told."""
+    knock_periods: int = 30
+    """Heartbeats between two knocks that are answered to one prefix, once it has used its burst."""
+    knock_burst: int = 4
+    probe_periods: int = 30
+    """Heartbeats, more or less, between two probes: of one that failed, or of an address that is hearsay."""
+
+    def __post_init__(self) -> None:
+        for name in ("outbound", "prefix_max", "source_max", "knock_periods", "knock_burst", "probe_periods"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"certified.{name} must be at least 1")
+        for name in ("reunions", "anchors"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"certified.{name} must not be negative")
+        if self.book_max < 2:
+            raise ConfigError("certified.book_max must be at least 2: one for hearsay and one for the rest")
+        if not 0 <= self.shared <= g.SHARED_MAX:
+            raise ConfigError(f"certified.shared must be between 0 and {g.SHARED_MAX}")
 
 
 class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -254,8 +294,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unread_max: int = 1024
     """Notes that wait for acknowledgement; when full, the oldest is given up."""
     membership: Neighbours = "fixed"
-    """"fixed": the neighbours are those that the owner names; "scamp": they are found, by contacts that it names."""
+    """"fixed": the neighbours are those that the owner names; "scamp": they are found, by contacts that it names;
+    "certified": found, and members only."""
     scamp: Scamp = Scamp()
+    certified: Certified = Certified()
     cover: Cover = Cover()
     shellgame: ShellGame = ShellGame()
     hardening: Hardening = Hardening()
@@ -278,6 +320,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"mesh.neighbours_max must be between 1 and {g.NEIGHBOURS_MAX}")
         if not 1 <= self.address_bytes_max <= g.ADDRESS_MAX:
             raise ConfigError(f"mesh.address_bytes_max must be between 1 and {g.ADDRESS_MAX}")
+        taken = self.certified.outbound + self.certified.reunions
+        if self.membership == "certified" and self.neighbours_max < taken + max(2, g.SHARED_MAX - taken):
+            raise ConfigError(f"mesh.neighbours_max must leave room beside the {taken} links of certified membership")
 
     @property
     def late_us(self) -> int:

@@ -2,26 +2,38 @@
 
 A neighbourhood's `Door`. Besides its neighbours a node may write to guests: somebody it wants to get to know gets one
 heartbeat, which looks like any other and carries one message.
+
+The driver is asked for a way to a new neighbour, and told when that is no longer needed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
-from veilcast.machine import Address
+from veilcast.machine import Address, Connect, Disconnect, Event, Record
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.wire.messages import Message
 
 
 class Links:
-    """Bounded: no more guests in one heartbeat than there may be neighbours. `version` rises with every change."""
+    """Bounded: no more guests in one heartbeat than it is told. `version` rises with every change."""
 
     def __init__(
-        self, members: Membership, beats: Heartbeats, on_end: Callable[[Address, int], None], *, guests_max: int
+        self,
+        members: Membership,
+        beats: Heartbeats,
+        on_end: Callable[[Address, int], None],
+        carries: Callable[[Address], bool],
+        *,
+        guests_max: int,
     ) -> None:
         self._members, self._beats, self._on_end, self._guests_max = members, beats, on_end, guests_max
+        self.carries = carries
         self._guests: dict[Address, None] = {}
+        self._events: deque[Event] = deque()
         self.version = 0
 
     def is_there(self, name: Address) -> bool:
@@ -32,7 +44,8 @@ class Links:
 
     def open(self, name: Address, now: int) -> None:
         self.version += 1
-        self._members.add(name, now)
+        if self._members.add(name, now):
+            self._events.append(Connect(name))
         self._guests.pop(name, None)
 
     def close(self, name: Address, now: int) -> None:
@@ -40,6 +53,7 @@ class Links:
         self.end(name, now)
         self._members.remove(name)
         self._beats.forget(name)
+        self._events.append(Disconnect(name))
 
     def end(self, name: Address, now: int) -> None:
         """A neighbour is gone, for now at least."""
@@ -54,7 +68,17 @@ class Links:
             self._guests[name] = None
         self._beats.send(message, (name,))
 
+    def record(self, data: bytes) -> None:
+        self._events.append(Record(OF_NEIGHBOURHOOD, data))
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
     def take_addressees(self) -> list[Address]:
         """To whom the heartbeat that is due goes."""
         guests, self._guests = self._guests, {}
         return [*self._members.all, *guests]
+
+
+OF_NEIGHBOURHOOD: Final = 1
+"""The number of the neighbourhood's record among those of a node."""

@@ -66,11 +66,13 @@ class Membership:
                 self._heard_us[name] = now
         return gone
 
-    def add(self, name: Address, now: int) -> None:
-        """A new neighbour; nothing to do if it is one."""
-        if name not in self._known:
-            self._known[name] = None
-            self._heard_us[name] = now
+    def add(self, name: Address, now: int) -> bool:
+        """A new neighbour; False if it is one already."""
+        if name in self._known:
+            return False
+        self._known[name] = None
+        self._heard_us[name] = now
+        return True
 
     def remove(self, name: Address) -> None:
         """A neighbour no more, and gone if it was there."""

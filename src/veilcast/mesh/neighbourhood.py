@@ -23,6 +23,9 @@ class Door(Protocol):
     def unheard_us(self, now: int) -> int:
         """For how long no neighbour at all has been heard."""
 
+    def carries(self, name: Address) -> bool:
+        """Whether notes come or go by this neighbour."""
+
     def open(self, name: Address, now: int) -> None:
         """Exchange heartbeats with this one from now on."""
 
@@ -30,6 +33,9 @@ class Door(Protocol):
 
     def send(self, name: Address, message: Message) -> None:
         """With the next heartbeat; one who is no neighbour gets a single one, with a single message."""
+
+    def record(self, data: bytes) -> None:
+        """Have the driver keep this for our next life, in place of what it kept before."""
 
 
 class Neighbourhood(Protocol):

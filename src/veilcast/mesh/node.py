@@ -17,9 +17,11 @@ from veilcast.errors import LocalError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
+from veilcast.mesh.certified import Certified
 from veilcast.mesh.conduct import Conduct
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content
+from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials
 from veilcast.mesh.hardened import Hardened
 from veilcast.mesh.heartbeat import NUMBERS, Heartbeats, read_heartbeat
 from veilcast.mesh.inbox import Inbox
@@ -27,17 +29,19 @@ from veilcast.mesh.links import Links
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
+from veilcast.mesh.prefixes import Prefix
 from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import ForwardJoin, Greet, Join, Keep, Message, Replace
+from veilcast.wire.messages import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Replace, Show
 
 
 class MeshNode:
     """A `Member`, with the notices of `Peers`.
 
-    `neighbours` are those of a fixed neighbourhood, or the contacts by which a node called `name` finds its own.
+    `neighbours` are those of a fixed neighbourhood, or the contacts by which a node called `name` finds its own. Among
+    certified members it needs the `prefix` of addresses, and tries the `anchors` of its last life first.
     `sent` counts what we sent, by kind of message; `refused` what others sent in vain, by kind of error.
     """
 
@@ -50,6 +54,8 @@ class MeshNode:
         neighbours: Sequence[Address],
         now: int,
         name: Address | None = None,
+        prefix: Prefix | None = None,
+        anchors: Sequence[Address] = (),
     ) -> None:
         if len(neighbours) > config.neighbours_max:
             raise LocalError(f"{len(neighbours)} neighbours are more than the {config.neighbours_max} allowed")
@@ -72,10 +78,18 @@ class MeshNode:
         conduct = Paper(*parts) if config.profile == "paper" else Hardened(*parts, now)
         self._conduct: Conduct = conduct
         self.overlay = conduct.overlay
-        self._links = Links(self._members, self._beats, self._conduct.lost, guests_max=config.neighbours_max)
+        carries, guests_max = self.overlay.branches.carries, 2 * config.neighbours_max
+        self._links = Links(self._members, self._beats, self._conduct.lost, carries, guests_max=guests_max)
         self.neighbourhood: Neighbourhood = Fixed()
         if config.membership == "scamp":
             self.neighbourhood = Scamp(config, name, neighbours, self._links, rng, now)
+        elif config.membership == "certified":
+            if name is None or prefix is None:
+                raise LocalError("a node among certified members must know its own address, and prefixes of others")
+            credentials = Credentials(keyring, name, entropy, COOKIE_PERIODS * period)
+            self.neighbourhood = Certified(
+                config, name, neighbours, self._links, credentials, prefix, rng, now, anchors
+            )
         self._buckets, self._heard = Buckets(config), Heard(config)
         self._inbox = Inbox(
             unread_max=config.unread_max,
@@ -170,10 +184,11 @@ class MeshNode:
     def next_event(self) -> Event | None:
         if self._waiting:
             return self._waiting.pop(0)
-        return self._inbox.next_delivery() or self._conduct.next_event()
+        return self._links.next_event() or self._inbox.next_delivery() or self._conduct.next_event()
 
     def peer_up(self, peer: Address, now: int) -> None:
-        if peer in self._members and self._members.arrive(peer):
+        # There is a way. Whether one that we have found keeps us too, its own heartbeat will say.
+        if not self.neighbourhood.hospitable and peer in self._members and self._members.arrive(peer):
             self.overlay.greet(peer)
 
     def peer_lost(self, peer: Address, now: int) -> None:
@@ -266,4 +281,4 @@ def _topic_of(interest: Interest) -> str:
     raise LocalError("a subscription on the mesh names its topic: it needs a label")
 
 
-_OF_MEMBERSHIP: Final = (Join, ForwardJoin, Keep, Replace)
+_OF_MEMBERSHIP: Final = (Join, ForwardJoin, Keep, Replace, Knock, Answer, Show, Admit)

@@ -15,8 +15,10 @@ told at its start. Who leaves hands those that keep it over to those it keeps, a
 the law holds for n - 1 nodes. Who is kept by nobody, or hears nobody, joins again.
 
 Not in the paper: a passive view, addresses seen in passing. A kept neighbour that fails is replaced from it, and
-who has no neighbour left joins by it, or by the contacts. And those that failed are tried again now and then: it may
-have been the way to them, and then whole parts of the network miss each other who would not meet before a lease ends.
+who has no neighbour left joins by it, or by the contacts. And probes: every so often a node tries one that failed
+within the last lease. Halves of a network that was parted have each other among those, and every probe that succeeds is
+a link between them. Where nobody failed there are no probes: a link that comes and goes would break the meshes laid
+over it.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.mesh.config import Config
 from veilcast.mesh.neighbourhood import Door
+from veilcast.mesh.recent import remember
 from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Replace
 
 
 class Scamp:
-    """Bounded: `neighbours_max` in both views together, `passive_max` in the passive one and of those that failed."""
+    """Bounded: `neighbours_max` in both views together, `passive_max` in the passive one."""
 
     hospitable = True
 
@@ -45,29 +48,30 @@ class Scamp:
         self._name, self._door, self._rng, self._rules = name, door, rng, config.scamp
         self._neighbours_max = config.neighbours_max
         self._patience_us = config.scamp.isolation_periods * config.heartbeat_us
-        self._grace_us = GRACE_PERIODS * config.heartbeat_us
+        self._period_us, self._grace_us = config.heartbeat_us, GRACE_PERIODS * config.heartbeat_us
         self._contacts = [contact for contact in dict.fromkeys(contacts) if contact != name]
         self.partial: dict[Address, int] = {}
         """Those we keep, and until when."""
         self.inward: dict[Address, int] = {}
         """Those who keep us, and until when."""
+        self.probed: dict[Address, int] = {}
+        """Those who had failed and that we try again, and until when; apart, for the law knows nothing of them."""
         self.passive: dict[Address, None] = {}
-        self.failed: dict[Address, None] = {}
-        """Those we kept until we lost them, and have not heard since."""
+        self._failed: dict[Address, int] = {}
+        self._probe_us = now + self._until_probe()
         self._left = False
         # Whether a contact has let us in. Until then those who came by us make no network, and we go on asking.
         self._joined = not self._contacts
         self._join_us = now
         self._renew_us = now
-        self._retry_us = now
 
     def neighbours(self) -> list[Address]:
-        return list(self.partial | self.inward)
+        return list(self.partial | self.inward | self.probed)
 
     def received(self, message: Message, source: Address, now: int) -> None:
         if self._left:
             raise StaleError("we have left")
-        stranger = source not in self.partial and source not in self.inward
+        stranger = not self._is_linked(source)
         match message:
             case Join(newcomer=name) | ForwardJoin(newcomer=name) if stranger and name != source:
                 raise StaleError("a stranger speaks for another")
@@ -86,21 +90,19 @@ class Scamp:
                 raise MalformedError("not a message of membership, or not a stranger's to send")
 
     def lost(self, name: Address, now: int) -> None:
-        """It failed; another takes its place, if we know one, but not each time that we try it again."""
-        kept, again = name in self.partial, name in self.failed
+        """It failed; another takes its place, if we know one. One that was tried in vain is not tried again."""
+        kept = name in self.partial
         self._part(name, now)
         self.passive.pop(name, None)
-        if kept:
-            _push(self.failed, name, self._rules.passive_max)
-        if kept and not again and self.passive:
+        remember(self._failed, name, self._failed.get(name, now + self._rules.lease_ms * 1_000), FAILED_MAX)
+        if kept and self.passive:
             self._keep(self._any(self.passive), self._rules.lease_ms, now)
 
     def beat(self, now: int) -> None:
         if self._left:
             return
         self._expire(now)
-        self._retry(now)
-        for name, until in self.partial.items():
+        for name, until in (self.probed | self.partial).items():
             if not self._door.is_there(name):
                 # Our first word may be lost; it cannot answer before it knows of us.
                 self._door.send(name, Keep(max(0, until - now - self._grace_us) // 1_000))
@@ -109,6 +111,8 @@ class Scamp:
             self._recover(alone, now)
         elif now >= self._renew_us:
             self._ask([*self._live(), *self._contacts], now)
+        if self._rules.probe_periods and now >= self._probe_us:
+            self._probe(now)
 
     def leave(self, now: int) -> None:
         """Those who keep us are to keep those we keep instead, in turn; all but the last `copies` + 1 of them."""
@@ -118,13 +122,13 @@ class Scamp:
         for index, name in enumerate(self.inward):
             others = [heir for heir in heirs if heir != name] if index < replaced else []
             self._door.send(name, Replace(others[index % len(others)] if others else None))
-        for name in self.partial:
+        for name in self.neighbours():
             if name not in self.inward:
                 self._door.send(name, Replace(None))
         self._left = True
 
     def sizes(self) -> dict[str, int]:
-        return {"neighbours": len(self.neighbours()), "passive": len(self.passive), "failed": len(self.failed)}
+        return {"neighbours": len(self.neighbours()), "passive": len(self.passive), "failed": len(self._failed)}
 
     # --- joining
 
@@ -138,6 +142,14 @@ class Scamp:
             contact = self._any(contacts)
             self.passive.pop(contact, None)
             self._door.send(contact, Join(self._name, lease_ms, not self._joined, self._rules.walk_hops))
+
+    def _probe(self, now: int) -> None:
+        """Keep one that failed, in case that it was the way to it that failed."""
+        self._probe_us = now + self._until_probe()
+        self._failed = {name: until for name, until in self._failed.items() if now < until}
+        choices = [name for name in self._failed if not self._is_linked(name)]
+        if choices and len(self.neighbours()) < self._neighbours_max:
+            self._hold(self.probed, self._any(choices), self._rules.lease_ms, now)
 
     def _recover(self, alone: bool, now: int) -> None:
         """Nobody keeps us, or we hear nobody: then we were cut off, and whom we knew has given us up."""
@@ -186,8 +198,11 @@ class Scamp:
     # --- arcs
 
     def _keep(self, name: Address, lease_ms: int, now: int) -> None:
+        self._hold(self.partial, name, lease_ms, now)
+
+    def _hold(self, view: dict[Address, int], name: Address, lease_ms: int, now: int) -> None:
         self.passive.pop(name, None)
-        self.partial[name] = self._until(lease_ms, now)
+        view[name] = self._until(lease_ms, now)
         self._door.open(name, now)
         self._door.send(name, Keep(lease_ms))
 
@@ -214,38 +229,30 @@ class Scamp:
         old = self.neighbours()
         self.partial = {name: until for name, until in self.partial.items() if now < until}
         self.inward = {name: until for name, until in self.inward.items() if now < until}
+        self.probed = {name: until for name, until in self.probed.items() if now < until}
         for name in old:
-            if name not in self.partial and name not in self.inward:
+            if not self._is_linked(name):
                 self._door.close(name, now)
                 self._note(name)
 
-    def _retry(self, now: int) -> None:
-        """Keep one again that failed, the longest ago. When one is back, parts that were cut off have met: enough."""
-        if any(self._door.is_there(name) for name in self.failed):
-            self.failed.clear()
-        if not self.failed or now < self._retry_us:
-            return
-        self._retry_us = now + self._patience_us
-        name = next(iter(self.failed))
-        _push(self.failed, name, self._rules.passive_max)
-        if name not in self.partial and self._has_room_for(name):
-            self._keep(name, self._rules.lease_ms, now)
-
     def _part(self, name: Address, now: int) -> None:
-        kept, keeps = self.partial.pop(name, None), self.inward.pop(name, None)
-        if kept is not None or keeps is not None:
+        linked = [view.pop(name) for view in (self.partial, self.inward, self.probed) if name in view]
+        if linked:
             self._door.close(name, now)
 
     def _note(self, name: Address) -> None:
         """Remember an address that is no neighbour's; but who comes by us before we are let in can let nobody in."""
-        if self._joined and name != self._name and name not in self.partial and name not in self.inward:
-            _push(self.passive, name, self._rules.passive_max)
+        if not self._joined or name == self._name or self._is_linked(name) or not self._rules.passive_max:
+            return
+        remember(self.passive, name, None, self._rules.passive_max)
 
     # --- choosing
 
+    def _is_linked(self, name: Address) -> bool:
+        return name in self.partial or name in self.inward or name in self.probed
+
     def _has_room_for(self, name: Address) -> bool:
-        linked = self.partial | self.inward
-        return name in linked or len(linked) < self._neighbours_max
+        return self._is_linked(name) or len(self.neighbours()) < self._neighbours_max
 
     def _live(self) -> list[Address]:
         return [name for name in self.partial if self._door.is_there(name)]
@@ -257,18 +264,16 @@ class Scamp:
     def _any(self, names: Iterable[Address]) -> Address:
         return self._rng.choice(list(names))
 
+    def _until_probe(self) -> int:
+        """Until the next probe; at another moment for everybody."""
+        return int(self._rules.probe_periods * self._period_us * self._rng.uniform(0.5, 1.5))
+
     def _until(self, lease_ms: int, now: int) -> int:
         """The end of a lease, with the time that the next one takes to be made."""
         return now + min(lease_ms, self._rules.lease_ms) * 1_000 + self._grace_us
 
 
-def _push(names: dict[Address, None], name: Address, most: int) -> None:
-    """Put a name last; when there is no room, the first is forgotten."""
-    names.pop(name, None)
-    names[name] = None
-    if len(names) > most:
-        del names[next(iter(names))]
-
-
+FAILED_MAX: Final = 16
+"""Of those that failed, how many are remembered."""
 GRACE_PERIODS: Final = 10
 """Heartbeats for which an arc outlives its lease: about as many as those that replace it take to be made."""

@@ -1,10 +1,11 @@
 """The mesh's population: mesh nodes, a publisher or some, and a share of subscribers.
 
 Their neighbourhood is a small world that is laid out for them; or, where `mesh.membership` is "scamp", the one that
-they find for themselves, joining one after the other by the first few of them.
+they find for themselves, joining one after the other by the first few of them; so too where it is "certified".
 
 The keys are those of one authority that lives in memory and is made once for each process; nodes of one role share a
-keyring, since what is a member's own in it is the link key, and there are no links here. A node's owner is as plain as
+keyring, since what is a member's own in it is the link key, and there are no links here. Only certified neighbours
+prove who they are, and have memberships of their own. A node's owner is as plain as
 can be: a subscriber subscribes whenever its node starts, the publisher advertises, and what is delivered is
 acknowledged at once.
 """
@@ -23,8 +24,12 @@ from veilcast.authority.epoch import BATCH_MAX, HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Delivered, Event, Machine, Note, Publication
+from veilcast.mesh.certified import TRIES_MAX, read_anchors
 from veilcast.mesh.config import Config
+from veilcast.mesh.links import OF_NEIGHBOURHOOD
 from veilcast.mesh.node import MeshNode
+from veilcast.mesh.scamp import FAILED_MAX
+from veilcast.mesh.slots import VISITS_MAX
 from veilcast.sim.adversaries import innermost
 from veilcast.sim.chance import SeededEntropy, derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Connected, Everyone, InOrder, Intact, OnlyReaders
@@ -63,6 +68,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     forgers: int = 0
     """How many of the others know the topic's key and forge adverts and notes; see `mesh_adversaries`."""
     publishers: int = 1
+    prefixes: int = 0
+    """Over how many prefixes the addresses are spread; 0 is one for each."""
 
     def __post_init__(self) -> None:
         check_small_world(self.nodes, self.neighbours, self.rewire)
@@ -70,7 +77,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             raise ConfigError("population.cover_share must be a share between 0 and 1")
         if not 0 < self.subscribers <= 1:
             raise ConfigError("population.subscribers must be a share between 0 and 1")
-        for name in ("notes", "first_us", "owed_us", "forgers"):
+        for name in ("notes", "first_us", "owed_us", "forgers", "prefixes"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"population.{name} must not be negative")
         for name in ("every_us", "contacts", "join_us", "publishers"):
@@ -85,7 +92,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
                 raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
 
     def addresses(self) -> tuple[Address, ...]:
-        return tuple(Address(f"n{i}") for i in range(self.nodes))
+        return tuple(Address(f"n{i % self.prefixes}.{i}" if self.prefixes else f"n{i}") for i in range(self.nodes))
 
     def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
         """The (first) publisher and the subscribers under this seed."""
@@ -155,9 +162,10 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return keyring.at(epoch_of(world.now, world.epoch_us)).topic(TOPIC).token
 
     def _keyring(self, role: str, number: int, epoch_us: int) -> Keyring:
-        """Roles share a keyring in the paper's profile; in the hardened one every node is a member of its own."""
+        """Roles share a keyring, but where nodes show who they are every one is a member of its own."""
         if self.mesh.profile == "paper":
-            return keyrings()[role]
+            certified = self.mesh.membership == "certified"
+            return own_keyring(role, self.addresses()[number]) if certified else keyrings()[role]
         granted = "subscriber" if role == "forger" else role
         return hardened_keyring(TOPIC, self.cover_share, epoch_us, granted, number)
 
@@ -167,7 +175,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @property
     def _joining(self) -> bool:
-        return self.mesh.membership == "scamp"
+        return self.mesh.membership != "fixed"
 
     def _graph(self, seed: int) -> list[tuple[Address, Address]]:
         """Who is laid out to be whose neighbour: nobody, where they find one another."""
@@ -239,8 +247,10 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "pending": mesh.hardening.pending_max,
             "held": mesh.hardening.pending_max,
             "neighbours": mesh.neighbours_max,
-            "passive": mesh.scamp.passive_max,
-            "failed": mesh.scamp.passive_max,
+            "passive": mesh.certified.book_max if mesh.membership == "certified" else mesh.scamp.passive_max,
+            "failed": FAILED_MAX,
+            "tries": TRIES_MAX + 1,
+            "prefixes": VISITS_MAX,
         }
         return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
 
@@ -274,7 +284,10 @@ class _Owner:
 
     def start(self, birth: Birth) -> Machine:
         known = self._neighbours[: None if birth.incarnation else self._earlier]
-        node = MeshNode(self._config, self._keyring, birth.rng, birth.entropy, known, birth.now, birth.address)
+        anchors = read_anchors(birth.stored[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in birth.stored else ()
+        node = MeshNode(
+            self._config, self._keyring, birth.rng, birth.entropy, known, birth.now, birth.address, prefix_of, anchors
+        )
         if self._role == "publisher":
             node.advertise(TOPIC, birth.now)
         elif self._role == "subscriber":
@@ -295,15 +308,32 @@ class _Clients(Checker):
             world.call(address, lambda machine, now: machine.acknowledge(note, now))
 
 
-@cache
+def prefix_of(address: Address) -> str:
+    """What stands before the dot of an address, or all of it."""
+    return address.partition(".")[0]
+
+
 def keyrings() -> dict[str, Keyring]:
     """One keyring for each role. A forwarder's is a membership and nothing else."""
+    return _issued()[1]
+
+
+@cache
+def own_keyring(role: str, member: str) -> Keyring:
+    """A keyring for this role, with a membership of one's own."""
+    entropy, epoch = SeededEntropy(derive(0, "member", member)), epoch_of(START_US, HOUR_US)
+    _, own = issuer.grant_ready(_issued()[0], member, [], epoch, BATCH_MAX, entropy)
+    return msgspec.structs.replace(keyrings()[role], membership=own.membership)
+
+
+@cache
+def _issued() -> tuple[issuer.Authority, dict[str, Keyring]]:
     entropy = SeededEntropy(derive(0, "authority"))
     state = issuer.declare_label(issuer.create(HOUR_US, entropy), TOPIC, "paper", entropy)
     epoch, rings = epoch_of(START_US, HOUR_US), {}
     for role, wanted in _GRANTS.items():
         state, rings[role] = issuer.grant_ready(state, role, wanted, epoch, BATCH_MAX, entropy)
-    return rings
+    return state, rings
 
 
 @cache

@@ -32,6 +32,13 @@ ADDRESS_MAX: Final = 128
 NEIGHBOURS_MAX: Final = 64
 """How many addresses one message may hand over."""
 
+SHARED_MAX: Final = 8
+"""How many addresses a stranger that knocked may be told; a heartbeat that fits so many neighbours fits them too."""
+
+NONCE: Final = 16
+PROOF: Final = 32
+"""That a node holds the key of its certificate."""
+
 HOPS_MAX: Final = 1024
 """Steps that a walk through the overlay may take."""
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from veilcast.crypto.certificate import Chain
+from veilcast.crypto.certificate import Chain, Epoch
 from veilcast.crypto.chain import Anchor
 from veilcast.wire import geometry as g
 
@@ -27,6 +27,8 @@ ChainValue: TypeAlias = Annotated[bytes, Meta(min_length=g.CHAIN, max_length=g.C
 Signature: TypeAlias = Annotated[bytes, Meta(min_length=g.SIGNATURE, max_length=g.SIGNATURE)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=g.ADDRESS_MAX)]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=g.NEIGHBOURS_MAX)]
+Nonce: TypeAlias = Annotated[bytes, Meta(min_length=g.NONCE, max_length=g.NONCE)]
+Proof: TypeAlias = Annotated[bytes, Meta(min_length=g.PROOF, max_length=g.PROOF)]
 Game: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Small: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF)]
 Counter: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
@@ -213,6 +215,40 @@ class Taken(Message, frozen=True):
     name: Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
 
 
+class Knock(Message, frozen=True):
+    """Certified membership, to a stranger: are you there, and who are you?"""
+
+    nonce: Nonce
+
+
+class Answer(Message, frozen=True):
+    """To who knocked: this is my certificate; show me that you have one, with this cookie."""
+
+    nonce: Nonce
+    cookie: Nonce
+    certificate: Chain
+
+
+class Show(Message, frozen=True):
+    """To who answered: my certificate, and the proof that its key is mine. `stay`: I want a link, and not only news."""
+
+    nonce: Nonce
+    cookie: Nonce
+    epoch: Epoch
+    certificate: Chain
+    proof: Proof
+    stay: bool
+
+
+class Admit(Message, frozen=True):
+    """To who has shown itself: my proof, whether there is a link now, and some addresses of others."""
+
+    nonce: Nonce
+    proof: Proof
+    linked: bool
+    names: Annotated[tuple[Name, ...], Meta(max_length=g.SHARED_MAX)]
+
+
 # Append only.
 TYPE_BYTES: Final[dict[int, type[Message]]] = {
     1: Heartbeat,
@@ -238,4 +274,8 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     21: Call,
     22: Stem,
     23: Taken,
+    24: Knock,
+    25: Answer,
+    26: Show,
+    27: Admit,
 }

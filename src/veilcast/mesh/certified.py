@@ -1,0 +1,358 @@
+"""The certified neighbourhood: links between members only, which a flood of strangers cannot take over.
+
+A node chooses `outbound` links itself, out of its `book`, over many prefixes; whoever comes to it competes for the
+other `slots`. A link opens by four words, each in a heartbeat like any other: `Knock`, `Answer`, `Show`, `Admit`. By
+the third the answerer knows that the knocker is a member, holds the key and receives where it sends from; by the fourth
+the knocker knows the same of the answerer (`credentials`). Before that a stranger costs a hash, and `doorbell` counts
+how often its prefix rings.
+
+Addresses are learnt by asking only: who admits or turns away tells a few of its book. So how much of what a node hears
+comes from liars depends on whom it chose to ask, never on how loud they are. Every so often a node probes: one of its
+chosen that failed, and links to it again, beyond its quota if it must, so that networks that were parted grow together;
+or else somebody unproven, without a link, so that the book stays true.
+
+The oldest of the chosen are anchors: the driver keeps them over restarts, and they are tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+import msgspec
+
+from veilcast.crypto.certificate import Chain
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.machine import Address
+from veilcast.mesh.book import Book
+from veilcast.mesh.config import Config
+from veilcast.mesh.credentials import Credentials, Meeting, Proofs
+from veilcast.mesh.doorbell import Doorbell
+from veilcast.mesh.neighbourhood import Door
+from veilcast.mesh.prefixes import Prefix
+from veilcast.mesh.recent import remember
+from veilcast.mesh.slots import Link, Slots
+from veilcast.wire.messages import Admit, Answer, Knock, Message, Replace, Show
+
+
+class Certified:
+    """Bounded: its slots, its book, `TRIES_MAX` tries at once, `FAILED_MAX` that failed, and the doorbells."""
+
+    hospitable = True
+
+    def __init__(
+        self,
+        config: Config,
+        name: Address,
+        contacts: Iterable[Address],
+        door: Door,
+        credentials: Credentials,
+        prefix: Prefix,
+        rng: Random,
+        now: int,
+        anchors: Iterable[Address] = (),
+    ) -> None:
+        self._rules, self._name, self._door, self._credentials = config.certified, name, door, credentials
+        self._prefix, self._rng, self._period_us = prefix, rng, config.heartbeat_us
+        self._address_bytes_max, self._answers_max = config.address_bytes_max, config.neighbours_max * 3 // 4
+        self._contacts = [contact for contact in dict.fromkeys(contacts) if contact != name]
+        self._waiting_anchors = [anchor for anchor in dict.fromkeys(anchors) if anchor != name][: self._rules.anchors]
+        self._recorded: list[Address] = []
+        rules = config.certified
+        self.slots = Slots(
+            chosen_max=rules.outbound,
+            come_max=config.neighbours_max - rules.outbound - rules.reunions,
+            prefix_max=rules.prefix_max,
+            rng=rng,
+        )
+        self.book = Book(rules.book_max, rules.source_max, prefix, rng)
+        self._tries: dict[Address, _Try] = {}
+        self._failed: dict[Address, int] = {}
+        self._resting: dict[Address, int] = {}
+        self._knocks = Doorbell(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
+        self._shows = Doorbell(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
+        self._answers = 0
+        self._probe_us = now + self._until_probe()
+        self._epoch = credentials.epoch(now)
+        self._patience_us = ISOLATION_PERIODS * config.heartbeat_us
+        self._begin_us = now + self._patience_us
+        self._left = False
+
+    # --- the neighbourhood
+
+    def received(self, message: Message, source: Address, now: int) -> None:
+        if self._left or not self._credentials.stand(now):
+            raise StaleError("we are no member any more")
+        match message:
+            case Knock():
+                self._answer(message, source, now)
+            case Answer():
+                self._show(message, source, now)
+            case Show():
+                self._admit(message, source, now)
+            case Admit():
+                self._enter(message, source, now)
+            case Replace() if source in self.slots:
+                self._close(source, now)
+            case _:
+                raise MalformedError("not a message of certified membership, or not a stranger's to send")
+
+    def lost(self, name: Address, now: int) -> None:
+        chosen = name in self.slots and self.slots.links[name].chosen
+        if name in self.slots:
+            self._close(name, now)
+        if chosen:
+            self.book.fail(name)
+            remember(self._failed, name, now + FAILED_PERIODS * self._period_us, FAILED_MAX)
+
+    def beat(self, now: int) -> None:
+        self._answers = 0
+        if self._left:
+            return
+        self._end_what_is_over(now)
+        if not self._credentials.stand(now):
+            return
+        if now >= self._probe_us:
+            self._probe(now)
+        while self._wanted() > 0 and (name := self._next_choice(now)) is not None:
+            self._knock(name, now, stay=True)
+        self._moor()
+
+    def leave(self, now: int) -> None:
+        for name in self.slots.links:
+            self._door.send(name, Replace(None))
+        self._left = True
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "neighbours": len(self.slots.links),
+            "passive": len(self.book),
+            "failed": len(self._failed),
+            "tries": len(self._tries),
+            "prefixes": max(len(self._knocks), len(self._shows), self.slots.visits()),
+        }
+
+    # --- the four words
+
+    def _knock(self, name: Address, now: int, *, stay: bool, again: bool = False) -> None:
+        nonce = self._credentials.nonce()
+        self._tries[name] = _Try(nonce, stay, again, now + PATIENCE_PERIODS * self._period_us)
+        self._door.send(name, Knock(nonce))
+
+    def _answer(self, knock: Knock, source: Address, now: int) -> None:
+        self._knocks.ring(self._prefix(source), now)
+        if self._answers >= self._answers_max:
+            raise StaleError("more strangers knock than we can answer")
+        self._answers += 1
+        cookie = self._credentials.cookie(source, knock.nonce, now)
+        self._door.send(source, Answer(knock.nonce, cookie, self._credentials.certificate(now)))
+
+    def _show(self, answer: Answer, source: Address, now: int) -> None:
+        attempt = self._attempt(source, answer.nonce)
+        if attempt.certificate is not None:
+            raise StaleError("answered already")
+        peer, epoch = answer.certificate, self._credentials.epoch(now)
+        meeting = Meeting(self._name, source, attempt.nonce, answer.cookie, epoch)
+        try:
+            self._credentials.check_member(peer, now)
+            self._check_single(peer, source)
+            proofs = self._credentials.prove(peer, meeting, now)
+        except RemoteError:
+            self._fail(source)
+            raise
+        attempt.certificate, attempt.expected = peer, proofs.answerer
+        ours, proof = self._credentials.certificate(now), proofs.knocker.reveal()
+        self._door.send(source, Show(attempt.nonce, answer.cookie, epoch, ours, proof, attempt.stay))
+
+    def _admit(self, show: Show, source: Address, now: int) -> None:
+        self._credentials.check_cookie(source, show.nonce, show.cookie, now)
+        self._shows.ring(self._prefix(source), now)
+        if abs(show.epoch - self._credentials.epoch(now)) > 1:
+            raise StaleError("a proof of another epoch")
+        peer = show.certificate
+        try:
+            proofs = self._check_shown(show, source, now)
+        except ForgedError:
+            self._shows.silence(self._prefix(source), now)
+            raise
+        linked = self._let_in(source, peer, now) if show.stay else False
+        names = [name for name in self.book.sample(self._rules.shared) if name != source]
+        self._hear_of(source, source)
+        self._door.send(source, Admit(show.nonce, proofs.answerer.reveal(), linked, tuple(names)))
+
+    def _check_shown(self, show: Show, source: Address, now: int) -> Proofs:
+        self._credentials.check_member(show.certificate, now)
+        meeting = Meeting(source, self._name, show.nonce, show.cookie, show.epoch)
+        proofs = self._credentials.prove(show.certificate, meeting, now)
+        if Secret(show.proof) != proofs.knocker:
+            raise ForgedError("a certificate without its key")
+        self._check_single(show.certificate, source)
+        return proofs
+
+    def _enter(self, admit: Admit, source: Address, now: int) -> None:
+        attempt = self._attempt(source, admit.nonce)
+        if attempt.certificate is None or attempt.expected is None:
+            raise StaleError("admitted without having shown anything")
+        if Secret(admit.proof) != attempt.expected:
+            self._fail(source)
+            raise ForgedError("a certificate without its key")
+        del self._tries[source]
+        self.book.prove(source)
+        self._failed.pop(source, None)
+        for name in admit.names:
+            self._hear_of(Address(name), source)
+        if not attempt.stay or source in self.slots:
+            return
+        extra = self._rules.reunions if attempt.again else 0
+        if not admit.linked:
+            remember(self._resting, source, now + REST_PERIODS * self._period_us, RESTING_MAX)
+        elif self.slots.may_choose(self._prefix(source), extra) and self._is_single(attempt.certificate, source):
+            self.slots.choose(source, self._link(source, attempt.certificate, chosen=True))
+            self._door.open(source, now)
+        else:
+            self._door.send(source, Replace(None))
+
+    # --- links
+
+    def _let_in(self, source: Address, peer: Chain, now: int) -> bool:
+        known = self.slots.links.get(source)
+        if known is not None and known.subject == peer.leaf.subject:
+            return True
+        if known is not None:
+            self._close(source, now)
+        leaver = self.slots.admit(source, self._link(source, peer, chosen=False), self._door.carries)
+        if leaver == source:
+            return False
+        if leaver is not None:
+            self._door.close(leaver, now)
+            self._door.send(leaver, Replace(None))
+        self._door.open(source, now)
+        return True
+
+    def _close(self, name: Address, now: int) -> None:
+        if self.slots.free(name):
+            self._door.close(name, now)
+
+    def _link(self, name: Address, peer: Chain, *, chosen: bool) -> Link:
+        last = peer.leaf.last if peer.delegation is None else min(peer.leaf.last, peer.delegation.last)
+        return Link(self._prefix(name), peer.leaf.subject, last, chosen)
+
+    def _is_single(self, peer: Chain, name: Address) -> bool:
+        return self.slots.holder(peer.leaf.subject) in (None, name)
+
+    def _check_single(self, peer: Chain, name: Address) -> None:
+        if not self._is_single(peer, name):
+            raise ForgedError("a certificate that another address is linked by")
+
+    def _end_what_is_over(self, now: int) -> None:
+        """Tries without an answer, links whose certificates have ended; and all links, if we hear nobody any more."""
+        for name, attempt in list(self._tries.items()):
+            if now >= attempt.until_us:
+                self._fail(name)
+        epoch = self._credentials.epoch(now)
+        if epoch != self._epoch:
+            self._epoch = epoch
+            for name, link in list(self.slots.links.items()):
+                if link.last < epoch:
+                    self._close(name, now)
+        if self.slots.links and now >= self._begin_us and self._door.unheard_us(now) > self._patience_us:
+            # New links must have their time to be heard.
+            self._begin_us = now + self._patience_us
+            for name in list(self.slots.links):
+                self.lost(name, now)
+
+    # --- choosing
+
+    def _wanted(self) -> int:
+        """How many more to knock at."""
+        staying = sum(attempt.stay and not attempt.again for attempt in self._tries.values())
+        return min(self._rules.outbound - len(self.slots.chosen()) - staying, TRIES_MAX - len(self._tries))
+
+    def _next_choice(self, now: int) -> Address | None:
+        while self._waiting_anchors:
+            anchor = self._waiting_anchors.pop(0)
+            if self._fits(anchor, now):
+                return anchor
+        chosen = self.book.choose(lambda name: self._fits(name, now))
+        if chosen is None and not self._tries:
+            # Contacts are everybody's: one is enough to learn of others.
+            contacts = [name for name in self._contacts if self._fits(name, now)]
+            chosen = self._rng.choice(contacts) if contacts else None
+        return chosen
+
+    def _fits(self, name: Address, now: int) -> bool:
+        if name == self._name or name in self.slots or name in self._tries or self._resting.get(name, 0) > now:
+            return False
+        prefix = self._prefix(name)
+        return self.slots.may_choose(prefix) and all(self._prefix(other) != prefix for other in self._tries)
+
+    def _probe(self, now: int) -> None:
+        self._probe_us = now + self._until_probe()
+        self._failed = {name: until for name, until in self._failed.items() if now < until}
+        failed, unproven = (
+            [name for name in names if name not in self.slots and name not in self._tries]
+            for names in (self._failed, self.book.unproven)
+        )
+        if failed and (not unproven or self._rng.random() < 0.5):
+            self._knock(self._rng.choice(failed), now, stay=True, again=True)
+        elif unproven:
+            self._knock(self._rng.choice(unproven), now, stay=False)
+
+    def _until_probe(self) -> int:
+        """At another moment for everybody."""
+        return int(self._rules.probe_periods * self._period_us * self._rng.uniform(0.5, 1.5))
+
+    # --- what we know
+
+    def _attempt(self, source: Address, nonce: bytes) -> _Try:
+        attempt = self._tries.get(source)
+        if attempt is None or attempt.nonce != nonce:
+            raise StaleError("we have not asked")
+        return attempt
+
+    def _fail(self, name: Address) -> None:
+        del self._tries[name]
+        self.book.fail(name)
+
+    def _hear_of(self, name: Address, source: Address) -> None:
+        if name != self._name and len(name.encode()) <= self._address_bytes_max:
+            self.book.hear(name, source)
+
+    def _moor(self) -> None:
+        """Let the driver keep our anchors, whenever they change; old ones are better than none."""
+        anchors = [name for name in self.slots.chosen() if self._door.is_there(name)][: self._rules.anchors]
+        if anchors and anchors != self._recorded:
+            self._recorded = anchors
+            self._door.record(msgspec.msgpack.encode(anchors))
+
+
+def read_anchors(data: bytes) -> list[Address]:
+    """What was recorded in an earlier life."""
+    try:
+        return [Address(name) for name in msgspec.msgpack.decode(data, type=list[str])]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TamperedError("the record of anchors is damaged") from error
+
+
+class _Try:
+    """What we know of one that we knocked at."""
+
+    def __init__(self, nonce: bytes, stay: bool, again: bool, until_us: int) -> None:
+        self.nonce, self.stay, self.again, self.until_us = nonce, stay, again, until_us
+        self.certificate: Chain | None = None
+        self.expected: Secret | None = None
+
+
+TRIES_MAX: Final = 4
+PATIENCE_PERIODS: Final = 8
+"""Heartbeats that a try may take: four words, each in one, and some for the way."""
+REST_PERIODS: Final = 60
+"""Heartbeats for which one that had no room for us is left alone."""
+RESTING_MAX: Final = 64
+FAILED_MAX: Final = 16
+FAILED_PERIODS: Final = 3600
+"""Heartbeats for which one that failed is tried again now and then."""
+ISOLATION_PERIODS: Final = 20
+"""Heartbeats without any from others, after which we give up all links and begin anew."""

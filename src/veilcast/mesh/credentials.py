@@ -1,0 +1,119 @@
+"""Credentials: a node's membership, and the proof to others that it holds the key of it.
+
+Two who meet show their certificates and prove that they hold the certified link keys: each proof is a keyed hash under
+the secret that X25519 gives for the two keys, over both addresses, both nonces, the epoch and both keys. Nobody else
+can make it, a proof of one meeting is none in another, and neither proof can be passed off as the other's. A
+certificate without its key is thus worth nothing. The link's own handshake will prove the same with its own keys; this
+is what a node can do over any link, and over none.
+
+Who answers a knock keeps nothing of it: its nonce is a cookie, a keyed hash of the knock. Who brings it back receives
+at the address that it sends from. Only then is a signature checked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import EpochKeys, Keyring
+from veilcast.crypto.agree import agree
+from veilcast.crypto.certificate import Chain, Kind
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ExpiredError, ForgedError, StaleError
+from veilcast.machine import Address, Entropy
+from veilcast.wire.geometry import NONCE
+
+
+class Meeting(msgspec.Struct, frozen=True):
+    """What both sides know of one meeting, and both proofs are over."""
+
+    knocker: Address
+    answerer: Address
+    nonce: bytes
+    cookie: bytes
+    epoch: int
+
+
+class Proofs(msgspec.Struct, frozen=True):
+    """One of each side."""
+
+    knocker: Secret
+    answerer: Secret
+
+
+class Credentials:
+    """Those of the node at `name`. A cookie is good for `cookie_us`, and at most for twice that."""
+
+    def __init__(self, keyring: Keyring, name: Address, entropy: Entropy, cookie_us: int) -> None:
+        self._keyring, self._name, self._entropy, self._cookie_us = keyring, name, entropy, cookie_us
+        self._cookies = Secret(entropy(32))
+        self._keys: EpochKeys | None = None
+
+    def stand(self, now: int) -> bool:
+        """Whether we are members now."""
+        try:
+            self._at(now)
+        except ExpiredError:
+            return False
+        return True
+
+    def epoch(self, now: int) -> int:
+        return epoch_of(now, self._keyring.epoch_us)
+
+    def certificate(self, now: int) -> Chain:
+        return self._at(now).membership
+
+    def nonce(self) -> bytes:
+        return self._entropy(NONCE)
+
+    def cookie(self, stranger: Address, nonce: bytes, now: int) -> bytes:
+        return self._cookie(stranger, nonce, now // self._cookie_us).reveal()
+
+    def check_cookie(self, stranger: Address, nonce: bytes, cookie: bytes, now: int) -> None:
+        window = now // self._cookie_us
+        if all(self._cookie(stranger, nonce, at) != Secret(cookie) for at in (window, window - 1)):
+            raise StaleError("not a cookie of ours, or an old one")
+
+    def check_member(self, chain: Chain, now: int) -> None:
+        """Raise unless this certifies a member in this epoch, and another one than us."""
+        if chain.leaf.subject == self.certificate(now).leaf.subject:
+            raise ForgedError("our own certificate, in somebody else's hand")
+        chain.verify(self._keyring.root, Kind.MEMBER, self.epoch(now))
+
+    def prove(self, peer: Chain, meeting: Meeting, now: int) -> Proofs:
+        """Ours to show, and the one that the holder of the peer's certificate must show."""
+        keys = self._at(now)
+        subjects = [keys.membership.leaf.subject, peer.leaf.subject]
+        if meeting.knocker != self._name:
+            subjects.reverse()
+        secret = agree(keys.link, peer.leaf.subject)
+        parts = (
+            meeting.knocker.encode(),
+            meeting.answerer.encode(),
+            meeting.nonce,
+            meeting.cookie,
+            meeting.epoch.to_bytes(4, "big"),
+            *subjects,
+        )
+        return Proofs(derive(secret, _KNOCKER, *parts), derive(secret, _ANSWERER, *parts))
+
+    def _cookie(self, stranger: Address, nonce: bytes, window: int) -> Secret:
+        made = derive(self._cookies, _COOKIE, stranger.encode(), nonce, window.to_bytes(8, "big"))
+        return Secret(made.reveal()[:NONCE])
+
+    def _at(self, now: int) -> EpochKeys:
+        """The keys of this epoch, worked out once for each."""
+        epoch = self.epoch(now)
+        if self._keys is None or self._keys.epoch != epoch:
+            self._keys = self._keyring.at(epoch)
+        return self._keys
+
+
+COOKIE_PERIODS: Final = 16
+"""Heartbeats for which a cookie is good: many more than a meeting takes."""
+_COOKIE: Final = b"vc/knock-cookie"
+_KNOCKER: Final = b"vc/proof-knock"
+_ANSWERER: Final = b"vc/proof-answer"

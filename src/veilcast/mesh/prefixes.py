@@ -1,0 +1,47 @@
+"""Prefixes: the part of an address that is dear to have many of.
+
+Whoever owns one address of a network mostly has many, so a bound on links counts prefixes, not addresses. Machines
+compare addresses and never parse them: who builds a node hands it the function that fits its addresses. `of_ip` is the
+one for the network's `host:port`; a simulator has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+from typing import Final, TypeAlias
+
+from veilcast.machine import Address
+
+Prefix: TypeAlias = Callable[[Address], str]
+"""Gives the prefix of any address whatever; strangers choose addresses, so it never raises."""
+
+
+def of_ip(address: Address) -> str:
+    """The /16 of an IPv4 address and the /32 of an IPv6 one, about what one provider hands out.
+
+    Onion names cost nothing: they fall into 32 groups by their first character, whatever their number. Any other name
+    counts by the last two of its labels, which somebody had to register.
+    """
+    host = _host(address)
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        labels = host.lower().rstrip(".").split(".")
+        return f"onion {labels[-2][:1]}" if labels[-1] == "onion" and len(labels) > 1 else ".".join(labels[-2:])
+    if isinstance(ip, IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour
+        if inner is None:
+            return f"ipv6 {int(ip) >> _IPV6_HOST_BITS:x}"
+        ip = inner
+    return f"ipv4 {int(ip) >> _IPV4_HOST_BITS:x}"
+
+
+def _host(address: Address) -> str:
+    if address.startswith("["):
+        return address[1:].partition("]")[0].partition("%")[0]
+    return address.partition("%")[0] if address.count(":") > 1 else address.partition(":")[0]
+
+
+_IPV4_HOST_BITS: Final = 16
+_IPV6_HOST_BITS: Final = 96

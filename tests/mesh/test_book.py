@@ -1,0 +1,130 @@
+"""The address book: hearsay stays hearsay, and no liar fills it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from veilcast.errors import StaleError
+from veilcast.machine import Address
+from veilcast.mesh.book import FAILURES_MAX, Book
+from veilcast.mesh.doorbell import PREFIXES_MAX as BELLS_MAX
+from veilcast.mesh.doorbell import Doorbell
+from veilcast.sim.mesh import prefix_of
+
+MOST, SOURCE_MAX = 40, 4
+
+
+def make_book() -> Book:
+    return Book(MOST, SOURCE_MAX, prefix_of, Random(1))
+
+
+def name(prefix: int, host: int = 0) -> Address:
+    return Address(f"p{prefix}.{host}")
+
+
+def anybody(_: Address) -> bool:
+    return True
+
+
+def test_hearsay_takes_half_the_book_at_most_and_never_what_was_proven() -> None:
+    book = make_book()
+    for number in range(MOST // 2):
+        book.prove(name(number))
+    proven = dict(book.proven)
+    for number in range(1_000):
+        book.hear(name(1_000 + number), name(2_000 + number))
+    assert len(book.unproven) == MOST // 2
+    assert book.proven == proven
+
+
+def test_one_liar_has_a_few_places_only_and_others_keep_theirs() -> None:
+    book = make_book()
+    for number in range(10):
+        book.hear(name(number), name(100 + number))
+    for number in range(1_000):
+        book.hear(name(500, number), name(99, number))
+    by = Counter(book.unproven.values())
+    assert by["p99"] == SOURCE_MAX
+    assert sum(by.values()) == 10 + SOURCE_MAX
+
+
+def test_when_hearsay_is_full_who_told_most_loses_the_oldest() -> None:
+    book = make_book()
+    for source in range(MOST // 2 // SOURCE_MAX):
+        for number in range(SOURCE_MAX):
+            book.hear(name(10 * source + number), name(100 + source))
+    book.hear(name(77), name(200))
+    assert name(77) in book.unproven
+    assert name(0) not in book.unproven
+    assert len(book.unproven) == MOST // 2
+
+
+def test_the_proven_are_bounded_and_the_most_numerous_prefix_gives_way() -> None:
+    book = make_book()
+    for number in range(MOST // 2 - 2):
+        book.prove(name(number))
+    for number in range(100):
+        book.prove(name(500, number))
+    assert len(book.proven) == MOST // 2
+    assert sum(prefix_of(other) == "p500" for other in book.proven) == 2
+    assert name(500, 99) in book.proven
+
+
+def test_hearsay_is_gone_after_one_failure_and_the_proven_after_some() -> None:
+    book = make_book()
+    book.hear(name(1), name(9))
+    book.prove(name(2))
+    book.fail(name(1))
+    assert len(book) == 1
+    for _ in range(FAILURES_MAX - 1):
+        book.fail(name(2))
+    book.prove(name(2))
+    for _ in range(FAILURES_MAX - 1):
+        book.fail(name(2))
+    assert name(2) in book.proven
+    book.fail(name(2))
+    assert len(book) == 0
+
+
+def test_many_addresses_of_one_prefix_are_no_likelier_than_one() -> None:
+    book = make_book()
+    for number in range(16):
+        book.prove(name(0, number))
+    book.prove(name(1))
+    drawn = Counter(prefix_of(book.choose(anybody) or Address("")) for _ in range(400))
+    assert abs(drawn["p1"] - 200) < 60
+
+
+def test_a_sample_has_one_address_of_each_prefix() -> None:
+    book = make_book()
+    for number in range(16):
+        book.prove(name(number % 4, number))
+    assert len({prefix_of(other) for other in book.sample(8)}) == len(book.sample(8)) == 4
+
+
+def test_who_does_not_fit_is_not_chosen() -> None:
+    book = make_book()
+    book.prove(name(1))
+    assert book.choose(lambda other: other != name(1)) is None
+
+
+def test_doorbells_are_bounded_and_a_liar_is_silenced_for_its_prefix_only() -> None:
+    bell = Doorbell(1_000, 3)
+    for number in range(2 * BELLS_MAX):
+        bell.ring(f"p{number}", 0)
+    assert len(bell) == BELLS_MAX
+    last = f"p{2 * BELLS_MAX - 1}"
+    bell.silence(last, 0)
+    bell.silence("nobody", 0)
+    for prefix, rings in ((last, 0), ("fresh", 3)):
+        assert rings_through(bell, prefix) == rings
+
+
+def rings_through(bell: Doorbell, prefix: str) -> int:
+    for rung in range(100):
+        try:
+            bell.ring(prefix, 0)
+        except StaleError:
+            return rung
+    return 100

@@ -1,0 +1,29 @@
+"""Mesh nodes among certified members, with heartbeats, in the simulator."""
+
+from __future__ import annotations
+
+import pytest
+
+from veilcast.mesh.certified import read_anchors
+from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.sim import scenario
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_notes_reach_everyone_among_certified_members_who_crash_and_return(seed: int) -> None:
+    assert scenario.run(scenario.load("mesh-certified"), seed).violations == ()
+
+
+def test_a_node_that_starts_again_finds_its_anchors_on_its_disk() -> None:
+    loaded = scenario.load("mesh-certified")
+    world = scenario.build(loaded, 0)
+    world.run(25_000_000)
+    name = loaded.config.population.addresses()[5]
+    chosen = world.machine(name).neighbourhood.slots.chosen()
+    anchors = read_anchors((world._hosts[name].disk or {})[OF_NEIGHBOURHOOD])
+    world.crash(name)
+    world.restart(name)
+    assert anchors
+    assert set(anchors) <= set(chosen)
+    world.run(15_000_000)
+    assert set(anchors) & set(world.machine(name).neighbourhood.slots.chosen())
