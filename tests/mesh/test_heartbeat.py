@@ -18,10 +18,10 @@ from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import Heartbeats, read_heartbeat
 from veilcast.wire import decode, encode, pad
 from veilcast.wire.geometry import ADVERT_MAX
-from veilcast.wire.messages import Advert, Heartbeat, Message, Subscribe, SwapAsk
+from veilcast.wire.messages import Advert, Greet, Heartbeat, Keep, Message, Subscribe, SwapAsk, Unsubscribe
 
 sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, advert
+from village import SMALL, TOKEN, advert
 
 A, B = Address("a"), Address("b")
 
@@ -95,3 +95,14 @@ def test_only_a_heartbeat_of_the_one_size_is_read(message: Message) -> None:
     size = SMALL.heartbeat_bytes if isinstance(message, Subscribe) else SMALL.heartbeat_bytes - 1
     with pytest.raises(MalformedError):
         read_heartbeat(pad(encode(message), size), SMALL.heartbeat_bytes)
+
+
+def test_who_begins_again_with_a_neighbour_tells_it_nothing_of_topics_that_is_old_and_all_else() -> None:
+    queue = beats()
+    for message in (Subscribe(TOKEN), Greet(), Unsubscribe(TOKEN), Keep(7)):
+        queue.send(message, (A, Address("b")))
+    queue.begin_again(A)
+    assert ridden(queue, A) == [Greet(), Keep(7)]
+    assert len(ridden(queue, Address("b"))) == 4
+    queue.begin_again(A)
+    assert ridden(queue, A) == []

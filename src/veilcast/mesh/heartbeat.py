@@ -16,7 +16,17 @@ from veilcast.machine import Address, Frame
 from veilcast.mesh.caps import Backlog, plain_queue
 from veilcast.wire import decode, encode, pad, unpad
 from veilcast.wire.geometry import HEARTBEAT_MAX, LENGTH_PREFIX
-from veilcast.wire.messages import Heartbeat, Message
+from veilcast.wire.messages import (
+    TYPE_BYTES,
+    Advert,
+    Decline,
+    Heartbeat,
+    Invite,
+    Message,
+    Subscribe,
+    Unadvert,
+    Unsubscribe,
+)
 
 
 class Heartbeats:
@@ -52,6 +62,18 @@ class Heartbeats:
     def forget(self, neighbour: Address) -> None:
         self._queues.pop(neighbour, None)
 
+    def begin_again(self, neighbour: Address) -> None:
+        """What is said of topics begins anew with this one: what still waits of it is void, and would only hold up."""
+        queue = self._queues.pop(neighbour, None)
+        if queue is None:
+            return
+        waiting = [queue.popleft() for _ in range(len(queue))]
+        kept = [data for data in waiting if data[0] not in _OF_TOPICS]
+        if kept:
+            fresh = self._queues[neighbour] = self._new_queue(self._queue_max)
+            for data in kept:
+                fresh.append(data)
+
     def beat(self, neighbours: Sequence[Address], now: int) -> list[Frame]:
         """One heartbeat for each neighbour. Beats that were missed are not made up for: that would be a burst."""
         self.next_us += (max(0, now - self.next_us) // self._period_us + 1) * self._period_us
@@ -83,6 +105,11 @@ def read_heartbeat(data: bytes, size: int) -> Heartbeat:
     return beat
 
 
+_OF_TOPICS: Final = frozenset(
+    number
+    for number, kind in TYPE_BYTES.items()
+    if kind in (Advert, Unadvert, Subscribe, Unsubscribe, Invite, Decline)
+)
 NUMBERS: Final = 1 << 32
 """After the last number comes 0."""
 _RIDER: Final = 3

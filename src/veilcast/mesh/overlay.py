@@ -161,6 +161,7 @@ class Overlay:
 
     def forget(self, neighbour: Address, now: int) -> None:
         """As if it had unadvertised and unsubscribed all it ever told us (P0 4.4), and we it."""
+        self._beats.begin_again(neighbour)
         for token in self.routes.tokens():
             for origin in self.routes.origins(token):
                 before = origin.told
