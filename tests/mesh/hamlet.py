@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 import msgspec
-from village import LABEL, Bench, Village, note
+from village import Bench, Village, note
 
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.crypto import lottery
@@ -117,7 +117,7 @@ class Cottage(Bench):
         return said
 
     def sort(self, frames: Sequence[Frame]) -> list[tuple[int, str, Message]]:
-        said = []
+        said: list[tuple[int, str, Message]] = []
         for frame in frames:
             riders: Sequence[bytes] = (frame.data,)
             if frame.data[:1] == b"\0":
@@ -188,6 +188,3 @@ class Hamlet(Village):
         """Let it live until so many epochs after the first."""
         self.world.run(START_US + int(later * EPOCH_US) - self.world.now)
         return self
-
-
-__all__ = ["LABEL", "TOPIC", "Cottage", "Hamlet", "note"]

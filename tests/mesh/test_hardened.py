@@ -19,8 +19,9 @@ from veilcast.machine import Address, Delivered, Event, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.chance import SeededEntropy, derive
+from veilcast.sim.engine import START_US, Call
 from veilcast.sim.links import Links
-from veilcast.sim.mesh import keyrings
+from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.sim.world import World
 from veilcast.topics import Label, Schema
 from veilcast.wire import decode, encode, pad
@@ -32,22 +33,19 @@ from hamlet import (
     EPOCH_US,
     FIRST,
     HARD,
-    LABEL,
     PERIOD_US,
     RULES,
-    START_US,
-    TOPIC,
     Cottage,
     Hamlet,
     call,
     certified,
-    note,
     of,
     root_advert,
     token,
     with_rules,
 )
 from strategies import messages
+from village import LABEL, note
 
 WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 
@@ -120,6 +118,11 @@ def two_topics() -> dict[str, Keyring]:
     return rings
 
 
+def publishing(topic: str) -> Call:
+    publication = Publication((Label(topic).pair,), topic.encode())
+    return lambda machine, now: machine.publish(publication, now)
+
+
 def test_two_topics_live_in_one_node() -> None:
     """Each of two members publishes one and reads the other."""
     got: list[tuple[str, bytes]] = []
@@ -150,8 +153,7 @@ def test_two_topics_live_in_one_node() -> None:
     world.connect(line[1], line[2])
     world.run(EPOCH_US // 2)
     for name, topic in (("both", "news"), ("other", "sport")):
-        publication = Publication((Label(topic).pair,), topic.encode())
-        world.call(Address(name), lambda machine, now, publication=publication: machine.publish(publication, now))
+        world.call(Address(name), publishing(topic))
     world.run(EPOCH_US // 3)
     assert sorted(got) == [("both", b"sport"), ("other", b"news")]
 

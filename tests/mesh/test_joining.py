@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from veilcast.machine import Address, Waiting
+from veilcast.sim.engine import START_US
 from veilcast.wire.messages import Advert, Greet, Message, Subscribe, Unadvert, Unsubscribe
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import (
     EPOCH_US,
-    LABEL,
     PERIOD_US,
     RULES,
-    START_US,
     Cottage,
     Hamlet,
     certified,
@@ -24,6 +23,7 @@ from hamlet import (
     root_advert,
     token,
 )
+from village import LABEL
 
 EDGE_US = START_US + EPOCH_US
 

@@ -12,6 +12,8 @@ from veilcast.errors import LocalError
 from veilcast.machine import Address, Delivered, Publication
 from veilcast.mesh.content import open_notify
 from veilcast.mesh.stem import cargo_name
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import BODY_MAX
 from veilcast.wire.messages import Call, Message, Notify, Stem, Subscribe, Taken, Unsubscribe
@@ -19,22 +21,19 @@ from veilcast.wire.messages import Call, Message, Notify, Stem, Subscribe, Taken
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import (
     EPOCH_US,
-    LABEL,
     PERIOD_US,
     RULES,
-    START_US,
-    TOPIC,
     Cottage,
     Hamlet,
     call,
     certified,
-    note,
     of,
     root_advert,
     token,
     topic_keys,
     with_rules,
 )
+from village import LABEL, note
 
 
 def publisher(**changed: object) -> Cottage:
@@ -118,9 +117,9 @@ def test_the_acknowledgement_of_either_sealing_settles_it() -> None:
             cottage.hear(name, root_advert(later=1))
         said = of(cottage.live(RULES.retry_periods + 2), Stem)
         sent += [(n, m) for _, n, m in said if isinstance(m, Stem) and isinstance(decode(m.cargo), Notify)]
-        name, stem = sent[which]
+        target, stem = sent[which]
         assert isinstance(stem, Stem)
-        cottage.send(name, Taken(cargo_name(stem.cargo)))
+        cottage.send(target, Taken(cargo_name(stem.cargo)))
         assert cottage.node.sizes()["pending"] == 0
 
 

@@ -12,16 +12,15 @@ from veilcast.crypto import chain
 from veilcast.machine import Address
 from veilcast.mesh import hardened
 from veilcast.mesh.adverts import make_advert
+from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_keys import EPOCHS
 from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Subscribe, Unadvert
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import (
     EPOCH_US,
-    LABEL,
     PERIOD_US,
     RULES,
-    START_US,
     Cottage,
     Hamlet,
     call,
@@ -34,6 +33,7 @@ from hamlet import (
     topic_keys,
     with_rules,
 )
+from village import LABEL
 
 replace = msgspec.structs.replace
 ELECTION = 12 + RULES.patience_periods + 6

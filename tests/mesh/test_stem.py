@@ -12,7 +12,9 @@ from veilcast.machine import Abandoned, Address
 from veilcast.mesh import hardened
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.stem import cargo_name
+from veilcast.sim.engine import START_US
 from veilcast.sim.links import Weather
+from veilcast.sim.mesh import TOPIC
 from veilcast.wire import encode
 from veilcast.wire.messages import Call, Greet, Heartbeat, Message, Notify, Stem, Subscribe, Taken
 
@@ -21,20 +23,18 @@ from hamlet import (
     EPOCH_US,
     PERIOD_US,
     RULES,
-    START_US,
-    TOPIC,
     Cottage,
     Hamlet,
     call,
     certified,
     lineage,
-    note,
     of,
     ring,
     root_advert,
     token,
     with_rules,
 )
+from village import note
 
 Said = list[tuple[int, str, Message]]
 
