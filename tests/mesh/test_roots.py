@@ -24,6 +24,7 @@ from hamlet import (
     Cottage,
     Hamlet,
     call,
+    certified,
     lot,
     member,
     of,
@@ -241,6 +242,9 @@ def test_ten_thousand_forged_adverts_for_one_call_leave_no_trace() -> None:
     assert cottage.node.sizes() == sizes
     assert cottage.node.refused.total() == 10_000
     assert cottage.node.overlay.branches.inward(token()) == ["a"]
+    cottage.events()
+    cottage.send("a", certified(b"x"))
+    assert cottage.got() == [b"x"]
 
 
 # --- whole hamlets ------------------------------------------------------------------------------------------
@@ -305,3 +309,23 @@ def test_two_halves_that_elected_two_roots_end_with_one() -> None:
     assert len(hamlet.roots()) == 1
     hamlet.publish(b"y", wait=12)
     assert hamlet.got("s") == [b"x", b"y"]
+
+
+# --- members who stand out of turn --------------------------------------------------------------------------
+
+
+def test_members_with_bad_lots_cannot_fill_the_table_before_the_best_has_spoken() -> None:
+    """Twelve of them, with as many chains each as the quota allows, by two neighbours."""
+    members = by_lot()
+    cottage = Cottage("subscriber", "a b c")
+    cottage.node.subscribe(LABEL, cottage.now)
+    for seed in range(4):
+        for number in members[1:]:
+            cottage.hear("ab"[seed % 2], root_advert(number, seed=seed))
+        cottage.live(1)
+    bound = cottage.config.origins_max
+    assert len(cottage.node.overlay.routes.origins(token())) <= bound
+    cottage.hear("c", root_advert(members[0]))
+    cottage.live(RULES.window_periods + RULES.repair_periods + 2)
+    assert cottage.node.overlay.branches.inward(token()) == ["c"]
+    assert len(cottage.node.overlay.routes.origins(token())) <= bound

@@ -36,6 +36,9 @@ class Vouching(Protocol):
     def voucher(self, advert: Advert) -> bytes:
         """Whose quota the advert's anchor counts for."""
 
+    def standing(self, advert: Advert) -> int:
+        """The less, the better: where there is no room for all, the worst makes room for a better one."""
+
 
 class ByPublisher:
     """The publisher whom the advert's certificate names signs the anchor."""
@@ -47,6 +50,9 @@ class ByPublisher:
 
     def voucher(self, advert: Advert) -> bytes:
         return advert.certificate.leaf.subject
+
+    def standing(self, advert: Advert) -> int:
+        return 0
 
 
 def anchored(advert: Advert, keys: TopicKeys, length: int, expires_us: int) -> Advert:
@@ -141,12 +147,21 @@ class AnchoredRoutes(Routes):
             if not origin.own and self._vouching.voucher(origin.advert) == voucher
         ]
         if len(theirs) < self._quota:
+            self._drop_worse(advert)
             return True
         oldest = min(theirs, key=lambda origin: (origin.reachable, _age(origin.advert)))
         if _age(advert) <= _age(oldest.advert):
             return False
         self.remove(oldest)
         return True
+
+    def _drop_worse(self, advert: Advert) -> None:
+        """A full table keeps the best: who comes first could fill it with what nobody wants, and keep out the rest."""
+        others = [origin for origin in self.origins(advert.token) if not origin.own]
+        if len(self.origins(advert.token)) >= self._origins_max and others:
+            worst = max(others, key=lambda origin: self._vouching.standing(origin.advert))
+            if self._vouching.standing(advert) < self._vouching.standing(worst.advert):
+                self.remove(worst)
 
     def _make(self, advert: Advert, via: Address | None) -> Origin:
         anchor = _anchor_of(advert)

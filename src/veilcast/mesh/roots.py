@@ -192,6 +192,9 @@ class ByRoot:
     def voucher(self, advert: Advert) -> bytes:
         return advert.root.membership.leaf.subject if advert.root is not None else b""
 
+    def standing(self, advert: Advert) -> int:
+        return _standing(advert)[0]
+
 
 def check_root_advert(advert: Advert, authority: bytes, first: int, epoch: int) -> None:
     """Raise unless a publisher called for a root, and this member proves its lot, and with it the end of its chain.
