@@ -240,6 +240,19 @@ def test_who_is_no_root_any_more_lets_go_of_what_it_held_and_does_not_acknowledg
     assert len(of(said, Taken)) < held
 
 
+def test_a_mesh_that_forms_does_not_get_a_note_at_the_moment_of_another_mesh() -> None:
+    cottage = root(hold_back_epochs=0.05)
+    cottage.hear("a", call(1))
+    edge_us = START_US + EPOCH_US
+    cottage.until(edge_us - (RULES.lead_periods - 3) * PERIOD_US)
+    cottage.hear("c", Subscribe(token(1)))
+    early, due = certified(b"early", later=1), certified(b"due", seed=6)
+    said = cottage.send("a", Stem(True, encode(early))) + cottage.send("a", Stem(True, encode(due)))
+    said += cottage.until(edge_us - PERIOD_US)
+    assert [message for _, _, message in of(said, Notify)] == [due]
+    assert [message for _, _, message in of(cottage.live(4), Notify)] == [early]
+
+
 def test_what_is_held_is_bounded() -> None:
     cottage = root(hold_back_epochs=1.0, pending_max=3)
     for number in range(1, 9):

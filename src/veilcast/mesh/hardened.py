@@ -84,7 +84,7 @@ class Hardened:
             config, self._keys_of, self._has_root, self._stems.launch, rng, entropy, epoch_us=self._epoch_us
         )
         self._held: dict[bytes, Notify] = {}
-        self._moments: list[int] = []
+        self._moments: list[tuple[int, bytes]] = []
         self._seen = notes_seen(config)
         self._reading: dict[bytes, str] = {}
         self._epoch = -1
@@ -153,9 +153,8 @@ class Hardened:
         self._roots.beat(now)
         self.overlay.policy.beat(now)
         self._outbox.beat(now)
-        while self._moments and self._moments[0] <= now:
-            heappop(self._moments)
-            self._release(next(iter(self._held)), now)
+        while self._moments and self._moments[0][0] <= now:
+            self._release(heappop(self._moments)[1], now)
 
     def next_event(self) -> Event | None:
         return self._outbox.next_event()
@@ -203,7 +202,7 @@ class Hardened:
         due_us = max(now + held_us, stands_us)
         if due_us > now:
             self._held[name] = cargo
-            heappush(self._moments, due_us)
+            heappush(self._moments, (due_us, cargo.token))
             return False
         self._pass_on(cargo, None, now)
         return True
@@ -213,11 +212,12 @@ class Hardened:
 
     # --- inside
 
-    def _release(self, name: bytes, now: int) -> None:
-        """The oldest goes, whosever moment it is: the moments keep their law, and the notes their order.
+    def _release(self, token: bytes, now: int) -> None:
+        """The token's oldest goes, whosever moment it is: the moments keep their law, and the notes their order.
 
         Who is no root any more lets go of what it held: it is not acknowledged, and will be sent to who is.
         """
+        name = next(name for name, held in self._held.items() if held.token == token)
         with suppress(RemoteError):
             self._pass_on(self._held.pop(name), None, now)
             self._stems.acknowledge(name)
