@@ -106,9 +106,7 @@ def read_heartbeat(data: bytes, size: int) -> Heartbeat:
 
 
 _OF_TOPICS: Final = frozenset(
-    number
-    for number, kind in TYPE_BYTES.items()
-    if kind in (Advert, Unadvert, Subscribe, Unsubscribe, Invite, Decline)
+    number for number, kind in TYPE_BYTES.items() if kind in (Advert, Unadvert, Subscribe, Unsubscribe, Invite, Decline)
 )
 NUMBERS: Final = 1 << 32
 """After the last number comes 0."""
