@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.crypto import chain
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Address, Delivered, Publication
 from veilcast.mesh import paper
+from veilcast.mesh.adverts import retold
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content, make_notify
 from veilcast.mesh.node import MeshNode
@@ -299,3 +301,24 @@ def test_two_subscriptions_of_one_topic_end_one_by_one() -> None:
     bench.node.unsubscribe(second, bench.now)
     assert bench.inward() == []
     assert bench.say() == {"a": [Unsubscribe(TOKEN)]}
+
+
+# --- moving
+
+
+def test_with_an_overlap_the_old_way_is_kept_until_the_new_one_is_laid() -> None:
+    right = advert()
+    further, nearer = (retold(right, chain.advance(right.value, hops)) for hops in (3, 1))
+    for overlap, said in ((0, {"a": [Unsubscribe(TOKEN)], "b": [Subscribe(TOKEN)]}), (4, {"b": [Subscribe(TOKEN)]})):
+        bench = Bench("subscriber", "a b c", msgspec.structs.replace(SMALL, overlap_periods=overlap))
+        bench.node.subscribe(LABEL, bench.now)
+        bench.hear("a", further)
+        bench.say()
+        bench.hear("b", nearer)
+        moved = {name: [m for m in messages if not isinstance(m, Advert)] for name, messages in bench.say().items()}
+        assert {name: messages for name, messages in moved.items() if messages} == said
+        for _ in range(overlap):
+            for name in "abc":
+                bench.hear(name)
+            bench.tick()
+        assert bench.inward() == ["b"]

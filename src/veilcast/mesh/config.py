@@ -285,6 +285,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Management messages that may wait for one neighbour; when full, the oldest is dropped."""
     again_periods: int = 4
     """Heartbeats between two fresh chains of one publisher, and between two appeals for one."""
+    overlap_periods: int = 0
+    """Heartbeats for which an old way is kept when a nearer one is found. With 0, which is the papers', notes that are
+    sent before the new one is laid are missed; where neighbours come and go that happens all the time."""
     seen_max: int = 4096
     """Notes a node remembers, so as not to forward or deliver them again."""
     deliver_again_us: int = 30_000_000
@@ -312,6 +315,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"mesh.{name} must be at least 1")
         if self.profile == "hardened" and (self.cover.rule != "none" or self.shellgame.start != "never"):
             raise ConfigError("mesh.cover and mesh.shellgame are the paper's: the hardened profile has neither")
+        if self.overlap_periods < 0:
+            raise ConfigError("mesh.overlap_periods must not be negative")
         if self.silent_periods < 2:
             raise ConfigError("mesh.silent_periods must be at least 2: one lost heartbeat is no failure")
         if not 1 <= self.d_max <= LENGTH_MAX:

@@ -49,11 +49,13 @@ class Overlay:
         self._members, self._beats, self.routes = members, beats, routes
         self._shares = shares_of(config)
         self._pause_us = config.again_periods * config.heartbeat_us
+        self._overlap_us = config.overlap_periods * config.heartbeat_us
         self.branches = Branches(tokens_max=config.tokens_max)
         self.policy: Policy = Baseline(self)
         self._reading: dict[bytes, None] = {}
         self._joined: dict[bytes, None] = {}
         self._lost: dict[bytes, None] = {}
+        self._leaving: dict[tuple[bytes, Address], int] = {}
         self._epoch = 0
         self.version = 0
 
@@ -204,6 +206,13 @@ class Overlay:
                     self.branches.remove(token, neighbour)
                 self.reconcile(token, now)
 
+    def beat(self, now: int) -> None:
+        """Leave the old ways whose time is over; one that is wanted again by then is kept."""
+        for (token, neighbour), due_us in list(self._leaving.items()):
+            if due_us <= now:
+                self.reconcile(token, now)
+                self._leaving.pop((token, neighbour), None)
+
     # --- the heart
 
     def reconcile(self, token: bytes, now: int) -> None:
@@ -217,7 +226,7 @@ class Overlay:
                 self.branches.asked(token, neighbour)
                 self.send(neighbour, Subscribe(token))
         for neighbour in asked:
-            if neighbour not in wanted:
+            if neighbour not in wanted and not self._keeps(token, neighbour, wanted, now):
                 self.branches.unasked(token, neighbour)
                 self.send(neighbour, Unsubscribe(token))
         if wanted and token not in self._joined and not self.originates(token):
@@ -228,6 +237,12 @@ class Overlay:
             for cover in self.policy.left(token):
                 self.branches.remove(token, cover)
                 self.send(cover, Decline(token))
+
+    def _keeps(self, token: bytes, neighbour: Address, wanted: list[Address], now: int) -> bool:
+        """Whether to stay with an old way a while longer, until the new one is laid."""
+        if not wanted or not self._overlap_us or not self._members.reaches(neighbour):
+            return False
+        return now < self._leaving.setdefault((token, neighbour), now + self._overlap_us)
 
     def _wanted(self, token: bytes) -> list[Address]:
         """The way to each origin, if anybody but who stands on it needs the topic; failing that, a cover's parent.

@@ -108,6 +108,7 @@ class Paper:
         self._publishing.want(self.overlay.take_lost())
         for keys in self._publishing.due(now):
             self._start_chain(keys, now)
+        self.overlay.beat(now)
         self.overlay.policy.beat(now)
 
     def next_event(self) -> Event | None:

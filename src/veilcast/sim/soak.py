@@ -85,7 +85,7 @@ VARIANTS: Final[dict[str, Config]] = {
     "PF": msgspec.structs.replace(_PLAIN, cover=_COVER),
     "SG": msgspec.structs.replace(_PLAIN, shellgame=_GAME),
     "PFSG": msgspec.structs.replace(_PLAIN, cover=_COVER, shellgame=_GAME),
-    "SCAMP": msgspec.structs.replace(_PLAIN, membership="scamp"),
+    "SCAMP": msgspec.structs.replace(_PLAIN, membership="scamp", overlap_periods=8),
     "defences": msgspec.structs.replace(_PLAIN, defences=_DEFENCES),
     "H": Config(profile="hardened", heartbeat_us=250_000, neighbours_max=20, address_bytes_max=8, hardening=_BRISK),
 }
