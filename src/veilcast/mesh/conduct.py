@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.content import Content
-from veilcast.wire.messages import Message
+from veilcast.wire.messages import Message, Notify
 
 Deliver: TypeAlias = Callable[[str, bytes, Content, int], None]
 """Called with a topic, the id of a note, its content, and now."""
@@ -32,6 +32,9 @@ class Conduct(Protocol):
         """The owner wants this topic; when the wait for it ends, if that is known."""
 
     def unread(self, topic: str, now: int) -> None: ...
+
+    def concerns(self, notify: Notify) -> bool:
+        """Whether it is of a topic that the owner reads or publishes."""
 
     def receive(self, message: Message, source: Address, now: int) -> None:
         """What came in a frame of its own; raises `RemoteError` for what we will not do."""

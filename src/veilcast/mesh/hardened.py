@@ -87,17 +87,21 @@ class Hardened:
         self._moments: list[tuple[int, bytes]] = []
         self._seen = notes_seen(config)
         self._reading: dict[bytes, str] = {}
+        self._publishing: dict[bytes, str] = {}
         self._epoch = -1
 
     # --- the owner
 
     def advertise(self, topic: str, now: int) -> None:
         self._outbox.advertise(topic, now)
+        self._publishing[self._keys_of(topic, epoch_of(now, self._epoch_us)).record.lineage] = topic
 
     def unadvertise(self, topic: str, now: int) -> None:
         self._outbox.unadvertise(topic)
+        self._publishing = {lineage: told for lineage, told in self._publishing.items() if told != topic}
 
     def publish(self, topic: str, publication: Publication, now: int) -> None:
+        self.advertise(topic, now)
         self._outbox.put(topic, publication, now)
 
     def read(self, topic: str, now: int) -> int | None:
@@ -110,6 +114,10 @@ class Hardened:
         self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}
         for keys in self._near(topic, now):
             self.overlay.unread(keys.token, now)
+
+    def concerns(self, notify: Notify) -> bool:
+        lineage = notify.certificate.leaf.lineage if notify.certificate is not None else b""
+        return lineage in self._reading or lineage in self._publishing
 
     # --- the network
 

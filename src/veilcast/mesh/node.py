@@ -26,6 +26,7 @@ from veilcast.mesh.hardened import Hardened
 from veilcast.mesh.heartbeat import NUMBERS, Heartbeats, read_heartbeat
 from veilcast.mesh.inbox import Inbox
 from veilcast.mesh.links import Links
+from veilcast.mesh.load import Load
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
@@ -34,7 +35,7 @@ from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Replace, Show
+from veilcast.wire.messages import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
 
 
 class MeshNode:
@@ -42,7 +43,8 @@ class MeshNode:
 
     `neighbours` are those of a fixed neighbourhood, or the contacts by which a node called `name` finds its own. Among
     certified members it needs the `prefix` of addresses, and tries the `anchors` of its last life first.
-    `sent` counts what we sent, by kind of message; `refused` what others sent in vain, by kind of error.
+    `sent` counts what we sent, by kind of message; `refused` what others sent in vain, by kind of error;
+    `load` is what we carry of notes, for ourselves and for others.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class MeshNode:
         self._notes = 0
         self.refused: Counter[str] = Counter()
         self.sent = self._beats.sent
+        self.load = Load()
 
     # --- the owner
 
@@ -257,6 +260,8 @@ class MeshNode:
         data = encode(message)
         self._frames += [Frame(neighbour, data) for neighbour in neighbours]
         self.sent[type(message).__name__] += len(neighbours)
+        if isinstance(message, Notify):
+            self.load = self.load.plus(len(neighbours), len(data), own=self._conduct.concerns(message))
         self._notes += 1
 
     def _deliver(self, topic: str, name: bytes, content: Content, now: int) -> None:

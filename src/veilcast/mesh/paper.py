@@ -84,6 +84,9 @@ class Paper:
         self._wanted.pop(topic, None)
         self._follow(now)
 
+    def concerns(self, notify: Notify) -> bool:
+        return notify.token in self._reading or self.overlay.originates(notify.token)
+
     # --- the network
 
     def receive(self, message: Message, source: Address, now: int) -> None:

@@ -1,4 +1,4 @@
-"""The mesh's population: mesh nodes, a publisher or some, and a share of subscribers.
+"""The mesh's population: mesh nodes, a publisher or some, and a share of subscribers; of one topic or of many at once.
 
 Their neighbourhood is a small world that is laid out for them; or, where `mesh.membership` is "scamp", the one that
 they find for themselves, joining one after the other by the first few of them; so too where it is "certified".
@@ -13,7 +13,6 @@ acknowledged at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -23,10 +22,10 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Delivered, Event, Machine, Note, Publication
-from veilcast.mesh.certified import TRIES_MAX, read_anchors
+from veilcast.machine import Address, Note, Publication
+from veilcast.mesh.certified import TRIES_MAX
 from veilcast.mesh.config import Config
-from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.mesh.load import Load
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.scamp import FAILED_MAX
 from veilcast.mesh.slots import VISITS_MAX
@@ -35,10 +34,10 @@ from veilcast.sim.chance import SeededEntropy, derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Connected, Everyone, InOrder, Intact, OnlyReaders
 from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
-from veilcast.sim.host import Birth
-from veilcast.sim.mesh_adversaries import Forger
 from veilcast.sim.mesh_checkers import InTurn, Leases, Nonces, Reach, Sent, Steady, Tree, node_at
-from veilcast.sim.mesh_keys import hardened_keyring
+from veilcast.sim.mesh_keys import keyring_of, records
+from veilcast.sim.mesh_owners import Clients, Owner
+from veilcast.sim.mesh_topics import Cast, OnTopic, draw_cast, grants, who
 from veilcast.sim.world import World
 from veilcast.topics import Label
 
@@ -70,6 +69,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     publishers: int = 1
     prefixes: int = 0
     """Over how many prefixes the addresses are spread; 0 is one for each."""
+    topics: int = 1
+    """Each has a publisher and readers of its own, drawn from all nodes; notes are published on them in turn."""
 
     def __post_init__(self) -> None:
         check_small_world(self.nodes, self.neighbours, self.rewire)
@@ -80,11 +81,15 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         for name in ("notes", "first_us", "owed_us", "forgers", "prefixes"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"population.{name} must not be negative")
-        for name in ("every_us", "contacts", "join_us", "publishers"):
+        for name in ("every_us", "contacts", "join_us", "publishers", "topics"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")
         if self.mesh.profile == "hardened" and any(check in self.checks for check in ("tree", "reach")):
             raise ConfigError('population.checks: "tree" and "reach" are for the paper\'s profile')
+        if self.topics > 1 and (self.publishers > 1 or any(check in self.checks for check in _OF_ONE_TOPIC)):
+            raise ConfigError(
+                f"population.topics: with many there is no second publisher, nor {', '.join(_OF_ONE_TOPIC)}"
+            )
         if self.publishers + self._readers + self.forgers > self.nodes:
             raise ConfigError("population.nodes must be enough for its publishers, subscribers and forgers")
         for check in self.checks:
@@ -99,8 +104,16 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         publisher, *readers = generator(seed, "roles").sample(self.addresses(), self._readers + 1)
         return publisher, tuple(readers)
 
-    def _cast(self, seed: int) -> dict[Address, str]:
-        """Who is more than a forwarder, and what; the first publisher comes first."""
+    def casts(self, seed: int) -> dict[str, Cast]:
+        """The roles in each topic; its first publisher comes first."""
+        others = {
+            name: draw_cast(seed, place, self.addresses(), self._readers)
+            for place, name in enumerate(self._names)
+            if place > 0
+        }
+        return {TOPIC: self._cast(seed)} | others
+
+    def _cast(self, seed: int) -> Cast:
         publisher, readers = self.roles(seed)
         cast = {publisher: "publisher"} | dict.fromkeys(readers, "subscriber")
         others = [address for address in self.addresses() if address not in cast]
@@ -108,45 +121,64 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return cast | dict.fromkeys(others[:more], "publisher") | dict.fromkeys(others[more:][: self.forgers], "forger")
 
     def settle(self, world: World, duration_us: int) -> None:
-        addresses, cast, graph = self.addresses(), self._cast(world.seed), self._graph(world.seed)
-        publishers = [address for address, role in cast.items() if role == "publisher"]
-        readers = [address for address, role in cast.items() if role == "subscriber"]
-        ledger = _Ledger()
+        addresses, casts, graph = self.addresses(), self.casts(world.seed), self._graph(world.seed)
+        ledgers = {topic: _Ledger() for topic in casts}
         for check in self.checks:
-            world.watch(self._checker(check, ledger, publishers, readers))
-        world.watch(_Clients())
+            for topic, cast in casts.items() if check in _OF_A_TOPIC else [(TOPIC, casts[TOPIC])]:
+                checker = self._checker(check, ledgers[topic], who(cast, "publisher"), who(cast, "subscriber"))
+                world.watch(OnTopic(topic, checker) if check in _OF_A_TOPIC and self.topics > 1 else checker)
+        world.watch(Clients())
         known: dict[Address, list[Address]] = {address: [] for address in addresses}
         for u, v in graph:
             known[u].append(v)
             known[v].append(u)
         for number, address in enumerate(addresses):
-            role = cast.get(address, "forwarder")
-            keyring = self._keyring(role, number, world.epoch_us)
+            roles = {topic: cast[address] for topic, cast in casts.items() if address in cast}
+            keyring = self._keyring(roles, number, world.epoch_us)
             if self._joining:
-                owner = _Owner(self.mesh, keyring, role, addresses[: self.contacts], earlier=number)
+                owner = Owner(self.mesh, keyring, roles, addresses[: self.contacts], prefix_of, earlier=number)
                 world.add(address, owner.start, number * self.join_us)
             else:
-                world.add(address, _Owner(self.mesh, keyring, role, known[address]).start)
-            if role in ("publisher", "subscriber"):
-                world.label(TOPIC, address, role, world.start, world.start + duration_us)
+                world.add(address, Owner(self.mesh, keyring, roles, known[address], prefix_of).start)
+            for topic, role in roles.items():
+                for part in ("publisher", "subscriber") if role == "both" else (role,):
+                    if part != "forger":
+                        world.label(topic, address, part, world.start, world.start + duration_us)
         for u, v in graph:
             world.connect(u, v)
+        names = list(casts)
         for number in range(self.notes):
-            self._plan_note(world, publishers[number % len(publishers)], number, ledger)
+            topic, turn = names[number % self.topics], number // self.topics
+            publishers = who(casts[topic], "publisher")
+            self._plan_note(world, topic, publishers[turn % len(publishers)], number, ledgers[topic])
 
     def facts(self, world: World) -> dict[str, int]:
-        """What came of it: the size of the mesh, and the messages by kind that those who live have sent."""
+        """What came of it: the size of the mesh (of all, if there are many), the messages by kind that those who live
+        have sent, and what they carried of notes: copies for themselves, copies and bytes for others, and the copies
+        for others of the one that had most."""
         sent: Counter[str] = Counter()
-        swaps = 0
+        swaps, own_copies, cover_copies, cover_bytes, most = 0, 0, 0, 0, 0
         for address in self.addresses():
             if (machine := node_at(world, address)) is not None:
                 sent.update(machine.sent)
                 swaps += machine.overlay.policy.played()
-        return {"mesh": len(self.members(world)), "swaps": swaps, **dict(sorted(sent.items()))}
+                load: Load = machine.load
+                own_copies += load.own.copies
+                cover_copies += load.others.copies
+                cover_bytes += load.others.size
+                most = max(most, load.others.copies)
+        carried = {
+            "own copies": own_copies,
+            "cover copies": cover_copies,
+            "cover bytes": cover_bytes,
+            "most cover": most,
+        }
+        size = sum(len(self.members(world, topic)) for topic in self._names)
+        return {"mesh": size, "swaps": swaps, **carried, **dict(sorted(sent.items()))}
 
-    def members(self, world: World) -> list[Address]:
-        """The nodes of the mesh, V_a: the publisher, and whoever has somebody next to it there."""
-        token = self.token(world)
+    def members(self, world: World, topic: str | None = None) -> list[Address]:
+        """The nodes of a topic's mesh, V_a: the publisher, and whoever has somebody next to it there."""
+        token = self.token(world, topic)
         present = [(address, node_at(world, address)) for address in self.addresses()]
         return [
             address
@@ -154,20 +186,27 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             if machine is not None and (machine.overlay.originates(token) or token in machine.overlay.branches.tokens())
         ]
 
-    def token(self, world: World) -> bytes:
-        """What the topic is called now."""
-        if self.mesh.profile == "paper":
+    def token(self, world: World, topic: str | None = None) -> bytes:
+        """What a topic is called now, the first if none is named."""
+        topic = topic or TOPIC
+        if self.mesh.profile == "paper" and self.topics == 1:
             return token_of_topic()
-        keyring = hardened_keyring(TOPIC, self.cover_share, world.epoch_us, "subscriber", 0)
-        return keyring.at(epoch_of(world.now, world.epoch_us)).topic(TOPIC).token
+        keyring = self._keyring({topic: "subscriber"}, 0, world.epoch_us)
+        return keyring.at(epoch_of(world.now, keyring.epoch_us)).topic(topic).token
 
-    def _keyring(self, role: str, number: int, epoch_us: int) -> Keyring:
-        """Roles share a keyring, but where nodes show who they are every one is a member of its own."""
-        if self.mesh.profile == "paper":
+    def _keyring(self, roles: dict[str, str], number: int, epoch_us: int) -> Keyring:
+        """Roles in one topic share a keyring, but where nodes show who they are every one is a member of its own."""
+        profile = self.mesh.profile
+        if profile == "paper" and self.topics == 1:
+            role = roles.get(TOPIC, "forwarder")
             certified = self.mesh.membership == "certified"
             return own_keyring(role, self.addresses()[number]) if certified else keyrings()[role]
-        granted = "subscriber" if role == "forger" else role
-        return hardened_keyring(TOPIC, self.cover_share, epoch_us, granted, number)
+        length_us = epoch_us if profile == "hardened" else HOUR_US
+        return keyring_of(records(self._names, self.cover_share, profile), length_us, grants(roles), number)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (TOPIC, *(f"{TOPIC}/{place}" for place in range(1, self.topics)))
 
     @property
     def _readers(self) -> int:
@@ -187,14 +226,15 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         addresses = self.addresses()
         return [(addresses[u], addresses[v]) for u, v in graph]
 
-    def _plan_note(self, world: World, publisher: Address, number: int, ledger: _Ledger) -> None:
+    def _plan_note(self, world: World, topic: str, publisher: Address, number: int, ledger: _Ledger) -> None:
         body = b"note %d" % number
-        publication = Publication((Label(TOPIC).pair,), body)
+        publication = Publication((Label(topic).pair,), body)
+        turn = number // self.topics // self.publishers
         at_us = self.first_us + number * self.every_us
 
         def publish(machine: MeshNode, now: int) -> None:
             ledger.sent[body] = publication
-            ledger.turns[body] = Sent((publisher, world.incarnation(publisher)), number // self.publishers, world.now)
+            ledger.turns[body] = Sent((publisher, world.incarnation(publisher)), turn, world.now)
             if at_us >= self.owed_us:
                 ledger.owed[body] = None
             machine.publish(publication, now)
@@ -264,50 +304,6 @@ class _Ledger:
         self.owed: dict[bytes, None] = {}
 
 
-class _Owner:
-    """Starts a node, and does at every start what its role asks for.
-
-    At its first start a node knows the contacts `earlier` than itself only: two that wait for each other, each with
-    newcomers of its own, would be two networks.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        keyring: Keyring,
-        role: str,
-        neighbours: Sequence[Address],
-        earlier: int | None = None,
-    ) -> None:
-        self._config, self._keyring, self._role = config, keyring, role
-        self._neighbours, self._earlier = neighbours, earlier
-
-    def start(self, birth: Birth) -> Machine:
-        known = self._neighbours[: None if birth.incarnation else self._earlier]
-        anchors = read_anchors(birth.stored[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in birth.stored else ()
-        node = MeshNode(
-            self._config, self._keyring, birth.rng, birth.entropy, known, birth.now, birth.address, prefix_of, anchors
-        )
-        if self._role == "publisher":
-            node.advertise(TOPIC, birth.now)
-        elif self._role == "subscriber":
-            node.subscribe(Label(TOPIC), birth.now)
-        elif self._role == "forger":
-            epoch = epoch_of(birth.now, self._keyring.epoch_us)
-            forged = Publication((Label(TOPIC).pair,), b"note of a forger")
-            return Forger(node, self._keyring.at(epoch).topic(TOPIC), epoch, forged, birth.entropy)
-        return node
-
-
-class _Clients(Checker):
-    """Nothing to check: the clients of all nodes, who acknowledge what they get."""
-
-    def on_event(self, world: World, address: Address, event: Event) -> None:
-        if isinstance(event, Delivered):
-            note = event.note.id
-            world.call(address, lambda machine, now: machine.acknowledge(note, now))
-
-
 def prefix_of(address: Address) -> str:
     """What stands before the dot of an address, or all of it."""
     return address.partition(".")[0]
@@ -367,3 +363,7 @@ _CHECKS: Final = (
     "bounds",
     "connected",
 )
+_OF_A_TOPIC: Final = ("order", "turns", "intact", "readers", "everyone")
+"""What is checked for each topic."""
+_OF_ONE_TOPIC: Final = ("tree", "reach", "steady")
+"""What can be checked only where there is one."""

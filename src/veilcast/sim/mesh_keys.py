@@ -1,7 +1,7 @@
-"""Keys for the nodes of a hardened mesh: each node is a member of its own, with its own lots and habits.
+"""Keys for the nodes of a mesh that are members of their own, with their own lots, habits and grants.
 
-One authority in memory for each length of epochs; keyrings are made when they are first asked for, and kept for the
-process, since a hundred worlds ask for the same ones.
+One authority in memory for each set of topics and length of epochs; keyrings are made when they are first asked for,
+and kept for the process, since a hundred worlds ask for the same ones.
 """
 
 from __future__ import annotations
@@ -13,27 +13,43 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import TopicRecord
+from veilcast.authority.record import Profile, TopicRecord
 from veilcast.sim.chance import SeededEntropy, derive
 from veilcast.sim.engine import START_US
 from veilcast.topics import Schema
 
 
-@cache
 def hardened_keyring(topic: str, cover: float, epoch_us: int, role: str, number: int) -> Keyring:
     """The keyring of the node of this number, in this role; a forwarder's is a membership and nothing else."""
-    entropy = SeededEntropy(derive(number, "member", role))
-    wanted: list[tuple[str, Any]] = [] if role == "forwarder" else [(topic, role)]
+    wanted = () if role == "forwarder" else ((topic, role),)
+    return keyring_of(records((topic,), cover, "hardened"), epoch_us, wanted, number)
+
+
+@cache
+def keyring_of(
+    topics: tuple[TopicRecord, ...], epoch_us: int, wanted: tuple[tuple[str, Any], ...], number: int
+) -> Keyring:
+    """The keyring of the node of this number, with a grant for each topic that it has a role in."""
+    roles = [role for _, role in wanted] or ["forwarder"]
+    entropy = SeededEntropy(derive(number, "member", *roles))
     first = epoch_of(START_US, epoch_us)
-    _, keyring = issuer.grant_ready(_authority(topic, cover, epoch_us), role, wanted, first, EPOCHS, entropy)
+    _, keyring = issuer.grant_ready(_authority(topics, epoch_us), roles[0], list(wanted), first, EPOCHS, entropy)
     return keyring
 
 
 @cache
-def _authority(topic: str, cover: float, epoch_us: int) -> Authority:
+def records(names: tuple[str, ...], cover: float, profile: Profile) -> tuple[TopicRecord, ...]:
+    """Topics that are matched by their names alone."""
+    return tuple(TopicRecord(name, Schema(), cover_share=cover, profile=profile) for name in names)
+
+
+@cache
+def _authority(topics: tuple[TopicRecord, ...], epoch_us: int) -> Authority:
     entropy = SeededEntropy(derive(0, "authority"))
-    record = TopicRecord(topic, Schema(), cover_share=cover, profile="hardened")
-    return issuer.declare(issuer.create(epoch_us, entropy), record, entropy)
+    authority = issuer.create(epoch_us, entropy)
+    for record in topics:
+        authority = issuer.declare(authority, record, entropy)
+    return authority
 
 
 EPOCHS: Final = 64

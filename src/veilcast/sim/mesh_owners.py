@@ -1,0 +1,75 @@
+"""The owners of a mesh's nodes, as plain as can be: who starts a node, and who takes what it delivers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.machine import Address, Delivered, Event, Machine, Publication
+from veilcast.mesh.certified import read_anchors
+from veilcast.mesh.config import Config
+from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.mesh.node import MeshNode
+from veilcast.sim.checkers import Checker
+from veilcast.sim.host import Birth
+from veilcast.sim.mesh_adversaries import Forger
+from veilcast.topics import Label
+
+if TYPE_CHECKING:
+    from veilcast.sim.world import World
+
+
+class Owner:
+    """Starts a node, and does at every start what its roles in the topics ask for.
+
+    At its first start a node knows the contacts `earlier` than itself only: two that wait for each other, each with
+    newcomers of its own, would be two networks.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        keyring: Keyring,
+        roles: dict[str, str],
+        neighbours: Sequence[Address],
+        prefix_of: Callable[[Address], str],
+        earlier: int | None = None,
+    ) -> None:
+        self._config, self._keyring, self._roles = config, keyring, roles
+        self._neighbours, self._prefix_of, self._earlier = neighbours, prefix_of, earlier
+
+    def start(self, birth: Birth) -> Machine:
+        known = self._neighbours[: None if birth.incarnation else self._earlier]
+        anchors = read_anchors(birth.stored[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in birth.stored else ()
+        node = MeshNode(
+            self._config,
+            self._keyring,
+            birth.rng,
+            birth.entropy,
+            known,
+            birth.now,
+            birth.address,
+            self._prefix_of,
+            anchors,
+        )
+        for topic, role in self._roles.items():
+            if role == "forger":
+                epoch = epoch_of(birth.now, self._keyring.epoch_us)
+                forged = Publication((Label(topic).pair,), b"note of a forger")
+                return Forger(node, self._keyring.at(epoch).topic(topic), epoch, forged, birth.entropy)
+            if role in ("publisher", "both"):
+                node.advertise(topic, birth.now)
+            if role in ("subscriber", "both"):
+                node.subscribe(Label(topic), birth.now)
+        return node
+
+
+class Clients(Checker):
+    """Nothing to check: the clients of all nodes, who acknowledge what they get."""
+
+    def on_event(self, world: World, address: Address, event: Event) -> None:
+        if isinstance(event, Delivered):
+            note = event.note.id
+            world.call(address, lambda machine, now: machine.acknowledge(note, now))
