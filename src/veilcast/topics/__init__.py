@@ -4,6 +4,7 @@ Imports the errors and the contract only, and touches nothing: no clock, no chan
 
     interests   labels, ranges, boxes, conjunctions; `matches` is the specification (P2, section 3)
     domain      the declared attributes of a topic and their resolution
+    cells       a topic cut into coarse boxes, each of which can be routed by itself
     dyadic      ranges as binary prefixes
     elements    interests and publications as sets of elements; `coarse_match`, the oracle of the indexes
     bloom       the shape of a filter and the bound it proves
@@ -11,6 +12,7 @@ Imports the errors and the contract only, and touches nothing: no clock, no chan
 """
 
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
+from veilcast.topics.cells import Cell, all_cells, cell_of, cells_of
 from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
 from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries, queries_received
 from veilcast.topics.index import BloomIndex
@@ -30,6 +32,10 @@ __all__ = [
     "Integers",
     "Reals",
     "Schema",
+    "Cell",
+    "all_cells",
+    "cell_of",
+    "cells_of",
     "Cover",
     "covers",
     "queries",

@@ -34,13 +34,15 @@ class Strings(msgspec.Struct, frozen=True, tag="strings"):
 class Integers(msgspec.Struct, frozen=True, tag="integers"):
     """The attribute holds whole numbers low..high, routed by the first `bits` bits of their offset from low.
 
-    With as many bits as the values need, matching is exact; with fewer, neighbours share a cell.
+    With as many bits as the values need, matching is exact; with fewer, neighbours share a cell. The mesh, which has no
+    filters, routes by the first `routing` of these bits, one mesh for each cell (see `cells`); with 0 by none.
     """
 
     attribute: str
     low: int
     high: int
     bits: int
+    routing: int = 0
 
     def __post_init__(self) -> None:
         check_attribute(self.attribute)
@@ -49,6 +51,7 @@ class Integers(msgspec.Struct, frozen=True, tag="integers"):
         finest = min(MAX_BITS, self._width())
         if not (_is_integer(self.bits) and 1 <= self.bits <= finest):
             raise ConfigError(f"bits of {self.attribute!r} must be 1 to {finest}")
+        _check_routing(self)
 
     def cell(self, value: Value) -> int:
         """The cell of a published value."""
@@ -73,12 +76,16 @@ class Integers(msgspec.Struct, frozen=True, tag="integers"):
 
 
 class Reals(msgspec.Struct, frozen=True, tag="reals"):
-    """The attribute holds numbers low..high, whole ones too, routed by `2**bits` cells of equal size."""
+    """The attribute holds numbers low..high, whole ones too, routed by `2**bits` cells of equal size.
+
+    `routing` is as for integers.
+    """
 
     attribute: str
     low: float
     high: float
     bits: int
+    routing: int = 0
 
     def __post_init__(self) -> None:
         check_attribute(self.attribute)
@@ -91,6 +98,7 @@ class Reals(msgspec.Struct, frozen=True, tag="reals"):
             raise ConfigError(f"low and high of {self.attribute!r} must be a finite distance apart, low < high")
         if not (_is_integer(self.bits) and 1 <= self.bits <= MAX_BITS):
             raise ConfigError(f"bits of {self.attribute!r} must be 1 to {MAX_BITS}")
+        _check_routing(self)
 
     def cell(self, value: Value) -> int:
         """The cell of a published value."""
@@ -128,12 +136,19 @@ class Schema(msgspec.Struct, frozen=True):
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"attribute {name!r} is declared twice, or reserved for labels")
+        if sum(domain.routing for domain in self.routed) > MAX_ROUTING:
+            raise ConfigError(f"a topic is routed by at most {MAX_ROUTING} bits, all attributes together")
 
     def find(self, attribute: str) -> Domain | None:
         """The domain of an attribute; None if it is not declared."""
         if attribute == TOPIC:
             return _LABELS
         return next((domain for domain in self.domains if domain.attribute == attribute), None)
+
+    @property
+    def routed(self) -> tuple[Integers | Reals, ...]:
+        """The attributes by which the mesh routes."""
+        return tuple(domain for domain in self.domains if not isinstance(domain, Strings) and domain.routing > 0)
 
     @property
     def largest_cover(self) -> int:
@@ -149,6 +164,11 @@ class Schema(msgspec.Struct, frozen=True):
         return max((domain.bits for domain in self.domains if not isinstance(domain, Strings)), default=0)
 
 
+def _check_routing(domain: Integers | Reals) -> None:
+    if not (_is_integer(domain.routing) and 0 <= domain.routing <= domain.bits):
+        raise ConfigError(f"routing of {domain.attribute!r} must be 0 to its bits, {domain.bits}")
+
+
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and is_number(value)
 
@@ -159,3 +179,6 @@ MAX_BITS: Final = 52
 """A double tells no more cells apart."""
 
 MAX_DOMAINS: Final = 32
+
+MAX_ROUTING: Final = 8
+"""256 meshes for one topic."""
