@@ -25,6 +25,7 @@ from veilcast.authority.topickeys import (
     paper_key,
     token_of,
 )
+from veilcast.crypto.cell import BLIND, NO_BLIND
 from veilcast.crypto.certificate import EPOCH_MAX, LINEAGE, NO_LINEAGE, Certificate, Chain, Kind, certify
 from veilcast.crypto.derive import derive, fingerprint
 from veilcast.crypto.secret import Secret
@@ -124,11 +125,20 @@ def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Auth
     known = authority.topics.get(record.topic)
     if known is None:
         lineage = NO_LINEAGE if record.profile == "paper" else entropy(LINEAGE)
-        topic = Topic(msgspec.structs.replace(record, lineage=lineage), Secret(entropy(32)))
+        master = Secret(entropy(32))
+        topic = Topic(msgspec.structs.replace(record, lineage=lineage, blind=entropy(BLIND)), master)
     elif known.record.profile != record.profile:
         raise AuthorityError(f"{record.topic!r} is a topic of the {known.record.profile} profile, and stays one")
     else:
-        newer = msgspec.structs.replace(record, edition=known.record.edition + 1, lineage=known.record.lineage)
+        before = known.record
+        granted = any(given.topic == record.topic for member in authority.members.values() for given in member.given)
+        if granted and before.schema.routed != record.schema.routed:
+            # Members with the old record and with the new one would not hear one another.
+            raise AuthorityError(
+                f"{record.topic!r} has been granted, so it stays routed as it is; declare another topic"
+            )
+        blind = before.blind if before.blind != NO_BLIND else entropy(BLIND)
+        newer = msgspec.structs.replace(record, edition=before.edition + 1, lineage=before.lineage, blind=blind)
         topic = msgspec.structs.replace(known, record=newer)
     return msgspec.structs.replace(authority, topics={**authority.topics, record.topic: topic})
 

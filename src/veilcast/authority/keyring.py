@@ -8,16 +8,21 @@ reaches outside: `vault` does the files.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from veilcast.authority.record import SignedRecord, TopicRecord, in_group
 from veilcast.authority.topickeys import Role, content_key, publisher_certificate, publisher_key, token_of
+from veilcast.crypto.cell import cell_lineage, cell_name, cell_token, scope_fits
 from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.lottery import lot_key
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExpiredError, ForgedError, UnknownTopicError
+from veilcast.machine import Publication
+from veilcast.topics import Cell, Conjunction, all_cells, cell_of, cells_of
 
 
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +58,10 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TopicKeys(msgspec.Struct, frozen=True):
-    """What a member can do with one topic in one epoch; a subscriber has no signing key."""
+    """What a member can do with one topic in one epoch; a subscriber has no signing key.
+
+    Where the topic is cut into cells, `cell` is the name of the one that these keys are for, and `token` is the cell's.
+    """
 
     record: TopicRecord
     role: Role
@@ -61,11 +69,42 @@ class TopicKeys(msgspec.Struct, frozen=True):
     content: Secret
     signing: SigningKey | None
     certificate: Chain | None
+    cell: bytes | None = None
+
+    @property
+    def lineage(self) -> bytes:
+        """What forwarders know the topic or cell by from epoch to epoch."""
+        return cell_lineage(self.record.lineage, self.cell)
+
+    def within(self, cell: bytes | None) -> TopicKeys:
+        """The topic's keys for the cell of this name; None is the whole topic."""
+        if cell is None:
+            return self
+        return msgspec.structs.replace(self, token=cell_token(self.token, cell), cell=cell)
+
+    def for_publication(self, publication: Publication) -> TopicKeys:
+        """The keys by which it is published; `LocalError` if it has no cell."""
+        return self.within(self._name(cell_of(publication, self.record.schema)))
+
+    def for_interests(self, interests: Iterable[Conjunction]) -> list[TopicKeys]:
+        """The keys by which all that these match is to be had."""
+        places = (place for interest in interests for place in cells_of(interest, self.record.schema))
+        return [self.within(self._name(place)) for place in dict.fromkeys(places)]
+
+    def for_all(self) -> list[TopicKeys]:
+        """The keys of every cell."""
+        return [self.within(self._name(place)) for place in all_cells(self.record.schema)]
+
+    def _name(self, place: Cell) -> bytes | None:
+        routed = self.record.schema.routed
+        if not routed:
+            return None
+        return cell_name(self.record.blind, zip((domain.routing for domain in routed), place, strict=True))
 
     def check_publisher(self, chain: Chain, root: bytes, epoch: int) -> None:
         """Raise unless `chain` certifies a publisher of this topic; only who knows the topic can check its group."""
         chain.verify(root, Kind.PUBLISHER, epoch)
-        if chain.leaf.scope != self.token:
+        if not scope_fits(chain.leaf.scope, self.token, self.cell):
             raise ForgedError("the certificate is for another topic")
         if chain.delegation is not None and not in_group(self.record.topic, chain.group):
             raise ForgedError("a sub-authority certified a publisher outside its group")

@@ -12,6 +12,7 @@ import msgspec
 
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.privacy import SHARES
+from veilcast.crypto.cell import BLIND, NO_BLIND
 from veilcast.crypto.certificate import COVER_MAX, EVERY_TOPIC, LINEAGE, NO_LINEAGE, Certificate, signer_of
 from veilcast.crypto.derive import digest
 from veilcast.crypto.sign import SigningKey, verify
@@ -25,7 +26,8 @@ class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the authority declared of a topic. `cover_share` is kappa: the share of others that act as subscribers.
 
     `edition` counts the declarations of one topic; the highest is the one that holds. `lineage` is the name by which
-    forwarders know the topic from epoch to epoch; the issuer draws it, once, and only in `hardened`.
+    forwarders know the topic from epoch to epoch; the issuer draws it, once, and only in `hardened`. `blind` hides
+    which of the topic's cells is which; it is drawn with the first declaration, too.
     """
 
     topic: str
@@ -34,6 +36,7 @@ class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: Profile = "hardened"
     edition: int = 1
     lineage: bytes = NO_LINEAGE
+    blind: bytes = NO_BLIND
 
     def __post_init__(self) -> None:
         check_topic(self.topic)
@@ -41,6 +44,8 @@ class TopicRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("the cover share is a number from 0 to 1")
         if len(self.lineage) != LINEAGE:
             raise ConfigError(f"a topic's lineage has {LINEAGE} bytes")
+        if len(self.blind) != BLIND:
+            raise ConfigError(f"a topic's blind has {BLIND} bytes")
 
     @property
     def cover(self) -> int:
