@@ -13,6 +13,7 @@ from typing import Final
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto import chain
+from veilcast.crypto.cell import scope_fits
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.sign import verify
 from veilcast.errors import ForgedError, LocalError, StaleError
@@ -25,19 +26,19 @@ def make_advert(keys: TopicKeys, entropy: Entropy) -> Advert:
     if keys.signing is None or keys.certificate is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can advertise it")
     signature = keys.signing.sign(keys.token, purpose=_PURPOSE)
-    return Advert(keys.token, chain.start(entropy), None, keys.certificate, signature)
+    return Advert(keys.token, chain.start(entropy), None, keys.certificate, signature, cell=keys.cell)
 
 
 def retold(advert: Advert, value: bytes) -> Advert:
     """The advert as we pass it on, with the value that we tell."""
-    return Advert(advert.token, value, advert.anchor, advert.certificate, advert.signature, advert.root)
+    return Advert(advert.token, value, advert.anchor, advert.certificate, advert.signature, advert.root, advert.cell)
 
 
 def make_call(keys: TopicKeys) -> Call:
     """A publisher's call for a root."""
     if keys.signing is None or keys.certificate is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can advertise it")
-    return Call(keys.token, keys.certificate, keys.signing.sign(keys.token, purpose=_PURPOSE))
+    return Call(keys.token, keys.certificate, keys.signing.sign(keys.token, purpose=_PURPOSE), keys.cell)
 
 
 def check_call(call: Call, root: bytes, first: int, last: int) -> None:
@@ -48,17 +49,17 @@ def check_call(call: Call, root: bytes, first: int, last: int) -> None:
     named = call.certificate.leaf.first
     if not first <= named <= last:
         raise StaleError("a call for another time")
-    _check(call.token, call.certificate, call.signature, root, named)
+    _check(call.token, call.cell, call.certificate, call.signature, root, named)
 
 
 def check_advert(advert: Advert, root: bytes, epoch: int) -> None:
     """Raise unless a publisher whom the root certified for this token signed it, in this epoch."""
-    _check(advert.token, advert.certificate, advert.signature, root, epoch)
+    _check(advert.token, advert.cell, advert.certificate, advert.signature, root, epoch)
 
 
 @lru_cache(maxsize=4096)
-def _check(token: bytes, certificate: Chain, signature: bytes, root: bytes, epoch: int) -> None:
-    if certificate.leaf.scope != token:
+def _check(token: bytes, cell: bytes | None, certificate: Chain, signature: bytes, root: bytes, epoch: int) -> None:
+    if not scope_fits(certificate.leaf.scope, token, cell):
         raise ForgedError("the certificate is for another token")
     certificate.verify(root, Kind.PUBLISHER, epoch)
     verify(certificate.leaf.subject, token, signature, purpose=_PURPOSE)

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.content import Content
+from veilcast.topics import Conjunction
 from veilcast.wire.messages import Message, Notify
 
 Deliver: TypeAlias = Callable[[str, bytes, Content, int], None]
@@ -28,8 +29,8 @@ class Conduct(Protocol):
 
     def publish(self, topic: str, publication: Publication, now: int) -> None: ...
 
-    def read(self, topic: str, now: int) -> int | None:
-        """The owner wants this topic; when the wait for it ends, if that is known."""
+    def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
+        """The owner wants all that these match of a topic, and no more; when the wait for it ends, if that is known."""
 
     def unread(self, topic: str, now: int) -> None: ...
 

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import msgspec
 
 from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.cell import scope_fits
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.derive import digest
 from veilcast.crypto.seal import seal, unseal
@@ -32,6 +33,11 @@ class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     publication: Publication
 
 
+def stream_of(stream: bytes, cell: bytes | None) -> bytes:
+    """The stream of one cell, with an order of its own: most readers get some cells of a topic, and not the others."""
+    return stream if cell is None else digest(stream + cell, purpose=b"vc/cell-stream", size=len(stream))
+
+
 def note_id(notify: Notify) -> bytes:
     return digest(notify.token + notify.sealed, purpose=b"vc/note", size=NOTE_ID)
 
@@ -48,14 +54,16 @@ def make_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
 
 def make_certified_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
     """One that shows its publisher's certificate, for where no advert of the publisher's has."""
-    return msgspec.structs.replace(make_notify(keys, content, entropy), certificate=keys.certificate)
+    return msgspec.structs.replace(make_notify(keys, content, entropy), certificate=keys.certificate, cell=keys.cell)
 
 
 def check_certified_notify(notify: Notify, root: bytes, first: int, last: int) -> Chain:
     """The certificate of the publisher who signed it; raises unless it is for an epoch from `first` to `last`."""
-    if notify.certificate is None or notify.certificate.leaf.scope != notify.token:
-        raise ForgedError("a note without a certificate for its token")
+    if notify.certificate is None:
+        raise ForgedError("a note without a certificate")
     leaf = notify.certificate.leaf
+    if not scope_fits(leaf.scope, notify.token, notify.cell):
+        raise ForgedError("a note whose certificate is for another token")
     if not first <= leaf.first <= last:
         raise StaleError("a note of another time")
     _check_publisher(notify.certificate, root)

@@ -19,6 +19,7 @@ import msgspec
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.crypto.cell import lineage_of
 from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Publication
 from veilcast.mesh.adverts import check_call
@@ -33,9 +34,10 @@ from veilcast.mesh.membership import Membership
 from veilcast.mesh.outbox import Outbox
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.replays import notes_seen
-from veilcast.mesh.roots import ByRoot, Roots, check_root_advert
+from veilcast.mesh.roots import ByRoot, Roots, call_of, check_root_advert
 from veilcast.mesh.routes import Origin
 from veilcast.mesh.stem import Cargo, Stems
+from veilcast.topics import Conjunction
 from veilcast.wire.messages import Advert, Call, Greet, Message, Notify, Stem, Taken
 
 
@@ -66,7 +68,7 @@ class Hardened:
         self._keys: dict[int, EpochKeys] = {}
         habits = Habits(keyring.membership.link)
         routes = table_of_routes(
-            config, ByRoot(), lambda advert, name: habits.parent_rank(advert.certificate.leaf.lineage, name)
+            config, ByRoot(), lambda advert, name: habits.parent_rank(lineage_of(advert.certificate, advert.cell), name)
         )
         self.overlay = Overlay(config, members, beats, routes)
         self._joins = BatchJoins(rules, self.overlay, habits, period_us=period_us, epoch_us=self._epoch_us, rng=rng)
@@ -86,6 +88,7 @@ class Hardened:
         self._held: dict[bytes, Notify] = {}
         self._moments: list[tuple[int, bytes]] = []
         self._seen = notes_seen(config)
+        self._interests: dict[str, Sequence[Conjunction]] = {}
         self._reading: dict[bytes, str] = {}
         self._publishing: dict[bytes, str] = {}
         self._epoch = -1
@@ -104,20 +107,31 @@ class Hardened:
         self.advertise(topic, now)
         self._outbox.put(topic, publication, now)
 
-    def read(self, topic: str, now: int) -> int | None:
-        keys = self._keys_of(topic, epoch_of(now, self._epoch_us))
-        self._reading[keys.record.lineage] = topic
+    def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
+        self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(interests)  # Raises for what cannot be had.
+        before, self._interests[topic] = self._near(topic, now), interests
+        near: dict[bytes, list[bytes]] = {}
+        for keys in self._near(topic, now):
+            near.setdefault(keys.lineage, []).append(keys.token)
+        for keys in before:
+            if keys.lineage not in near:
+                self._reading.pop(keys.lineage, None)
+                self.overlay.unread(keys.token, now)
         self._read_on(topic, now)
-        return self._joins.ready_us([near.token for near in self._near(topic, now)], now)
+        ready = [until_us for tokens in near.values() if (until_us := self._joins.ready_us(tokens, now)) is not None]
+        return max(ready) if len(ready) == len(near) else None
 
     def unread(self, topic: str, now: int) -> None:
         self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}
         for keys in self._near(topic, now):
             self.overlay.unread(keys.token, now)
+        self._interests.pop(topic, None)
 
     def concerns(self, notify: Notify) -> bool:
-        lineage = notify.certificate.leaf.lineage if notify.certificate is not None else b""
-        return lineage in self._reading or lineage in self._publishing
+        if (certificate := notify.certificate) is None:
+            return False
+        reads = lineage_of(certificate, notify.cell) in self._reading
+        return reads or certificate.leaf.lineage in self._publishing
 
     # --- the network
 
@@ -141,7 +155,9 @@ class Hardened:
         if isinstance(message, Advert):
             check_root_advert(message, self._keyring.root, self._kept(now), epoch)
             self.overlay.routes.admit(message, now)
-            self._roots.called(Call(message.token, message.certificate, message.signature), now)
+            self._roots.called(call_of(message), now)
+            if message.cell is not None and not self._roots.keeps(message.token):
+                raise StaleError("more cells than a topic can have")
         self.overlay.act(message, source, now)
         if isinstance(message, Greet):
             self._roots.introduce(source, now)
@@ -153,7 +169,7 @@ class Hardened:
         if epoch_of(now, self._epoch_us) != self._epoch:
             self._epoch = epoch_of(now, self._epoch_us)
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
-            for topic in self._reading.values():
+            for topic in self._interests:
                 self._read_on(topic, now)
             self._stop_reading_the_past(now)
         self.overlay.expire(now, self._kept(now))
@@ -236,28 +252,28 @@ class Hardened:
         if name in self._seen:
             return
         epoch = epoch_of(now, self._epoch_us)
-        leaf = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1).leaf
+        certificate = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1)
         meshes = self._meshes_of(notify)
         if not meshes:
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
         near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.adjacent(token))
         self._post([neighbour for neighbour in near if neighbour != source], notify)
-        if (topic := self._reading.get(leaf.lineage)) is not None:
+        if (topic := self._reading.get(lineage_of(certificate, notify.cell))) is not None:
             self._open(topic, notify, name, now)
 
     def _meshes_of(self, notify: Notify) -> list[bytes]:
         """The tokens of the meshes that a note travels in: that of its own epoch, and later ones of its lineage."""
         if (certificate := notify.certificate) is None:
             return []
-        later = self._roots.tokens(certificate.leaf.lineage, certificate.leaf.first)
+        later = self._roots.tokens(lineage_of(certificate, notify.cell), certificate.leaf.first)
         return [token for token in dict.fromkeys((notify.token, *later)) if self.overlay.takes_part(token)]
 
     def _open(self, topic: str, notify: Notify, name: bytes, now: int) -> None:
         if (certificate := notify.certificate) is None:
             return
         try:
-            keys = self._keys_of(topic, certificate.leaf.first)
+            keys = self._keys_of(topic, certificate.leaf.first).within(notify.cell)
         except AuthorityError:
             return  # Our grant does not reach that epoch.
         keys.check_publisher(certificate, self._keyring.root, certificate.leaf.first)
@@ -268,21 +284,23 @@ class Hardened:
 
     def _read_on(self, topic: str, now: int) -> None:
         for keys in self._near(topic, now):
+            self._reading[keys.lineage] = topic
             self.overlay.read(keys.token, now)
 
     def _stop_reading_the_past(self, now: int) -> None:
         """A mesh that there was is purged in its time; this is for those that nobody advertised."""
-        near = {keys.token: None for topic in self._reading.values() for keys in self._near(topic, now)}
+        near = {keys.token: None for topic in self._interests for keys in self._near(topic, now)}
         for token in self.overlay.reading():
             if token not in near and not self.overlay.routes.origins(token):
                 self.overlay.unread(token, now)
 
     def _near(self, topic: str, now: int) -> Sequence[TopicKeys]:
-        """The topic's keys in this epoch and the next, if it is granted for so long."""
-        found, epoch = [], epoch_of(now, self._epoch_us)
+        """The keys of what we read of a topic, in this epoch and the next, if it is granted for so long."""
+        found: list[TopicKeys] = []
+        epoch, interests = epoch_of(now, self._epoch_us), self._interests.get(topic, ())
         for near in (epoch, epoch + 1):
             try:
-                found.append(self._keys_of(topic, near))
+                found += self._keys_of(topic, near).for_interests(interests)
             except AuthorityError:
                 continue
         return found

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Protocol
 
+from veilcast.crypto.cell import lineage_of
 from veilcast.machine import Address
 from veilcast.mesh.config import Hardening
 from veilcast.mesh.habits import Habits
@@ -51,8 +52,9 @@ class BatchJoins(Baseline):
         if token in self._parts or best is None:
             return
         leaf = best.advert.certificate.leaf
-        part = self._parts[token] = _Part(leaf.lineage, leaf.first)
-        covers = self._habits.covers(leaf.lineage, leaf.first, leaf.cover / 1000)
+        lineage = lineage_of(best.advert.certificate, best.advert.cell)
+        part = self._parts[token] = _Part(lineage, leaf.first)
+        covers = self._habits.covers(lineage, leaf.first, leaf.cover / 1000)
         if self._seat.reads(token) or covers or self._relayed(part):
             part.opens_us = self._slot(self._rules.window_periods, now)
 

@@ -99,7 +99,7 @@ class MeshNode:
             again_us=config.deliver_again_us,
             gap_us=config.late_us,
         )
-        self._subscriptions: dict[int, tuple[str, Interest]] = {}
+        self._subscriptions: dict[int, tuple[str, Conjunction]] = {}
         self._subscribed = 0
         self._waiting: list[Event] = []
         self._notes = 0
@@ -126,10 +126,10 @@ class MeshNode:
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """From the next heartbeat on; or, where joining waits for an edge, from when a `Waiting` event says."""
-        topic = _topic_of(interest)
-        until_us = self._conduct.read(topic, now)
+        topic, wanted = _topic_of(interest)
+        until_us = self._conduct.read(topic, [*self._interests(topic), wanted], now)
         self._subscribed += 1
-        self._subscriptions[self._subscribed] = (topic, interest)
+        self._subscriptions[self._subscribed] = (topic, wanted)
         if until_us != now:
             self._waiting.append(Waiting(self._subscribed, until_us))
         return self._subscribed
@@ -138,7 +138,9 @@ class MeshNode:
         if number not in self._subscriptions:
             raise LocalError(f"there is no subscription {number}")
         topic, _ = self._subscriptions.pop(number)
-        if all(topic != other for other, _ in self._subscriptions.values()):
+        if left := self._interests(topic):
+            self._conduct.read(topic, left, now)
+        else:
             self._conduct.unread(topic, now)
 
     def acknowledge(self, note: bytes, now: int) -> None:
@@ -273,16 +275,19 @@ class MeshNode:
         ]
         self._inbox.put((topic, content.stream), content.number, Note(name, content.publication), readers, now)
 
+    def _interests(self, topic: str) -> list[Conjunction]:
+        return [interest for read, interest in self._subscriptions.values() if read == topic]
+
     def _refuse(self, error: RemoteError) -> None:
         self.refused[type(error).__name__] += 1
 
 
-def _topic_of(interest: Interest) -> str:
-    """The label that routes a subscription; its other constraints are the reader's own business."""
+def _topic_of(interest: Interest) -> tuple[str, Conjunction]:
+    """The label that routes a subscription, and all of it, by which cells are chosen where the topic has any."""
     if isinstance(interest, Conjunction):
         for constraint in interest.constraints:
             if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
-                return constraint.text
+                return constraint.text, interest
     raise LocalError("a subscription on the mesh names its topic: it needs a label")
 
 

@@ -18,7 +18,7 @@ from veilcast.errors import AuthorityError, LocalError
 from veilcast.machine import Abandoned, Entropy, Publication
 from veilcast.mesh.adverts import make_call
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content, make_certified_notify
+from veilcast.mesh.content import Content, make_certified_notify, stream_of
 from veilcast.mesh.stem import Cargo, cargo_name
 from veilcast.wire import encode
 from veilcast.wire.messages import Notify
@@ -29,7 +29,7 @@ class Launch(Protocol):
 
 
 class Outbox:
-    """Bounded: `pending_max` publications, and two calls for each topic that the owner advertises."""
+    """Bounded: `pending_max` publications, and two calls for each topic, or cell of one, that the owner advertises."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Outbox:
         self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
         self._wait_us = rules.wait_epochs * epoch_us
         self._stream = entropy(8)
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[tuple[str, bytes | None], int] = {}
         self._pending: list[_Pending] = []
-        self._calls: dict[str, dict[int, _Calling]] = {}
+        self._calls: dict[str, dict[int, list[_Calling]]] = {}
         self._abandoned: deque[Abandoned] = deque(maxlen=rules.pending_max)
 
     def advertise(self, topic: str, now: int) -> None:
@@ -68,10 +68,11 @@ class Outbox:
         if len(self._pending) >= self._pending_max:
             raise LocalError(f"{self._pending_max} publications wait already; try again when some are through")
         self.advertise(topic, now)
-        number = self._numbers.get(topic, 0) + 1
-        pending = _Pending(topic, Content(self._stream, number, publication), now)
+        cell = self._keys_of(topic, now // self._epoch_us).for_publication(publication).cell
+        number = self._numbers.get((topic, cell), 0) + 1
+        pending = _Pending(topic, Content(stream_of(self._stream, cell), number, publication), now)
         self._seal(pending, now)  # Raises for what cannot be sent, which must not have a number.
-        self._numbers[topic] = number
+        self._numbers[topic, cell] = number
         self._pending.append(pending)
         self._send(pending, now)
 
@@ -79,7 +80,7 @@ class Outbox:
         """The root has what went under this name."""
         self._pending = [pending for pending in self._pending if name not in pending.names]
         for calls in self._calls.values():
-            for calling in calls.values():
+            for calling in (one for several in calls.values() for one in several):
                 calling.taken = calling.taken or calling.name == name
 
     def beat(self, now: int) -> None:
@@ -94,9 +95,14 @@ class Outbox:
             for past in [known for known in calls if known < epoch]:
                 del calls[past]
             for named in (epoch, epoch + 1):
+                try:
+                    parts = self._keys_of(topic, named).for_all()
+                except AuthorityError:
+                    continue  # The grant ends before this epoch.
                 if named not in calls:
-                    calls[named] = _Calling(now if named == epoch else self._moment(epoch, now))
-                self._call(topic, named, calls[named], now)
+                    calls[named] = [_Calling(now if named == epoch else self._moment(epoch, now)) for _ in parts]
+                for keys, calling in zip(parts, calls[named], strict=True):
+                    self._call(keys, named, calling, now)
 
     def next_event(self) -> Abandoned | None:
         return self._abandoned.popleft() if self._abandoned else None
@@ -108,14 +114,10 @@ class Outbox:
         """When to call for the epoch after this one: any time that leaves the root enough to prepare."""
         return now + self._rng.randrange(max(1, (epoch + 1) * self._epoch_us - 2 * self._lead_us - now))
 
-    def _call(self, topic: str, epoch: int, calling: _Calling, now: int) -> None:
+    def _call(self, keys: TopicKeys, epoch: int, calling: _Calling, now: int) -> None:
         expected_us = epoch * self._epoch_us - self._lead_us // 2
         if now < calling.again_us or (calling.taken and now < expected_us):
             return  # A root that has the call may fail before it begins.
-        try:
-            keys = self._keys_of(topic, epoch)
-        except AuthorityError:
-            return  # The grant ends before this epoch.
         if self._has_root(keys.token):
             return
         cargo = make_call(keys)
@@ -136,7 +138,7 @@ class Outbox:
 
     def _seal(self, pending: _Pending, now: int) -> None:
         pending.epoch = now // self._epoch_us
-        keys = self._keys_of(pending.topic, pending.epoch)
+        keys = self._keys_of(pending.topic, pending.epoch).for_publication(pending.content.publication)
         pending.notify = make_certified_notify(keys, pending.content, self._entropy)
         pending.lineage = keys.record.lineage
         pending.names[cargo_name(encode(pending.notify))] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 
@@ -22,6 +23,7 @@ from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.publishing import Publishing
 from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.shellgame import ShellGamePolicy
+from veilcast.topics import Conjunction
 from veilcast.wire.messages import Advert, Message, Notify
 
 
@@ -48,15 +50,15 @@ class Paper:
         self._publishing = Publishing(config.again_periods * config.heartbeat_us, entropy, renew_us)
         self._seen = notes_seen(config)
         self._reading: dict[bytes, TopicKeys] = {}
-        self._wanted: dict[str, None] = {}
+        self._wanted: dict[str, Sequence[Conjunction]] = {}
         self._advertised: dict[str, None] = {}
 
     # --- the owner
 
     def advertise(self, topic: str, now: int) -> None:
-        keys = self._epochs.current(topic, now)
-        if not self.overlay.originates(keys.token):
-            self._start_chain(keys, now)
+        for keys in self._epochs.current(topic, now).for_all():
+            if not self.overlay.originates(keys.token):
+                self._start_chain(keys, now)
         self._advertised[topic] = None
         self._follow(now)
 
@@ -69,14 +71,14 @@ class Paper:
                 self.overlay.withdraw(keys.token, now)
 
     def publish(self, topic: str, publication: Publication, now: int) -> None:
+        keys = self._epochs.current(topic, now).for_publication(publication)
         self.advertise(topic, now)
-        keys = self._epochs.current(topic, now)
-        content = self._publishing.content(topic, publication)
+        content = self._publishing.content(keys, publication)
         self._pass_on(make_notify(keys, content, self._entropy), None, now)
 
-    def read(self, topic: str, now: int) -> int | None:
-        self._epochs.current(topic, now)
-        self._wanted[topic] = None
+    def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
+        self._epochs.current(topic, now).for_interests(interests)
+        self._wanted[topic] = interests
         self._follow(now)
         return now
 
@@ -137,7 +139,12 @@ class Paper:
 
     def _follow(self, now: int) -> None:
         """Read and advertise what the owner wants, by the tokens of this moment."""
-        wanted = {keys.token: keys for topic in self._wanted for keys in self._epochs.to_read(topic, now)}
+        wanted = {
+            keys.token: keys
+            for topic, interests in self._wanted.items()
+            for whole in self._epochs.to_read(topic, now)
+            for keys in whole.for_interests(interests)
+        }
         ended = [token for token in self._reading if token not in wanted]
         fresh = [token for token in wanted if token not in self._reading]
         self._reading = wanted
@@ -146,7 +153,7 @@ class Paper:
         for token in ended:
             self.overlay.unread(token, now)
         for topic in self._advertised:
-            for keys in self._epochs.to_advertise(topic, now):
+            for keys in (part for whole in self._epochs.to_advertise(topic, now) for part in whole.for_all()):
                 if not self.overlay.originates(keys.token):
                     with suppress(LocalError):  # No room just now: the owner hears of it when it publishes.
                         self._start_chain(keys, now)

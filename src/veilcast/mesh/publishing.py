@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.machine import Entropy, Publication
-from veilcast.mesh.content import Content
+from veilcast.mesh.content import Content, stream_of
 
 
 class Publishing:
@@ -19,14 +19,15 @@ class Publishing:
     def __init__(self, pause_us: int, entropy: Entropy, renew_us: int | None = None) -> None:
         self._pause_us, self._renew_us = pause_us, renew_us
         self._stream = entropy(8)
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[tuple[str, bytes | None], int] = {}
         self._started: dict[bytes, tuple[TopicKeys, int]] = {}
         self._wanted: dict[bytes, None] = {}
 
-    def content(self, topic: str, publication: Publication) -> Content:
-        """The publication with its place in our stream."""
-        self._numbers[topic] = number = self._numbers.get(topic, 0) + 1
-        return Content(self._stream, number, publication)
+    def content(self, keys: TopicKeys, publication: Publication) -> Content:
+        """The publication with its place in our stream of this topic or cell."""
+        about = (keys.record.topic, keys.cell)
+        self._numbers[about] = number = self._numbers.get(about, 0) + 1
+        return Content(stream_of(self._stream, keys.cell), number, publication)
 
     def started(self, keys: TopicKeys, now: int) -> None:
         """A chain for this topic begins."""

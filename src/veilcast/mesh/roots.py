@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from veilcast.authority.keyring import EpochKeys
 from veilcast.crypto import chain, lottery
+from veilcast.crypto.cell import CELLS_MAX, lineage_of
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.chain import Anchor
 from veilcast.errors import ForgedError, LocalError, StaleError
@@ -72,15 +73,28 @@ class Roots:
 
     def tokens(self, lineage: bytes, since: int = 0) -> list[bytes]:
         """What this lineage is called in the epochs from `since` on, as far as we were told."""
-        leaves = {token: call.certificate.leaf for token, call in self._calls.items()}
-        return [token for token, leaf in leaves.items() if leaf.lineage == lineage and leaf.first >= since]
+        return [
+            token
+            for token, call in self._calls.items()
+            if call.certificate.leaf.first >= since and lineage_of(call.certificate, call.cell) == lineage
+        ]
 
     def called(self, call: Call, now: int) -> bool:
-        """A genuine call; False if we knew it, or have no room for it."""
+        """A genuine call; False if we knew it, or have no room for it.
+
+        Names of cells cost nothing, and one certificate is enough for any number: only so many of a topic are kept.
+        """
         if call.token in self._calls or len(self._calls) >= self._calls_max:
             return False
+        if call.cell is not None:
+            scopes = (known.certificate.leaf.scope for known in self._calls.values())
+            if sum(scope == call.certificate.leaf.scope for scope in scopes) >= CELLS_MAX:
+                return False
         self._calls[call.token] = call
         return True
+
+    def keeps(self, token: bytes) -> bool:
+        return token in self._calls
 
     def flood(self, call: Call, source: Address | None, now: int) -> None:
         """Pass a call on to everybody, once."""
@@ -122,7 +136,7 @@ class Roots:
 
     def _stand(self, token: bytes, call: Call, now: int) -> None:
         """Be the root if it is for us to be it, and no more if it is for another."""
-        lineage, origins = call.certificate.leaf.lineage, self._seat.reachable(token)
+        lineage, origins = lineage_of(call.certificate, call.cell), self._seat.reachable(token)
         best = leading(origins)
         if best is None:
             if lineage in self._rooted or (not self._is_served(lineage) and self._has_waited(token, lineage, now)):
@@ -157,7 +171,7 @@ class Roots:
 
     def _begin(self, call: Call, now: int) -> None:
         """Start a chain, the first or a fresh one."""
-        keys, lineage = self._keys_at(now // self._epoch_us), call.certificate.leaf.lineage
+        keys, lineage = self._keys_at(now // self._epoch_us), lineage_of(call.certificate, call.cell)
         expires_us = now + self._life_us
         self._seat.originate(make_root_advert(call, keys, self._chain_length, expires_us, self._entropy), now)
         if len(self._rooted) >= self._calls_max:
@@ -174,12 +188,17 @@ class Roots:
 
 def make_root_advert(call: Call, keys: EpochKeys, length: int, expires_us: int, entropy: Entropy) -> Advert:
     """The advert of an elected root: the publisher's call, our lot, and a chain that the proof of the lot signs."""
-    first, lineage = chain.start(entropy), call.certificate.leaf.lineage
+    first, lineage = chain.start(entropy), lineage_of(call.certificate, call.cell)
     end = chain.advance(first, length)
     statement = chain.anchored(call.token, end, length, expires_us)
     anchor = Anchor(end, length, expires_us, lottery.prove(keys.lot, lineage, statement, entropy))
     candidacy = Candidacy(keys.membership, lottery.draw(keys.lot, lineage))
-    return Advert(call.token, first, anchor, call.certificate, call.signature, candidacy)
+    return Advert(call.token, first, anchor, call.certificate, call.signature, candidacy, call.cell)
+
+
+def call_of(advert: Advert) -> Call:
+    """The call that an elected root's advert answers."""
+    return Call(advert.token, advert.certificate, advert.signature, advert.cell)
 
 
 class ByRoot:
@@ -204,8 +223,9 @@ def check_root_advert(advert: Advert, authority: bytes, first: int, epoch: int) 
     anchor, candidacy = advert.anchor, advert.root
     if anchor is None or candidacy is None:
         raise ForgedError("an advert without a root")
-    check_call(Call(advert.token, advert.certificate, advert.signature), authority, first, epoch + 1)
-    _check_candidacy(candidacy, anchor, advert.token, advert.certificate.leaf.lineage, authority, epoch)
+    check_call(call_of(advert), authority, first, epoch + 1)
+    lineage = lineage_of(advert.certificate, advert.cell)
+    _check_candidacy(candidacy, anchor, advert.token, lineage, authority, epoch)
 
 
 def leading(origins: Iterable[Origin]) -> Origin | None:

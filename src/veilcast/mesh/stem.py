@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, TypeAlias
 
+from veilcast.crypto.cell import lineage_of
 from veilcast.crypto.derive import digest
 from veilcast.errors import MalformedError, StaleError
 from veilcast.machine import Address
@@ -123,7 +124,7 @@ class Stems:
 
     def _climb(self, cargo: Cargo, data: bytes, name: bytes, source: Address | None, now: int) -> None:
         certificate = cargo.certificate
-        lineage = certificate.leaf.lineage if certificate is not None else b""
+        lineage = lineage_of(certificate, cargo.cell) if certificate is not None else b""
         for token in dict.fromkeys((cargo.token, *self._roots.tokens(lineage))):
             best = leading(self._seat.reachable(token))
             if best is None:

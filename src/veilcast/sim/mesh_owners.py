@@ -55,14 +55,14 @@ class Owner:
             anchors,
         )
         for topic, role in self._roles.items():
-            if role == "forger":
-                epoch = epoch_of(birth.now, self._keyring.epoch_us)
-                forged = Publication((Label(topic).pair,), b"note of a forger")
-                return Forger(node, self._keyring.at(epoch).topic(topic), epoch, forged, birth.entropy)
             if role in ("publisher", "both"):
                 node.advertise(topic, birth.now)
             if role in ("subscriber", "both"):
                 node.subscribe(Label(topic), birth.now)
+        for topic in (topic for topic, role in self._roles.items() if role == "forger"):
+            epoch = epoch_of(birth.now, self._keyring.epoch_us)
+            forged = Publication((Label(topic).pair,), b"note of a forger")
+            return Forger(node, self._keyring.at(epoch).topic(topic), epoch, forged, birth.entropy)
         return node
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.crypto import chain, derive, seal, sign, token
+from veilcast.crypto import cell, chain, derive, seal, sign, token
 
 TOKEN: Final = token.TOKEN
 CHAIN: Final = chain.VALUE
@@ -20,6 +20,7 @@ DRAW: Final = 32
 """What a member drew in a lottery: a point of the group."""
 
 NOTE_ID: Final = 16
+CELL_NAME: Final = cell.CELL_NAME
 
 CELL: Final = 1200
 """One datagram on the wire: below the IPv6 minimum MTU of 1,280 with every header."""

@@ -25,6 +25,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 Token: TypeAlias = Annotated[bytes, Meta(min_length=g.TOKEN, max_length=g.TOKEN)]
 ChainValue: TypeAlias = Annotated[bytes, Meta(min_length=g.CHAIN, max_length=g.CHAIN)]
 Signature: TypeAlias = Annotated[bytes, Meta(min_length=g.SIGNATURE, max_length=g.SIGNATURE)]
+CellName: TypeAlias = Annotated[bytes, Meta(min_length=g.CELL_NAME, max_length=g.CELL_NAME)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=g.ADDRESS_MAX)]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=g.NEIGHBOURS_MAX)]
 Nonce: TypeAlias = Annotated[bytes, Meta(min_length=g.NONCE, max_length=g.NONCE)]
@@ -51,7 +52,8 @@ class Candidacy(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 class Advert(Message, frozen=True):
     """A topic can be had this way: (t_a, sig, cert_a, h). `anchor` is the hardened chain's; None in `paper`.
 
-    `root`: the chain begins at one whom a lottery chose, and what the publisher signed is its call for one.
+    `root`: the chain begins at one whom a lottery chose, and what the publisher signed is its call for one. `cell`: the
+    token is of this cell of the topic that the certificate is for; as in calls and notes.
     """
 
     token: Token
@@ -60,6 +62,7 @@ class Advert(Message, frozen=True):
     certificate: Chain
     signature: Signature
     root: Candidacy | None = None
+    cell: CellName | None = None
 
 
 class Unadvert(Message, frozen=True):
@@ -88,6 +91,7 @@ class Notify(Message, frozen=True):
     sealed: Annotated[bytes, Meta(min_length=1, max_length=g.SEALED_BODY_MAX)]
     signature: Signature
     certificate: Chain | None = None
+    cell: CellName | None = None
 
 
 class Join(Message, frozen=True):
@@ -200,6 +204,7 @@ class Call(Message, frozen=True):
     token: Token
     certificate: Chain
     signature: Signature
+    cell: CellName | None = None
 
 
 class Stem(Message, frozen=True):

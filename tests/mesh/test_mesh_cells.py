@@ -1,0 +1,291 @@
+"""Ranges and boxes over the mesh: one mesh for each coarse cell, and what is delivered is what the definition says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.authority.record import Profile, TopicRecord
+from veilcast.crypto.cell import CELLS_MAX, cell_token
+from veilcast.errors import ForgedError, LocalError
+from veilcast.machine import Publication
+from veilcast.mesh.adverts import check_advert, check_call, make_advert, make_call
+from veilcast.mesh.config import Config
+from veilcast.mesh.content import Content, check_certified_notify, make_certified_notify
+from veilcast.mesh.roots import check_root_advert, make_root_advert
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC
+from veilcast.sim.mesh_keys import keyring_of
+from veilcast.topics import All, Box, Conjunction, Integers, Range, Reals, Schema, cell_of, cells_of
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hamlet import EPOCH_US, FIRST, HARD, Cottage
+from village import LABEL, SMALL, Village
+
+from veilcast.wire import decode
+from veilcast.wire.messages import Call, Stem
+
+HOUSE = Schema((Integers("floor", 0, 31, 5, routing=1), Reals("temp", -40, 60, 12, routing=2)))
+EIGHTHS = Schema((Integers("at", 0, 63, 6, routing=3),))
+
+
+def ring(role: str, schema: Schema = EIGHTHS, profile: Profile = "hardened", number: int = 0) -> Keyring:
+    """Of one of two topics, the first of which is cut as the schema says."""
+    topics = tuple(TopicRecord(name, schema, cover_share=0, profile=profile) for name in (TOPIC, "other"))
+    wanted = () if role == "forwarder" else ((TOPIC, role),) if role != "stranger" else (("other", "publisher"),)
+    return keyring_of(topics, EPOCH_US if profile == "hardened" else HOUR_US, wanted, number)
+
+
+def published(body: bytes, **values: float) -> Publication:
+    return Publication((LABEL.pair, *values.items()), body)
+
+
+class Estate(Village):
+    """A village of a topic that is cut into cells. Who begins with r can read, and subscribes when it is told to."""
+
+    def __init__(self, edges: str, schema: Schema, config: Config = SMALL) -> None:
+        self.schema, self.profile = schema, config.profile
+        super().__init__(edges, config=config)
+        self.run(0.5)
+
+    def keyring(self, name: str, role: str) -> Keyring:
+        role = "subscriber" if name[0] == "r" else role
+        return ring(role, self.schema, self.profile, list(self.neighbours).index(name))
+
+    def subscribe(self, name: str, interest: Conjunction) -> int:
+        return self.node(name).subscribe(All(LABEL, interest), self.world.now)
+
+    def send(self, publications: Sequence[Publication], by: str = "p") -> None:
+        for publication in publications:
+            self.node(by).publish(publication, self.world.now)
+        self.world.run(0)
+        self.run(20)
+
+    def keys(self, name: str) -> TopicKeys:
+        keyring = self.keyring(name, "publisher" if name == "p" else "subscriber")
+        return keyring.at(self.world.now // keyring.epoch_us).topic(TOPIC)
+
+    def carries(self, name: str) -> int:
+        """In how many of the topic's meshes this node is."""
+        overlay = self.node(name).overlay
+        return sum(overlay.takes_part(keys.token) for keys in self.keys("p").for_all())
+
+
+FLOORS, TEMPS = st.integers(0, 31), st.floats(-40, 60)
+SCHEMAS = st.builds(
+    lambda floors, temps: Schema((Integers("floor", 0, 31, 5, floors), Reals("temp", -40, 60, 12, temps))),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+INTERESTS = st.one_of(
+    st.just(LABEL),
+    st.builds(lambda ends: Range("floor", min(ends), max(ends)), st.tuples(FLOORS, FLOORS)),
+    st.builds(lambda low: Range("temp", low, None, low_open=True), st.floats(-40, 59)),
+    st.builds(
+        lambda ends, floor: Box({"temp": (min(ends), max(ends)), "floor": (None, floor)}),
+        st.tuples(TEMPS, TEMPS),
+        FLOORS,
+    ),
+)
+PLACES = st.lists(st.tuples(FLOORS, TEMPS), min_size=1, max_size=6)
+
+
+@settings(max_examples=30)
+@given(SCHEMAS, st.lists(INTERESTS, min_size=3, max_size=3), PLACES)
+def test_what_is_delivered_is_what_the_definition_says(
+    schema: Schema, interests: list[Conjunction], places: list[tuple[int, float]]
+) -> None:
+    estate = Estate("p-f f-r1 f-r2 r2-r3", schema)
+    check_by_definition(estate, dict(zip(("r1", "r2", "r3"), interests, strict=True)), places, 12)
+    # And r1, which is a leaf, is sent nothing but what lies in the cells that it touches.
+    touched = cells_of(interests[0], schema)
+    load = estate.node("r1").load
+    assert load.others.notes == 0
+    assert load.own.notes == sum(cell_of(at(*place), schema) in touched for place in places)
+    assert estate.carries("r1") == len(touched)
+
+
+@settings(max_examples=3)
+@given(st.lists(INTERESTS, min_size=3, max_size=3), PLACES)
+def test_so_it_is_in_the_hardened_mesh(interests: list[Conjunction], places: list[tuple[int, float]]) -> None:
+    estate = Estate("p-f f-r1 f-r2 r2-r3", HOUSE, HARD)
+    check_by_definition(estate, dict(zip(("r1", "r2", "r3"), interests, strict=True)), places, 70)
+
+
+def at(floor: int, temp: float) -> Publication:
+    return published(b"%d %r" % (floor, temp), floor=floor, temp=temp)
+
+
+def check_by_definition(
+    estate: Estate, readers: dict[str, Conjunction], places: list[tuple[int, float]], periods: int
+) -> None:
+    for name, interest in readers.items():
+        estate.subscribe(name, interest)
+    estate.run(periods)
+    publications = [at(*place) for place in places]
+    estate.send(publications)
+    for name, interest in readers.items():
+        wanted = [publication.body for publication in publications if interest.matches(publication)]
+        assert sorted(estate.got(name)) == sorted(wanted)
+
+
+def test_two_subscriptions_share_cells_and_what_neither_wants_any_more_is_let_go() -> None:
+    estate = Estate("p-f f-r", EIGHTHS)
+    first, second = (estate.subscribe("r", Range("at", low, low + 20)) for low in (0, 16))
+    estate.run(8)
+    assert estate.carries("r") == estate.carries("f") == 5
+    estate.node("r").unsubscribe(first, estate.world.now)
+    estate.run(4)
+    assert estate.carries("r") == estate.carries("f") == 3
+    estate.send([published(b"no", at=1), published(b"yes", at=20)])
+    assert estate.got("r") == [b"yes"]
+    estate.node("r").unsubscribe(second, estate.world.now)
+    estate.run(4)
+    assert estate.carries("f") == 0
+
+
+def test_notes_of_cells_that_a_reader_does_not_get_keep_none_back() -> None:
+    estate = Estate("p-r", EIGHTHS)
+    estate.subscribe("r", Range("at", 0, 7))
+    estate.run(6)
+    for number in range(6):
+        estate.node("p").publish(published(b"%d" % number, at=63 if number % 2 else number), estate.world.now)
+    estate.world.run(0)
+    estate.run(1)
+    assert estate.got("r") == [b"0", b"2", b"4"], "at once, and in order"
+
+
+def test_what_has_no_cell_is_refused_and_leaves_no_gap() -> None:
+    for config in (SMALL, HARD):
+        estate = Estate("p-r", EIGHTHS, config)
+        with pytest.raises(LocalError, match="'at'"):
+            estate.node("p").publish(published(b"x"), estate.world.now)
+        with pytest.raises(LocalError, match="'at'"):
+            estate.subscribe("r", Range("at", 64, None))
+
+
+def test_the_hardened_mesh_has_a_root_for_each_cell_and_delivers_by_cells() -> None:
+    estate = Estate("p-f f-r1 f-r2 p-r2", EIGHTHS, HARD)
+    estate.subscribe("r1", Range("at", 10, 20))
+    estate.subscribe("r2", LABEL)
+    estate.run(70)
+    tokens = [keys.token for keys in estate.keys("p").for_all()]
+    roots = [name for token in tokens for name in estate.neighbours if estate.node(name).overlay.originates(token)]
+    assert len(roots) == 8
+    assert len(set(roots)) > 1, "drawn for each cell"
+    publications = [published(b"%d" % at, at=at) for at in (5, 10, 15, 20, 25, 60)]
+    estate.send(publications)
+    assert sorted(estate.got("r1")) == [b"10", b"15", b"20"]
+    assert len(estate.got("r2")) == 6
+    joined = [keys for keys in estate.keys("p").for_all() if estate.node("r1").overlay.reads(keys.token)]
+    assert len(joined) == 2
+    # Over the edge, in the meshes of the next epoch.
+    estate.run(EPOCH_US / 1e6 + 20 - (estate.world.now - START_US) / 1e6)
+    estate.send([published(b"later", at=11), published(b"not", at=60)])
+    assert estate.got("r1")[-1] == b"later"
+    assert sorted(estate.got("r2")[-2:]) == [b"later", b"not"], "in order within each cell only"
+
+
+# --- the attacker's side
+
+
+def stranger() -> TopicKeys:
+    """A publisher of another topic."""
+    return ring("stranger", number=7).at(FIRST).topic("other")
+
+
+def cell_keys(place: int = 0) -> TopicKeys:
+    return ring("publisher").at(FIRST).topic(TOPIC).for_all()[place]
+
+
+def disguised(keys: TopicKeys) -> list[TopicKeys]:
+    """All ways to claim the victim's token with the stranger's certificate and key."""
+    victim = cell_keys()
+    return [msgspec.structs.replace(keys, token=victim.token, cell=cell) for cell in (None, victim.cell, keys.cell)]
+
+
+def test_the_publisher_of_one_topic_cannot_speak_for_a_cell_of_another() -> None:
+    root, entropy = ring("forwarder").root, Random(1).randbytes
+    content = Content(b"stream 1", 1, published(b"x", at=1))
+    honest = cell_keys()
+    member = ring("forwarder", number=3).at(FIRST)
+    check_call(make_call(honest), root, FIRST, FIRST)
+    check_advert(make_advert(honest, entropy), root, FIRST)
+    check_certified_notify(make_certified_notify(honest, content, entropy), root, FIRST, FIRST)
+    check_root_advert(make_root_advert(make_call(honest), member, 16, START_US + 1, entropy), root, FIRST, FIRST)
+    for keys in disguised(stranger()) + disguised(stranger().for_all()[0]):
+        with pytest.raises(ForgedError):
+            check_call(make_call(keys), root, FIRST, FIRST)
+        with pytest.raises(ForgedError):
+            check_advert(make_advert(keys, entropy), root, FIRST)
+        with pytest.raises(ForgedError):
+            check_certified_notify(make_certified_notify(keys, content, entropy), root, FIRST, FIRST)
+        advert = make_root_advert(make_call(keys), member, 16, START_US + 1, entropy)
+        with pytest.raises(ForgedError):
+            check_root_advert(advert, root, FIRST, FIRST)
+
+
+def test_a_cell_cannot_be_passed_off_as_another_or_as_the_whole_topic() -> None:
+    root = ring("forwarder").root
+    call = make_call(cell_keys(0))
+    for cell in (None, cell_keys(1).cell):
+        with pytest.raises(ForgedError):
+            check_call(msgspec.structs.replace(call, cell=cell), root, FIRST, FIRST)
+    moved = msgspec.structs.replace(call, token=cell_keys(1).token, cell=cell_keys(1).cell)
+    with pytest.raises(ForgedError):
+        check_call(moved, root, FIRST, FIRST)
+
+
+def test_a_lot_that_was_drawn_for_one_cell_does_not_count_for_another() -> None:
+    root, entropy = ring("forwarder").root, Random(1).randbytes
+    first, second = (
+        make_root_advert(make_call(cell_keys(place)), ring("forwarder", number=3).at(FIRST), 16, START_US + 1, entropy)
+        for place in (0, 1)
+    )
+    with pytest.raises(ForgedError):
+        check_root_advert(msgspec.structs.replace(second, root=first.root), root, FIRST, FIRST)
+
+
+def test_one_certificate_opens_no_more_meshes_than_a_topic_has_cells() -> None:
+    cottage = Cottage(keyring=ring("forwarder"))
+    whole = ring("publisher").at(FIRST).topic(TOPIC)
+    calls = [make_call(whole.within(number.to_bytes(16, "big"))) for number in range(CELLS_MAX + 40)]
+    for call in calls:
+        cottage.hear("a", call)
+        cottage.now += 40_000
+    assert cottage.node.sizes()["calls"] == CELLS_MAX
+    member = ring("forwarder", number=3).at(FIRST)
+    late = make_root_advert(calls[-1], member, HARD.d_max, cottage.now + EPOCH_US, Random(1).randbytes)
+    before = cottage.node.refused["StaleError"]
+    cottage.hear("a", late)
+    assert cottage.node.refused["StaleError"] == before + 1
+    assert cottage.node.overlay.routes.origins(late.token) == []
+
+
+def test_forwarders_are_shown_names_of_cells_that_hang_on_the_topics_blind() -> None:
+    keys = ring("publisher").at(FIRST).topic(TOPIC)
+    other = ring("stranger").at(FIRST).topic("other")
+    names = [part.cell for part in keys.for_all()]
+    assert len(set(names)) == 8
+    assert not set(names) & {part.cell for part in other.for_all()}, "the same places under another blind"
+    assert [part.token for part in keys.for_all()] == [cell_token(keys.token, name) for name in names if name]
+    later = ring("publisher").at(FIRST + 1).topic(TOPIC)
+    assert [part.cell for part in later.for_all()] == names
+    assert not {part.token for part in later.for_all()} & {part.token for part in keys.for_all()}
+
+
+def test_a_publisher_calls_for_a_root_of_every_cell() -> None:
+    cottage = Cottage(keyring=ring("publisher"))
+    cottage.node.advertise(TOPIC, cottage.now)
+    cargoes = [decode(stem.cargo) for _, _, stem in cottage.live(2) if isinstance(stem, Stem)]
+    named = [call.cell for call in cargoes if isinstance(call, Call) and call.certificate.leaf.first == FIRST]
+    assert named == [keys.cell for keys in ring("publisher").at(FIRST).topic(TOPIC).for_all()]
