@@ -15,6 +15,7 @@ from veilcast.authority.record import TopicRecord
 from veilcast.authority.request import Reply, ask, complete, decode, seal_reply
 from veilcast.authority.topickeys import Role
 from veilcast.crypto import lottery
+from veilcast.crypto.cell import NO_BLIND
 from veilcast.crypto.certificate import NO_LINEAGE, Certificate, Chain, Kind, certify
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
@@ -211,6 +212,21 @@ def test_a_topic_keeps_its_lineage_over_epochs_editions_and_rotations() -> None:
     state, dora = issuer.grant_ready(state, "dora", [(TOPIC, "publisher")], NOW, EPOCHS, people.entropy)
     assert published(dora, NOW + 1).lineage == lineage
     assert dora.at(NOW).topic(TOPIC).record.lineage == lineage
+
+
+def test_a_topic_keeps_its_blind_and_once_granted_its_routing() -> None:
+    people = make_people()
+    blind = people.authority.topics[TOPIC].record.blind
+    assert blind not in (NO_BLIND, people.authority.topics[OTHER].record.blind)
+    plain, cut = (Schema((Reals("temp", -40, 60, 12, routing=routing),)) for routing in (0, 3))
+    with pytest.raises(AuthorityError, match="stays routed as it is"):
+        issuer.declare(people.authority, TopicRecord(TOPIC, cut), people.entropy)
+    state = issuer.declare(people.authority, TopicRecord(TOPIC, plain, blind=b"x" * 16), people.entropy)
+    assert state.topics[TOPIC].record.blind == blind
+    for schema in (plain, cut, plain, cut):  # Nobody has been granted this one.
+        state = issuer.declare(state, TopicRecord("fresh", schema), people.entropy)
+    assert state.topics["fresh"].record.schema == cut
+    assert state.topics["fresh"].record.edition == 4
 
 
 def test_a_publishers_certificate_tells_the_cover_share_in_thousandths() -> None:

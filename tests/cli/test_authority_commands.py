@@ -106,6 +106,8 @@ def test_attributes_and_sub_authorities(desk: Desk) -> None:
         "authority topic a weather --attribute temp:float:-40:60:12 --attribute floor:int:0:31 --attribute class:str"
     )
     assert desk.good(declared)["attributes"] == 3
+    cut = desk.good("authority topic a air --attribute temp:float:-40:60:12:3 --attribute floor:int:0:31:5:1")
+    assert cut["cells"] == 16
     desk.good("authority delegate a --group sports --out s")
     desk.good("authority grant s --topic sports/golf --role publisher --member gus --out gus.keys --days 1")
     assert desk.good("authority show gus.keys")["grants"][0]["topic"] == "sports/golf"

@@ -37,7 +37,7 @@ def add_commands(commands: Any) -> None:
         action="append",
         default=[],
         metavar="SPEC",
-        help="NAME:str, NAME:int:LOW:HIGH[:BITS] or NAME:float:...",
+        help="NAME:str, NAME:int:LOW:HIGH[:BITS[:ROUTING]] or NAME:float:...",
     )
     topic.add_argument("--privacy", choices=tuple(SHARES), help="of its readers, by which cover is chosen (high)")
     topic.add_argument("--subscribers", type=int, metavar="N", help="with --privacy: how many the topic will have")

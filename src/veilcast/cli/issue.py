@@ -35,7 +35,7 @@ from veilcast.cli.show import date_of
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.errors import AuthorityError, ConfigError
-from veilcast.topics import Schema
+from veilcast.topics import Schema, all_cells
 
 
 def init(arguments: argparse.Namespace, context: Context) -> Report:
@@ -72,10 +72,18 @@ def topic(arguments: argparse.Namespace, context: Context) -> Report:
         )
         authority = issuer.declare(authority, record, context.entropy)
         write_authority(context, arguments.dir, authority, secret)
-    count = len(record.schema.domains)
+    count, cells = len(record.schema.domains), len(all_cells(record.schema))
+    cut = f" in {cells} cells" if cells > 1 else ""
+    cover_told = f"cover {record.cover_share:g} ({record.profile})"
     return Report(
-        {"topic": record.topic, "attributes": count, "profile": record.profile, "cover_share": record.cover_share},
-        [f"topic {record.topic} declared with {count} attributes, cover {record.cover_share:g} ({record.profile})"],
+        {
+            "topic": record.topic,
+            "attributes": count,
+            "cells": cells,
+            "profile": record.profile,
+            "cover_share": record.cover_share,
+        },
+        [f"topic {record.topic} declared with {count} attributes{cut}, {cover_told}"],
     )
 
 
