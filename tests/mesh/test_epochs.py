@@ -157,7 +157,7 @@ def test_three_edges_pass_and_no_note_is_lost_nor_out_of_order() -> None:
 def published(village: Village) -> int:
     conduct = village.node("p")._conduct
     assert isinstance(conduct, Paper)
-    return conduct._publishing._numbers[TOPIC]
+    return conduct._publishing._numbers[TOPIC, None]
 
 
 def test_so_it_is_with_all_defences_and_with_clocks_that_differ() -> None:
