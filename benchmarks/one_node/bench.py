@@ -1,0 +1,167 @@
+"""A node on a bench: its neighbours are played, its clock is ours, and the time that it takes is measured."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+from unittest.mock import patch
+
+from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.crypto import certificate, lottery
+from veilcast.crypto.secret import Secret
+from veilcast.machine import Address, Delivered, Frame, Publication
+from veilcast.mesh import adverts, content, credentials, roots
+from veilcast.mesh.config import Config
+from veilcast.mesh.content import Content
+from veilcast.mesh.heartbeat import read_heartbeat
+from veilcast.mesh.node import MeshNode
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC, prefix_of
+from veilcast.topics import Label
+from veilcast.wire import decode, encode, pad
+from veilcast.wire.messages import Heartbeat, Message, Notify, Stem, Taken
+
+Item: TypeAlias = tuple[str, tuple[Message, ...]]
+"""From whom, and what: in one heartbeat, or in a frame of its own."""
+
+
+class Bench:
+    """A node whose neighbours beat as it does, and a clock that moves with its beats."""
+
+    def __init__(
+        self, config: Config, keyring: Keyring, neighbours: str = "parent child x y", name: str = "me"
+    ) -> None:
+        rng, self.now, self.config = Random(1), START_US, config
+        self.around = [Address(other) for other in neighbours.split()] if config.membership == "fixed" else []
+        contacts = [Address(other) for other in neighbours.split()]
+        self.node = MeshNode(config, keyring, rng, rng.randbytes, contacts, self.now, Address(name), prefix_of)
+        self._numbers: Counter[str] = Counter()
+        self.said: list[Frame] = []
+
+    def frame(self, source: str, *messages: Message) -> bytes:
+        if messages and isinstance(messages[0], Notify | Stem | Taken):
+            return encode(messages[0])
+        self._numbers[source] += 1
+        beat = Heartbeat(self._numbers[source], tuple(map(encode, messages)))
+        return pad(encode(beat), self.config.heartbeat_bytes)
+
+    def take(self, data: bytes, source: str) -> None:
+        """What a driver does with one frame, and a reader with one note."""
+        self.node.receive(data, Address(source), self.now)
+        self.node.frames_to_send(self.now, 64)
+        while (event := self.node.next_event()) is not None:
+            if isinstance(event, Delivered):
+                self.node.acknowledge(event.note.id, self.now)
+
+    def say(self) -> None:
+        self.now = self.node.next_timer() or 0
+        self.node.handle_timer(self.now)
+        self.said = self.node.frames_to_send(self.now, 64)
+
+    def hear(self, source: str, *messages: Message) -> None:
+        self.take(self.frame(source, *messages), source)
+
+    def hear_all(self) -> None:
+        for name in self.around:
+            self.hear(name)
+
+    def told(self, name: str) -> list[Message]:
+        """What it said to this one with its last heartbeat."""
+        beats = [frame.data for frame in self.said if frame.destination == name]
+        return [decode(rider) for data in beats for rider in read_heartbeat(data, self.config.heartbeat_bytes).riders]
+
+
+class Work(NamedTuple):
+    name: str
+    bench: Callable[[], Bench]
+    items: Callable[[Bench], Iterator[Item]]
+    crypto: bool = False
+    checked: bool = False
+    """Whether what was believed is forgotten before each frame."""
+    at_once: int = 8
+    """Frames between two beats of the node's own."""
+
+
+def rate_without(work: Work) -> int | None:
+    """As `rate`, where every function of `_CRYPTO` knows all that it is asked."""
+    if not work.crypto:
+        return None
+    with ExitStack() as stack:
+        for module, name in _CRYPTO:
+            stack.enter_context(patch.object(module, name, from_memory(getattr(module, name))))
+        rate(work)
+        return rate(work)
+
+
+def rate(work: Work) -> int:
+    return round(max(one_round(work) for _ in range(3)))
+
+
+def one_round(work: Work) -> float:
+    bench, handled, spent = work.bench(), 0, 0.0
+    items = work.items(bench)
+    while True:
+        bench.hear_all()
+        chunk = [
+            (bench.frame(source, *messages), source, max(1, len(messages)))
+            for source, messages in islice(items, work.at_once)
+        ]
+        if not chunk:
+            break
+        start = time.process_time()
+        for data, source, count in chunk:
+            if work.checked:
+                forget()
+            bench.take(data, source)
+            handled += count
+        bench.say()
+        spent += time.process_time() - start
+    refused = {name: count for name, count in bench.node.refused.items() if count}
+    assert not refused or (work.name.endswith("forged") and list(refused) == ["ForgedError"]), (work.name, refused)
+    return handled / spent
+
+
+def forget() -> None:
+    for memory in (adverts._check, roots._check_candidacy, content._check_publisher):
+        memory.cache_clear()
+
+
+def from_memory(function: Callable[..., Any]) -> Callable[..., Any]:
+    known: dict[Any, Any] = {}
+
+    def recall(*arguments: Any, **named: Any) -> Any:
+        key = tuple(value.reveal() if isinstance(value, Secret) else value for value in arguments)
+        if key not in known:
+            known[key] = function(*arguments, **named)
+        return known[key]
+
+    return recall
+
+
+def same(source: str, *messages: Message, times: int = 1_000) -> Callable[[Bench], Iterator[Item]]:
+    def items(bench: Bench) -> Iterator[Item]:
+        for _ in range(times):
+            yield source, messages
+
+    return items
+
+
+def note_content(number: int) -> Content:
+    return Content(b"stream 1", number, Publication((Label(TOPIC).pair,), b"x" * 100))
+
+
+EPOCH = epoch_of(START_US, HOUR_US)
+_CRYPTO: tuple[tuple[Any, str], ...] = (
+    (adverts, "verify"),
+    (certificate, "verify"),
+    (content, "verify"),
+    (content, "unseal"),
+    (credentials, "agree"),
+    (lottery, "check"),
+)

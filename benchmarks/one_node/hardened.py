@@ -1,0 +1,186 @@
+"""What a node is given to do that neither paper has: certified membership, and the hardened mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+import msgspec
+
+from one_node.bench import EPOCH, Bench, Item, Work, note_content, same
+from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.crypto import chain
+from veilcast.machine import Address
+from veilcast.mesh.adverts import make_call, retold
+from veilcast.mesh.config import HARDENED, Certified, Config, Hardening, Rate
+from veilcast.mesh.content import make_certified_notify
+from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials, Meeting
+from veilcast.mesh.roots import make_root_advert
+from veilcast.mesh.stem import cargo_name
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC, own_keyring
+from veilcast.sim.mesh_keys import hardened_keyring
+from veilcast.topics import Label
+from veilcast.wire import encode
+from veilcast.wire.messages import Admit, Advert, Answer, Knock, Message, Notify, Show, Stem, Subscribe, Taken
+
+# --- certified membership
+
+
+def stranger(name: str, bench: Bench) -> Credentials:
+    return Credentials(
+        own_keyring("forwarder", "stranger"),
+        Address(name),
+        Random(3).randbytes,
+        COOKIE_PERIODS * bench.config.heartbeat_us,
+    )
+
+
+def house(contacts: str = "") -> Bench:
+    return Bench(CERTIFIED, own_keyring("forwarder", "host"), contacts)
+
+
+def knocks(bench: Bench) -> Iterator[Item]:
+    for number in range(1_000):
+        yield f"s{number}", (Knock(number.to_bytes(16, "big")),)
+
+
+def shows(bench: Bench) -> Iterator[Item]:
+    for number in range(200):
+        name, nonce = f"s{number}", number.to_bytes(16, "big")
+        bench.hear(name, Knock(nonce))
+        bench.say()
+        (answer,) = bench.told(name)
+        assert isinstance(answer, Answer)
+        own, epoch = stranger(name, bench), epoch_of(bench.now, HOUR_US)
+        meeting = Meeting(Address(name), Address("me"), nonce, answer.cookie, epoch)
+        proof = own.prove(answer.certificate, meeting, bench.now).knocker.reveal()
+        yield name, (Show(nonce, answer.cookie, epoch, own.certificate(bench.now), proof, False),)
+
+
+def meetings(timed: type[Message]) -> Callable[[Bench], Iterator[Item]]:
+    """The node knocks at one address after the other: each turns it away, and names the next.
+
+    After thirty it would try the first again.
+    """
+
+    def items(bench: Bench) -> Iterator[Item]:
+        for number in range(30):
+            name, own = f"c{number}", stranger(f"c{number}", bench)
+            if not bench.told(name):
+                bench.say()
+            (knock,) = bench.told(name)
+            assert isinstance(knock, Knock)
+            cookie = own.cookie(Address("me"), knock.nonce, bench.now)
+            answer = Answer(knock.nonce, cookie, own.certificate(bench.now))
+            if timed is Answer:
+                yield name, (answer,)
+            else:
+                bench.hear(name, answer)
+                bench.say()
+            (show,) = bench.told(name)
+            assert isinstance(show, Show)
+            meeting = Meeting(Address("me"), Address(name), show.nonce, cookie, show.epoch)
+            proof = own.prove(show.certificate, meeting, bench.now).answerer.reveal()
+            admit = Admit(show.nonce, proof, False, (f"c{number + 1}",))
+            if timed is Admit:
+                yield name, (admit,)
+            else:
+                bench.hear(name, admit)
+
+    return items
+
+
+# --- the hardened mesh
+
+
+def member() -> Bench:
+    """A reader in a hardened mesh, with a parent and a branch."""
+    bench = Bench(HARD, _hardened("subscriber", 0))
+    bench.node.subscribe(Label(TOPIC), bench.now)
+    for beat in range(8):
+        bench.hear_all()
+        bench.say()
+        if beat == 1:
+            bench.hear("parent", ROOT_ADVERT)
+            bench.hear("child", Subscribe(CALL.token))
+    assert bench.node.overlay.branches.inward(CALL.token) == ["parent"]
+    return bench
+
+
+def calls(bench: Bench) -> Iterator[Item]:
+    known = bench.node._conduct._roots._calls  # type: ignore[attr-defined]
+    for _ in range(300):
+        known.clear()
+        yield "x", (CALL,)
+
+
+def root_advert(number: int) -> Advert:
+    keys, expires_us = _hardened("forwarder", 2).at(EPOCH), START_US + 2 * HOUR_US + number
+    return make_root_advert(CALL, keys, HARD.d_max, expires_us, Random(number).randbytes)
+
+
+def fresh_roots(bench: Bench) -> Iterator[Item]:
+    for number in range(1, 201):
+        yield "parent", (root_advert(number),)
+
+
+def notes() -> Iterator[Notify]:
+    keys, entropy = _hardened("publisher", 1).at(EPOCH).topic(TOPIC), Random(2).randbytes
+    for number in range(1, 401):
+        yield make_certified_notify(keys, note_content(number), entropy)
+
+
+def genuine_notes(bench: Bench) -> Iterator[Item]:
+    for note in notes():
+        yield "parent", (note,)
+
+
+def stems(bench: Bench) -> Iterator[Item]:
+    for note in notes():
+        yield "x", (Stem(True, encode(note)),)
+
+
+def acknowledgements(bench: Bench) -> Iterator[Item]:
+    for cargo in map(encode, notes()):
+        bench.hear("x", Stem(True, cargo))
+        yield "parent", (Taken(cargo_name(cargo)),)
+
+
+def _hardened(role: str, number: int) -> Keyring:
+    return hardened_keyring(TOPIC, 0.78, HOUR_US, role, number)
+
+
+_MANY = Rate(1_000_000, 1_000_000)
+CERTIFIED = Config(
+    neighbours_max=20,
+    address_bytes_max=8,
+    membership="certified",
+    certified=Certified(knock_periods=1, knock_burst=1_000_000, probe_periods=1_000_000),
+)
+HARD = Config(
+    profile="hardened",
+    neighbours_max=20,
+    address_bytes_max=8,
+    hardening=Hardening(window_periods=1, lead_periods=2),
+    defences=msgspec.structs.replace(HARDENED, adverts=_MANY, subscriptions=_MANY, notes=_MANY, stems=_MANY),
+)
+"""As the profile has it, but that one neighbour may send as much as it likes."""
+CALL = make_call(_hardened("publisher", 1).at(EPOCH).topic(TOPIC))
+ROOT_ADVERT = root_advert(0)
+FURTHER = retold(ROOT_ADVERT, chain.advance(ROOT_ADVERT.value, 3))
+
+WORKS = (
+    Work("Knock", house, knocks),
+    Work("Answer", lambda: house("c0"), meetings(Answer), crypto=True, at_once=1),
+    Work("Show", house, shows, crypto=True, at_once=1),
+    Work("Admit", lambda: house("c0"), meetings(Admit), crypto=True, at_once=1),
+    Work("Call, checked and passed on", member, calls, crypto=True, checked=True, at_once=1),
+    Work("root's Advert, duplicate", member, same("x", FURTHER)),
+    Work("root's Advert, duplicate, checked", member, same("x", FURTHER, times=200), crypto=True, checked=True),
+    Work("root's Advert of a fresh chain, checked", member, fresh_roots, crypto=True, checked=True),
+    Work("Stem, checked and passed on", member, stems, crypto=True),
+    Work("Taken, passed on", member, acknowledgements, at_once=1),
+    Work("certified Notify, checked, read and passed on", member, genuine_notes, crypto=True),
+)
