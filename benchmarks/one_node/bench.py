@@ -43,6 +43,7 @@ class Bench:
         self.node = MeshNode(config, keyring, rng, rng.randbytes, contacts, self.now, Address(name), prefix_of)
         self._numbers: Counter[str] = Counter()
         self.said: list[Frame] = []
+        self.read = 0
 
     def frame(self, source: str, *messages: Message) -> bytes:
         if messages and isinstance(messages[0], Notify | Stem | Taken):
@@ -58,6 +59,7 @@ class Bench:
         while (event := self.node.next_event()) is not None:
             if isinstance(event, Delivered):
                 self.node.acknowledge(event.note.id, self.now)
+                self.read += 1
 
     def say(self) -> None:
         self.now = self.node.next_timer() or 0
@@ -124,6 +126,7 @@ def one_round(work: Work) -> float:
         spent += time.process_time() - start
     refused = {name: count for name, count in bench.node.refused.items() if count}
     assert not refused or (work.name.endswith("forged") and list(refused) == ["ForgedError"]), (work.name, refused)
+    assert bench.read == (handled if "read" in work.name else bench.read), work.name
     return handled / spent
 
 

@@ -49,10 +49,11 @@ class _Stopwatch(Checker):
             self.hops.append((world.now - world.start - self._sent_us[b"%d" % number]) / HOP_US)
 
 
-def cost_of(profile: str, degree: int, cover: float, offline: float, seed: int) -> Cost:
+def cost_of(profile: str, degree: int, cover: float, offline: float, insiders: float, seed: int) -> Cost:
     """A world with one publisher and a tenth of subscribers, whose mesh has formed before the notes.
 
-    A share of the nodes, the publisher apart, is offline all the time.
+    A share of the nodes are insiders: always there, and neither readers nor covers. Of the others, the publisher apart,
+    a share is offline all the time.
     """
     hardened = profile == "hardened"
     config = Config(
@@ -68,7 +69,12 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, seed: int) 
     people.settle(world, 0)
     publisher, readers = people.roles(seed)
     others = [name for name in people.addresses() if name != publisher]
-    away = dict.fromkeys(generator(seed, "away").sample(others, round(offline * len(others))))
+    idle = [name for name in others if name not in readers]
+    inside = dict.fromkeys(generator(seed, "inside").sample(idle, round(insiders * people.nodes)))
+    honest = [name for name in others if name not in inside]
+    away = dict.fromkeys(generator(seed, "away").sample(honest, round(offline * len(honest))))
+    for name in inside if hardened else ():
+        world.machine(name).overlay.policy._habits.covers = lambda *_: False
     for name in away:
         world.crash(name)
     world.run(first_us - 1)
@@ -80,7 +86,7 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, seed: int) 
     return Cost(sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there)
 
 
-def costs(profile: str, degree: int, cover: float, offline: float, seeds: range) -> list[Cost]:
+def costs(profile: str, degree: int, cover: float, offline: float, insiders: float, seeds: range) -> list[Cost]:
     """One for each seed, on two cores."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
-        return list(workers.map(partial(cost_of, profile, degree, cover, offline), seeds))
+        return list(workers.map(partial(cost_of, profile, degree, cover, offline, insiders), seeds))
