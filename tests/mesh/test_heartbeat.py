@@ -64,9 +64,8 @@ def test_the_largest_message_of_each_kind_fits_a_heartbeat_of_any_configuration(
     leaf = Certificate(Kind.PUBLISHER, bytes(32), bytes(32), EPOCH_MAX, EPOCH_MAX, bytes(16), COVER_MAX, bytes(64))
     delegation = msgspec.structs.replace(leaf, kind=Kind.DELEGATE, cover=0)
     anchor = Anchor(bytes(32), LENGTH_MAX, (1 << 63) - 1, bytes(64))
-    member = Certificate(Kind.MEMBER, bytes(32), bytes(32), EPOCH_MAX, EPOCH_MAX, bytes(16), 0, bytes(64))
-    candidacy = Candidacy(Chain(member, delegation), bytes(32))
-    largest = Advert(bytes(32), bytes(32), anchor, Chain(leaf, delegation), bytes(64), candidacy)
+    root = Candidacy(Chain(msgspec.structs.replace(delegation, kind=Kind.MEMBER), delegation), bytes(32))
+    largest = Advert(bytes(32), bytes(32), anchor, Chain(leaf, delegation), bytes(64), root, bytes(16))
     assert len(encode(largest)) <= ADVERT_MAX
     for neighbours, address_bytes in ((1, 1), (20, 8), (64, 128)):
         size = Config(neighbours_max=neighbours, address_bytes_max=address_bytes).heartbeat_bytes

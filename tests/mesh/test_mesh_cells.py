@@ -26,6 +26,7 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.topics import All, Box, Conjunction, Integers, Range, Reals, Schema, cell_of, cells_of
+from veilcast.topics.domain import MAX_ROUTING
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import EPOCH_US, FIRST, HARD, Cottage
@@ -256,6 +257,7 @@ def test_a_lot_that_was_drawn_for_one_cell_does_not_count_for_another() -> None:
 
 
 def test_one_certificate_opens_no_more_meshes_than_a_topic_has_cells() -> None:
+    assert CELLS_MAX == 1 << MAX_ROUTING
     cottage = Cottage(keyring=ring("forwarder"))
     whole = ring("publisher").at(FIRST).topic(TOPIC)
     calls = [make_call(whole.within(number.to_bytes(16, "big"))) for number in range(CELLS_MAX + 40)]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
 from veilcast.authority.keyring import Keyring
-from veilcast.errors import LocalError, RemoteError, StaleError
+from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
@@ -139,7 +140,8 @@ class MeshNode:
             raise LocalError(f"there is no subscription {number}")
         topic, _ = self._subscriptions.pop(number)
         if left := self._interests(topic):
-            self._conduct.read(topic, left, now)
+            with suppress(AuthorityError):  # The grant has ended, and nothing is read by it any more.
+                self._conduct.read(topic, left, now)
         else:
             self._conduct.unread(topic, now)
 

@@ -140,7 +140,7 @@ class Outbox:
         pending.epoch = now // self._epoch_us
         keys = self._keys_of(pending.topic, pending.epoch).for_publication(pending.content.publication)
         pending.notify = make_certified_notify(keys, pending.content, self._entropy)
-        pending.lineage = keys.record.lineage
+        pending.lineage = keys.record.lineage  # The topic's, for a cell too: it has one first relay, and not many.
         pending.names[cargo_name(encode(pending.notify))] = None
 
 
