@@ -16,7 +16,7 @@ from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring, TopicKeys
 from veilcast.authority.record import Profile, TopicRecord
 from veilcast.crypto.cell import CELLS_MAX, cell_token
-from veilcast.errors import ForgedError, LocalError
+from veilcast.errors import AuthorityError, ForgedError, LocalError
 from veilcast.machine import Publication
 from veilcast.mesh.adverts import check_advert, check_call, make_advert, make_call
 from veilcast.mesh.config import Config
@@ -30,7 +30,7 @@ from veilcast.topics.domain import MAX_ROUTING
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import EPOCH_US, FIRST, HARD, Cottage
-from village import LABEL, SMALL, Village
+from village import LABEL, SMALL, Bench, Village
 
 from veilcast.wire import decode
 from veilcast.wire.messages import Call, Stem
@@ -152,6 +152,17 @@ def test_two_subscriptions_share_cells_and_what_neither_wants_any_more_is_let_go
     estate.node("r").unsubscribe(second, estate.world.now)
     estate.run(4)
     assert estate.carries("f") == 0
+
+
+@pytest.mark.parametrize("config", [SMALL, HARD], ids=["paper", "hardened"])
+def test_a_subscription_can_be_ended_after_its_grant(config: Config) -> None:
+    bench = Bench("", "a", config, ring("subscriber", profile=config.profile))
+    numbers = [bench.node.subscribe(All(LABEL, Range("at", low, None)), bench.now) for low in (0, 50)]
+    later = bench.now + 100 * HOUR_US
+    with pytest.raises(AuthorityError):
+        bench.node.subscribe(LABEL, later)
+    for number in numbers:
+        bench.node.unsubscribe(number, later)
 
 
 def test_notes_of_cells_that_a_reader_does_not_get_keep_none_back() -> None:
