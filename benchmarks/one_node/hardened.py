@@ -145,7 +145,7 @@ def stems(bench: Bench) -> Iterator[Item]:
 def acknowledgements(bench: Bench) -> Iterator[Item]:
     for cargo in map(encode, notes()):
         bench.hear("x", Stem(True, cargo))
-        yield "parent", (Taken(cargo_name(cargo)),)
+        yield "parent", (Taken(cargo_name(cargo), bytes(64)),)
 
 
 def _hardened(role: str, number: int) -> Keyring:

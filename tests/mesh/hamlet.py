@@ -23,7 +23,7 @@ from veilcast.sim.mesh import TOPIC
 from veilcast.sim.mesh_keys import hardened_keyring
 from veilcast.sim.world import World
 from veilcast.wire import decode, encode
-from veilcast.wire.messages import Advert, Call, Message, Notify
+from veilcast.wire.messages import Advert, Call, Message, Notify, Taken
 
 EPOCH_US = 120_000_000
 PERIOD_US = 1_000_000
@@ -76,6 +76,11 @@ def root_advert(number: int = 50, later: int = 0, cover: float = 0, seed: int = 
     return make_root_advert(
         call(later, cover), member(number, cover), HARD.d_max, expires_us, Random(f"{number} {seed}").randbytes
     )
+
+
+def taken_by(root: int, name: bytes) -> Taken:
+    """This member's acknowledgement as the root."""
+    return Taken(name, lottery.prove(member(root).lot, lineage(), b"taken " + name, Random(1).randbytes))
 
 
 def lot(keys: EpochKeys) -> int:

@@ -273,7 +273,7 @@ def genuine() -> list[Message]:
         *(certified(b"x", later=later) for later in range(3)),
         *(Stem(climbs, encode(certified(b"y", 2, later))) for climbs in (False, True) for later in range(3)),
         *(Stem(climbs, encode(call(later))) for climbs in (False, True) for later in range(3)),
-        Taken(bytes(16)),
+        Taken(bytes(16), bytes(64)),
         *(Subscribe(token(later)) for later in range(3)),
     ]
 

@@ -29,6 +29,7 @@ from hamlet import (
     certified,
     of,
     root_advert,
+    taken_by,
     token,
     topic_keys,
     with_rules,
@@ -119,7 +120,7 @@ def test_the_acknowledgement_of_either_sealing_settles_it() -> None:
         sent += [(n, m) for _, n, m in said if isinstance(m, Stem) and isinstance(decode(m.cargo), Notify)]
         target, stem = sent[which]
         assert isinstance(stem, Stem)
-        cottage.send(target, Taken(cargo_name(stem.cargo)))
+        cottage.send(target, taken_by(50, cargo_name(stem.cargo)))
         assert cottage.node.sizes()["pending"] == 0
 
 
@@ -150,7 +151,7 @@ def test_a_call_that_is_taken_is_made_again_only_if_no_mesh_forms() -> None:
         for _, name, message in of(cottage.live(1), Stem):
             assert isinstance(message, Stem)
             calls += 1
-            cottage.send(name, Taken(cargo_name(message.cargo)))
+            cottage.send(name, taken_by(50, cargo_name(message.cargo)))
     assert calls == 1
     assert len(of(cottage.until(START_US + EPOCH_US), Stem)) == 1
 

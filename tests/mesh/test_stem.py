@@ -31,6 +31,7 @@ from hamlet import (
     of,
     ring,
     root_advert,
+    taken_by,
     token,
     with_rules,
 )
@@ -136,9 +137,23 @@ def test_an_acknowledgement_ends_the_retries() -> None:
     cottage.node.publish(note(b"x"), cottage.now)
     [(_, _, stem)] = of(cottage.sort(cottage.frames()), Stem)
     assert isinstance(stem, Stem)
-    cottage.send(successor, Taken(cargo_name(stem.cargo)))
+    cottage.send(successor, taken_by(50, cargo_name(stem.cargo)))
     assert cottage.node.sizes()["pending"] == 0
     assert hops(cottage.live(3 * RULES.retry_periods)) == []
+
+
+def test_a_relay_that_drops_a_note_cannot_acknowledge_it_in_the_root_s_place() -> None:
+    cottage, successor = publisher()
+    cottage.node.publish(note(b"x"), cottage.now)
+    [(_, _, stem)] = of(cottage.sort(cottage.frames()), Stem)
+    assert isinstance(stem, Stem)
+    name = cargo_name(stem.cargo)
+    for forged in (Taken(name, bytes(64)), taken_by(51, name), Taken(name, taken_by(50, bytes(16)).receipt)):
+        cottage.send(successor, forged)
+        assert cottage.node.sizes()["pending"] == 1
+        assert hops(cottage.live(RULES.retry_periods + 1)) == [(successor, False)]
+    cottage.send(successor, taken_by(50, name))
+    assert cottage.node.sizes()["pending"] == 0
 
 
 def test_only_whom_it_went_to_can_acknowledge_a_note() -> None:
@@ -147,8 +162,8 @@ def test_only_whom_it_went_to_can_acknowledge_a_note() -> None:
     [(_, _, stem)] = of(cottage.sort(cottage.frames()), Stem)
     assert isinstance(stem, Stem)
     other = next(name for name in cottage.names if name != successor)
-    cottage.send(other, Taken(cargo_name(stem.cargo)))
-    cottage.send(successor, Taken(bytes(16)))
+    cottage.send(other, Taken(cargo_name(stem.cargo), bytes(64)))
+    cottage.send(successor, Taken(bytes(16), bytes(64)))
     assert cottage.node.sizes()["pending"] == 1
     assert cottage.node.refused == {"StaleError": 2}
 
@@ -184,7 +199,7 @@ def test_a_cargo_that_comes_back_ends_its_walk_and_is_acknowledged_to_whom_it_ca
     [(first, _)] = hops(cottage.send("a", walking(cargo)))
     other = next(name for name in "bcd" if name not in (first, "d"))
     assert hops(cottage.send(other, walking(cargo))) == [("d", True)]
-    assert taken(cottage.send("d", Taken(name_of(cargo)))) == [("a", name_of(cargo))]
+    assert taken(cottage.send("d", Taken(name_of(cargo), bytes(64)))) == [("a", name_of(cargo))]
 
 
 def test_a_cargo_that_climbs_in_a_circle_is_refused() -> None:
@@ -215,15 +230,15 @@ def test_a_cargo_that_comes_by_another_way_later_is_another_try() -> None:
     cottage.send("a", climbing(cargo))
     cottage.live(RULES.retry_periods)
     assert hops(cottage.send("b", climbing(cargo))) == [("d", True)]
-    assert taken(cottage.send("d", Taken(name_of(cargo)))) == [("b", name_of(cargo))]
+    assert taken(cottage.send("d", Taken(name_of(cargo), bytes(64)))) == [("b", name_of(cargo))]
 
 
 def test_an_acknowledgement_goes_back_once() -> None:
     cottage, cargo = relay(passes=False), certified(b"x")
     cottage.send("a", walking(cargo))
-    assert taken(cottage.send("b", Taken(name_of(cargo)))) == []
-    assert taken(cottage.send("d", Taken(name_of(cargo)))) == [("a", name_of(cargo))]
-    assert taken(cottage.send("d", Taken(name_of(cargo)))) == []
+    assert taken(cottage.send("b", Taken(name_of(cargo), bytes(64)))) == []
+    assert taken(cottage.send("d", Taken(name_of(cargo), bytes(64)))) == [("a", name_of(cargo))]
+    assert taken(cottage.send("d", Taken(name_of(cargo), bytes(64)))) == []
     assert cottage.node.refused == {"StaleError": 2}
 
 
@@ -287,8 +302,8 @@ def test_passages_are_bounded_and_the_oldest_makes_room() -> None:
     for cargo in cargoes:
         cottage.send("a", walking(cargo))
     assert cottage.node.sizes()["passages"] == 3
-    assert taken(cottage.send("d", Taken(name_of(cargoes[0])))) == []
-    assert taken(cottage.send("d", Taken(name_of(cargoes[-1])))) == [("a", name_of(cargoes[-1]))]
+    assert taken(cottage.send("d", Taken(name_of(cargoes[0]), bytes(64)))) == []
+    assert taken(cottage.send("d", Taken(name_of(cargoes[-1]), bytes(64)))) == [("a", name_of(cargoes[-1]))]
 
 
 # --- the root -----------------------------------------------------------------------------------------------

@@ -231,8 +231,11 @@ class Hardened:
         self._pass_on(cargo, None, now)
         return True
 
-    def settled(self, name: bytes) -> None:
-        self._outbox.settled(name)
+    def settled(self, name: bytes, receipt: bytes) -> None:
+        lineage = self._outbox.rooted_in(name)
+        if lineage is not None:
+            self._roots.check_receipt(lineage, name, receipt)
+            self._outbox.settled(name)
 
     # --- inside
 
@@ -242,9 +245,12 @@ class Hardened:
         Who is no root any more lets go of what it held: it is not acknowledged, and will be sent to who is.
         """
         name = next(name for name, held in self._held.items() if held.token == token)
+        notify = self._held.pop(name)
         with suppress(RemoteError):
-            self._pass_on(self._held.pop(name), None, now)
-            self._stems.acknowledge(name)
+            self._pass_on(notify, None, now)
+            if notify.certificate is not None:
+                lineage = lineage_of(notify.certificate, notify.cell)
+                self._stems.acknowledge(name, self._roots.receipt(lineage, name, now))
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a note inside a mesh of its lineage, and read it if we can. Only what is genuine counts as seen."""

@@ -14,6 +14,7 @@ from random import Random
 from typing import Protocol
 
 from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.cell import lineage_of
 from veilcast.errors import AuthorityError, LocalError
 from veilcast.machine import Abandoned, Entropy, Publication
 from veilcast.mesh.adverts import make_call
@@ -76,6 +77,13 @@ class Outbox:
         self._pending.append(pending)
         self._send(pending, now)
 
+    def rooted_in(self, name: bytes) -> bytes | None:
+        """The lineage whose root is to acknowledge what went under this name; None if nothing waits under it."""
+        notes = [pending.notify for pending in self._pending if name in pending.names]
+        calls = [one for calls in self._calls.values() for several in calls.values() for one in several]
+        known = [lineage_of(note.certificate, note.cell) for note in notes if note.certificate is not None]
+        return next(iter([*known, *(calling.lineage for calling in calls if calling.name == name)]), None)
+
     def settled(self, name: bytes) -> None:
         """The root has what went under this name."""
         self._pending = [pending for pending in self._pending if name not in pending.names]
@@ -123,6 +131,7 @@ class Outbox:
         cargo = make_call(keys)
         if self._launch(cargo, keys.record.lineage, now):
             calling.name, calling.again_us = cargo_name(encode(cargo)), now + self._call_us
+            calling.lineage = lineage_of(cargo.certificate, cargo.cell)
 
     def _try(self, pending: _Pending, now: int) -> None:
         try:
@@ -160,7 +169,7 @@ class _Pending:
 class _Calling:
     """A call for a root in one epoch: when it is due, what it went under, and whether a root has it."""
 
-    __slots__ = ("again_us", "name", "taken")
+    __slots__ = ("again_us", "lineage", "name", "taken")
 
     def __init__(self, due_us: int) -> None:
-        self.again_us, self.name, self.taken = due_us, b"", False
+        self.again_us, self.name, self.lineage, self.taken = due_us, b"", b"", False

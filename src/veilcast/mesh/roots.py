@@ -113,6 +113,20 @@ class Roots:
             if self._forms(call, now) and not self._seat.reachable(token):
                 self._seat.send(neighbour, call)
 
+    def receipt(self, lineage: bytes, name: bytes, now: int) -> bytes:
+        """Our word, as the root of this lineage, that we have the cargo of this name."""
+        return lottery.prove(self._keys_at(now // self._epoch_us).lot, lineage, _RECEIPT + name, self._entropy)
+
+    def check_receipt(self, lineage: bytes, name: bytes, receipt: bytes) -> None:
+        """Raise unless one of those who are roots of this lineage, as far as we know, gave this receipt."""
+        origins = [origin for token in self.tokens(lineage) for origin in self._seat.reachable(token)]
+        for candidacy in dict.fromkeys(origin.advert.root for origin in origins):
+            if candidacy is not None:
+                with suppress(ForgedError):
+                    public = candidacy.membership.leaf.scope
+                    return lottery.check(public, lineage, candidacy.draw, _RECEIPT + name, receipt)
+        raise ForgedError("no root that we know of gave this receipt")
+
     def want(self, tokens: Iterable[bytes]) -> None:
         """Somebody lost the chains of these tokens of ours."""
         self._wanted |= {token: None for token in tokens if token in self._started}
@@ -253,6 +267,7 @@ def _rank(draw: bytes, membership: Chain) -> int:
     return lottery.rank(draw, membership.leaf.signature)
 
 
+_RECEIPT: Final = b"taken "
 _RANKS: Final = 1 << 64
 _BITS: Final = 12
 """In a network of 2^12 members the best lot waits for about nothing."""

@@ -3,7 +3,8 @@
 The publisher hands it to one neighbour, the same for life, and waits while that one is away: a second successor would
 be a second sample. A relay passes it on to a neighbour that depends on whom it came from alone, or ends the stem, by a
 coin that does too; one that it comes back to ends it. From there it climbs to the root as subscriptions do. Where there
-is no root yet, the end of the stem floods the call for one. The root's acknowledgement goes back the same way.
+is no root yet, the end of the stem floods the call for one. The root's acknowledgement goes back the same way, signed
+with the key of its lot: a relay that drops a note cannot make its publisher believe that it arrived.
 
 A relay checks that a certified publisher signed what it passes on, so a stem is no way to flood the network, and keeps
 for a while whom it came from, so that the acknowledgement finds its way; the oldest are forgotten first.
@@ -46,8 +47,8 @@ class StemSeat(Protocol):
     def arrived(self, cargo: Cargo, name: bytes, now: int) -> bool:
         """We are its root: take it. Whether it is done with, and may be acknowledged."""
 
-    def settled(self, name: bytes) -> None:
-        """What we launched under this name is acknowledged."""
+    def settled(self, name: bytes, receipt: bytes) -> None:
+        """What we launched under this name is acknowledged; raises if no root did."""
 
 
 class _Passage(NamedTuple):
@@ -107,17 +108,17 @@ class Stems:
         passage = self._passages.get(message.name)
         if passage is None or passage.target != sender:
             raise StaleError("an acknowledgement of what we never sent that way")
-        self.acknowledge(message.name)
+        self.acknowledge(message.name, message.receipt)
 
-    def acknowledge(self, name: bytes) -> None:
+    def acknowledge(self, name: bytes, receipt: bytes) -> None:
         """What has this name is done with: tell whom it came from."""
         passage = self._passages.pop(name, None)
         if passage is None:
             return
         if passage.source is None:
-            self._seat.settled(name)
+            self._seat.settled(name, receipt)
         else:
-            self._seat.post(passage.source, Taken(name))
+            self._seat.post(passage.source, Taken(name, receipt))
 
     def size(self) -> int:
         return len(self._passages)
@@ -134,7 +135,7 @@ class Stems:
                 return
             self._remember(name, _Passage(source, None, True, now))
             if self._seat.arrived(cargo, name, now):
-                self.acknowledge(name)
+                self.acknowledge(name, self._roots.receipt(lineage, name, now))
             return
         if not isinstance(cargo, Call):
             raise StaleError("there is no way to its root")

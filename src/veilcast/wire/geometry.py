@@ -19,6 +19,9 @@ FINGERPRINT: Final = derive.FINGERPRINT
 DRAW: Final = 32
 """What a member drew in a lottery: a point of the group."""
 
+LOT_PROOF: Final = 64
+"""The proof of a lot, which signs a statement."""
+
 NOTE_ID: Final = 16
 CELL_NAME: Final = cell.CELL_NAME
 

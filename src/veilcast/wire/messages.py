@@ -215,9 +215,10 @@ class Stem(Message, frozen=True):
 
 
 class Taken(Message, frozen=True):
-    """Back along the stem: the root has the cargo of this name."""
+    """Back along the stem: the root has the cargo of this name, and signs it with the key of its lot."""
 
     name: Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
+    receipt: Annotated[bytes, Meta(min_length=g.LOT_PROOF, max_length=g.LOT_PROOF)]
 
 
 class Knock(Message, frozen=True):
