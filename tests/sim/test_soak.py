@@ -61,4 +61,4 @@ def test_each_mesh_has_a_forger_and_notes_that_are_owed() -> None:
         last_us = population.first_us + (population.notes - 1) * population.every_us
         assert soak.CALM_US < population.owed_us < last_us
         assert last_us + population.mesh.gap_us < soak.DURATION_US
-        assert population.mesh.seen_max < population.notes
+        assert population.mesh.defences.replay or population.mesh.seen_max < population.notes
