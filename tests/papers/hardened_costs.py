@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from veilcast.machine import Address, Delivered, Event
 from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.hardened import Hardened
 from veilcast.sim.chance import generator
 from veilcast.sim.checkers import Checker
 from veilcast.sim.links import Links
-from veilcast.sim.mesh import MeshPopulation
+from veilcast.sim.mesh import TOPIC, MeshPopulation
 from veilcast.sim.world import World
 
 PERIOD_US = 1_000_000
@@ -53,7 +54,7 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, insiders: f
     """A world with one publisher and a tenth of subscribers, whose mesh has formed before the notes.
 
     A share of the nodes are insiders: always there, and neither readers nor covers. Of the others, the publisher apart,
-    a share is offline all the time.
+    a share is offline all the time; but not the one to whom the publisher's notes go first.
     """
     hardened = profile == "hardened"
     config = Config(
@@ -71,7 +72,7 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, insiders: f
     others = [name for name in people.addresses() if name != publisher]
     idle = [name for name in others if name not in readers]
     inside = dict.fromkeys(generator(seed, "inside").sample(idle, round(insiders * people.nodes)))
-    honest = [name for name in others if name not in inside]
+    honest = [name for name in others if name not in inside and name != _first_relay(world, publisher)]
     away = dict.fromkeys(generator(seed, "away").sample(honest, round(offline * len(honest))))
     for name in inside if hardened else ():
         world.machine(name).overlay.policy._habits.covers = lambda *_: False
@@ -84,6 +85,15 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, insiders: f
     kinds = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("Notify", "Stem", "Taken")}
     there = sum(name not in away for name in readers)
     return Cost(sum(kinds.values()) / NOTES, kinds["Notify"] / NOTES, mean(watch.hops), len(watch.hops) / NOTES / there)
+
+
+def _first_relay(world: World, publisher: Address) -> Address | None:
+    """Where a publication waits for while it is away: that is paid in time, and not measured here."""
+    conduct = world.machine(publisher)._conduct
+    if not isinstance(conduct, Hardened):
+        return None
+    lineage = conduct._keys_of(TOPIC, world.now // EPOCH_US).record.lineage
+    return conduct._stems._habits.successor(lineage, conduct.known())
 
 
 def costs(profile: str, degree: int, cover: float, offline: float, insiders: float, seeds: range) -> list[Cost]:
