@@ -86,9 +86,38 @@ def test_who_will_not_never_stands() -> None:
 
 def test_nobody_stands_where_there_is_a_root() -> None:
     cottage = Cottage(number=by_lot()[0])
-    cottage.hear("a", call(), root_advert(by_lot()[5]))
+    cottage.hear("a", root_advert(by_lot()[5]))
     cottage.live(2 * ELECTION)
     assert not cottage.node.overlay.originates(token())
+
+
+def test_who_speaks_out_of_turn_is_displaced_by_a_better_lot_in_its_turn() -> None:
+    best, worst = by_lot()[0], by_lot()[-1]
+    for number, stands in ((best, True), (worst, False)):
+        cottage = Cottage(number=number)
+        cottage.hear("a", call())
+        cottage.hear("b", root_advert(by_lot()[6]))
+        cottage.live(2 * ELECTION)
+        assert cottage.node.overlay.originates(token()) == stands
+
+
+def test_who_waited_for_its_turn_stays_root_whoever_has_a_better_lot_and_was_away() -> None:
+    cottage = Cottage(config=with_rules(uptime_periods=600), number=by_lot()[0])
+    cottage.hear("a", call())
+    cottage.live(ELECTION - 8)
+    cottage.hear("b", root_advert(by_lot()[-1]))
+    cottage.live(4 * ELECTION)
+    assert not cottage.node.overlay.originates(token())
+
+
+def test_the_root_of_this_epoch_need_not_wait_for_the_next() -> None:
+    cottage = Cottage(number=by_lot()[0])
+    cottage.hear("a", root_advert(by_lot()[-1]))
+    cottage.until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US + PERIOD_US)
+    cottage.hear("a", call(1))
+    cottage.hear("a", root_advert(by_lot()[-1], later=1))
+    cottage.live(2 * ELECTION)
+    assert not cottage.node.overlay.originates(token(1))
 
 
 def test_a_candidate_steps_back_for_a_better_one_and_not_for_a_worse() -> None:

@@ -70,6 +70,10 @@ class Roots:
         self._wanted: dict[bytes, None] = {}
         self._rooted: dict[bytes, None] = {}
         self._served: dict[bytes, None] = {}
+        self._opened: dict[bytes, int] = {}
+        """When a call came before any answer: when its lottery opened for us."""
+        self._verdicts: dict[bytes, tuple[Candidacy | None, bool]] = {}
+        """Of the root that leads for a token, whether it spoke out of turn."""
 
     def tokens(self, lineage: bytes, since: int = 0) -> list[bytes]:
         """What this lineage is called in the epochs from `since` on, as far as we were told."""
@@ -99,6 +103,7 @@ class Roots:
     def flood(self, call: Call, source: Address | None, now: int) -> None:
         """Pass a call on to everybody, once."""
         if self.called(call, now):
+            self._opened[call.token] = now
             for neighbour in self._seat.present():
                 if neighbour != source:
                     self._seat.send(neighbour, call)
@@ -135,7 +140,8 @@ class Roots:
         for token, call in list(self._calls.items()):
             first_us = call.certificate.leaf.first * self._epoch_us
             if now >= first_us + self._epoch_us + self._rules.grace_periods * self._period_us:
-                for table in (self._calls, self._due, self._started, self._stands, self._wanted, self._served):
+                tables = (self._calls, self._due, self._started, self._stands, self._wanted, self._served)
+                for table in (*tables, self._opened, self._verdicts):
                     table.pop(token, None)
             elif self._forms(call, now):
                 with suppress(LocalError):  # Our membership has ended, or there are more topics than we have room for.
@@ -156,6 +162,10 @@ class Roots:
             if lineage in self._rooted or (not self._is_served(lineage) and self._has_waited(token, lineage, now)):
                 self._begin(call, now)
             return
+        if not best.own and self._contests(token, lineage, best, now):
+            if self._has_waited(token, lineage, now):
+                self._begin(call, now)
+            return
         self._due.pop(token, None)
         self._served[token] = None
         if best.own:
@@ -170,15 +180,35 @@ class Roots:
         """Whether there is a root for it under another token, which will come to this one."""
         return any(self._seat.reachable(token) for token in self.tokens(lineage))
 
+    def _contests(self, token: bytes, lineage: bytes, best: Origin, now: int) -> bool:
+        """Whether we stand although there is a root: one with a worse lot, that did not wait for its turn.
+
+        Otherwise whoever answers first would be it. A root of the epoch before need not wait.
+        """
+        candidacy = best.advert.root
+        if token not in self._opened or candidacy is None:
+            return False
+        rank = _rank(candidacy.draw, candidacy.membership)
+        if self._verdicts.get(token, (None, False))[0] != candidacy:
+            others = [
+                origin for other in self.tokens(lineage) if other != token for origin in self._seat.reachable(other)
+            ]
+            stays = any(origin.advert.root == candidacy for origin in others)
+            turn_us = int(self._rules.bit_periods * (_bits(rank) - 1) * self._period_us)
+            self._verdicts[token] = (candidacy, not stays and now - self._opened[token] < turn_us)
+        return self._verdicts[token][1] and self._own_rank(lineage, now) < rank
+
+    def _own_rank(self, lineage: bytes, now: int) -> int:
+        keys = self._keys_at(now // self._epoch_us)
+        return _rank(lottery.draw(keys.lot, lineage), keys.membership)
+
     def _has_waited(self, token: bytes, lineage: bytes, now: int) -> bool:
         if not self._rules.volunteer:
             return False
         if token not in self._due:
-            keys = self._keys_at(now // self._epoch_us)
-            rank = lottery.rank(lottery.draw(keys.lot, lineage), keys.membership.leaf.signature)
             up_periods = (now - self._since_us) / self._period_us
             youth = max(0.0, 1 - up_periods / self._rules.uptime_periods)
-            bits = max(0.0, _BITS + log2((rank + 1) / _RANKS)) + _YOUTH_BITS * youth
+            bits = _bits(self._own_rank(lineage, now)) + _YOUTH_BITS * youth
             patience = self._rules.patience_periods if token in self._served else 0
             self._due[token] = now + int((patience + self._rules.bit_periods * bits) * self._period_us)
         return self._due[token] <= now
@@ -265,6 +295,11 @@ def _standing(advert: Advert) -> tuple[int, int]:
 @lru_cache(maxsize=4096)
 def _rank(draw: bytes, membership: Chain) -> int:
     return lottery.rank(draw, membership.leaf.signature)
+
+
+def _bits(rank: int) -> float:
+    """How many steps a lot of this rank waits."""
+    return max(0.0, _BITS + log2((rank + 1) / _RANKS))
 
 
 _RECEIPT: Final = b"taken "

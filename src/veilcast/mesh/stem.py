@@ -112,13 +112,14 @@ class Stems:
 
     def acknowledge(self, name: bytes, receipt: bytes) -> None:
         """What has this name is done with: tell whom it came from."""
-        passage = self._passages.pop(name, None)
+        passage = self._passages.get(name)
         if passage is None:
             return
         if passage.source is None:
-            self._seat.settled(name, receipt)
+            self._seat.settled(name, receipt)  # A false one leaves the way open for the true one.
         else:
             self._seat.post(passage.source, Taken(name, receipt))
+        del self._passages[name]
 
     def size(self) -> int:
         return len(self._passages)
