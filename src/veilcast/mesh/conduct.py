@@ -7,10 +7,15 @@ begin, how a publication gets into its mesh, and what a note must show to be pas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from random import Random
+from typing import NamedTuple, Protocol, TypeAlias
 
-from veilcast.machine import Address, Event, Publication
+from veilcast.authority.keyring import Keyring
+from veilcast.machine import Address, Entropy, Event, Publication
+from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content
+from veilcast.mesh.heartbeat import Heartbeats
+from veilcast.mesh.membership import Membership
 from veilcast.topics import Conjunction
 from veilcast.wire.messages import Message, Notify
 
@@ -18,6 +23,20 @@ Deliver: TypeAlias = Callable[[str, bytes, Content, int], None]
 """Called with a topic, the id of a note, its content, and now."""
 Post: TypeAlias = Callable[[Sequence[Address], Message], None]
 """Sends a message to these, each in a frame of its own, at once."""
+
+
+class Outfit(NamedTuple):
+    """What a node hands its conduct at the start."""
+
+    config: Config
+    keyring: Keyring
+    members: Membership
+    beats: Heartbeats
+    rng: Random
+    entropy: Entropy
+    post: Post
+    deliver: Deliver
+    now: int
 
 
 class Conduct(Protocol):

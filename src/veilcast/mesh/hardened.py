@@ -13,24 +13,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
 from math import ceil
-from random import Random
 
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.authority.keyring import EpochKeys, TopicKeys
 from veilcast.crypto.cell import lineage_of
 from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, RemoteError, StaleError
-from veilcast.machine import Address, Entropy, Event, Publication
+from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.adverts import check_call
 from veilcast.mesh.anchors import table_of_routes
-from veilcast.mesh.conduct import Deliver, Post
-from veilcast.mesh.config import Config
+from veilcast.mesh.conduct import Outfit
 from veilcast.mesh.content import check_certified_notify, note_id, open_notify
 from veilcast.mesh.habits import Habits
-from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.joining import BatchJoins
-from veilcast.mesh.membership import Membership
 from veilcast.mesh.outbox import Outbox
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.replays import notes_seen
@@ -44,18 +40,8 @@ from veilcast.wire.messages import Advert, Call, Greet, Message, Notify, Stem, T
 class Hardened:
     """A `Conduct`, and the `StemSeat` of its own stems."""
 
-    def __init__(
-        self,
-        config: Config,
-        keyring: Keyring,
-        members: Membership,
-        beats: Heartbeats,
-        rng: Random,
-        entropy: Entropy,
-        post: Post,
-        deliver: Deliver,
-        now: int,
-    ) -> None:
+    def __init__(self, outfit: Outfit) -> None:
+        config, keyring, members, beats, rng, entropy, post, deliver, now = outfit
         rules, period_us = config.hardening, config.heartbeat_us
         life_us = 2 * keyring.epoch_us + rules.grace_periods * period_us
         defences = msgspec.structs.replace(config.defences, anchor_life_us=life_us)

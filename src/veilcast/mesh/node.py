@@ -19,7 +19,7 @@ from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Pub
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
 from veilcast.mesh.certified import Certified
-from veilcast.mesh.conduct import Conduct
+from veilcast.mesh.conduct import Conduct, Outfit
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content
 from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials
@@ -77,8 +77,8 @@ class MeshNode:
             new_queue=self._backlogs.make,
         )
         self._frames: list[Frame] = []
-        parts = (config, keyring, self._members, self._beats, rng, entropy, self._post, self._deliver)
-        conduct = Paper(*parts) if config.profile == "paper" else Hardened(*parts, now)
+        outfit = Outfit(config, keyring, self._members, self._beats, rng, entropy, self._post, self._deliver, now)
+        conduct = Paper(outfit) if config.profile == "paper" else Hardened(outfit)
         self._conduct: Conduct = conduct
         self.overlay = conduct.overlay
         carries, guests_max = self.overlay.branches.carries, 2 * config.neighbours_max

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 
-from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.authority.keyring import TopicKeys
 from veilcast.errors import LocalError, MalformedError, StaleError
-from veilcast.machine import Address, Entropy, Event, Publication
+from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.adverts import check_advert, make_advert
 from veilcast.mesh.anchors import ByPublisher, anchored, table_of_routes
-from veilcast.mesh.conduct import Deliver, Post
+from veilcast.mesh.conduct import Outfit
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import check_notify, make_notify, note_id, open_notify
 from veilcast.mesh.cover import ProbabilisticForwarding
 from veilcast.mesh.epochs import Epochs
-from veilcast.mesh.heartbeat import Heartbeats
-from veilcast.mesh.membership import Membership
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.publishing import Publishing
@@ -30,17 +28,8 @@ from veilcast.wire.messages import Advert, Message, Notify
 class Paper:
     """A `Conduct`. A topic's token is the same for ever, or changes with the epoch where `epochs` is switched on."""
 
-    def __init__(
-        self,
-        config: Config,
-        keyring: Keyring,
-        members: Membership,
-        beats: Heartbeats,
-        rng: Random,
-        entropy: Entropy,
-        post: Post,
-        deliver: Deliver,
-    ) -> None:
+    def __init__(self, outfit: Outfit) -> None:
+        config, keyring, members, beats, rng, entropy, post, deliver, _ = outfit
         self._epochs, self._authority = Epochs(config, keyring), keyring.root
         self._entropy, self._post, self._deliver = entropy, post, deliver
         self._config = config
