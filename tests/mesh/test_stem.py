@@ -156,6 +156,44 @@ def test_a_relay_that_drops_a_note_cannot_acknowledge_it_in_the_root_s_place() -
     assert cottage.node.sizes()["pending"] == 0
 
 
+def suspects() -> list[tuple[str, Cottage, str, Stem]]:
+    """A publisher and a relay, with the neighbour that the cargo of each went to."""
+    found = []
+    cottage, successor = publisher()
+    cottage.node.publish(note(b"x"), cottage.now)
+    [(_, _, stem)] = of(cottage.sort(cottage.frames()), Stem)
+    assert isinstance(stem, Stem)
+    found.append(("publisher", cottage, successor, stem))
+    cottage = relay(passes=True)
+    stem = walking(certified(b"x"))
+    [(target, _)] = hops(cottage.send("a", stem))
+    found.append(("relay", cottage, target, stem))
+    return found
+
+
+def test_a_false_acknowledgement_before_the_true_one_does_not_tell_a_publisher_from_a_relay() -> None:
+    for role, cottage, target, stem in suspects():
+        name = cargo_name(stem.cargo)
+        cottage.send(target, Taken(name, bytes(64)))
+        cottage.send(target, taken_by(50, name))
+        if role == "relay":  # Whom it has the cargo from was told the false one, and tries again.
+            cottage.live(RULES.retry_periods - 1)
+            again = hops(cottage.send("a", stem))
+        else:
+            again = hops(cottage.live(RULES.retry_periods))
+        assert again == [(target, False)], role
+
+
+def test_a_cargo_that_is_sent_back_after_a_while_is_acknowledged_by_its_publisher_too() -> None:
+    for role, cottage, target, stem in suspects():
+        cottage.live(RULES.retry_periods // 2 + 1)
+        [(onward, _)] = hops(cottage.send(target, stem))
+        receipt = taken_by(50, cargo_name(stem.cargo))
+        assert taken(cottage.send(onward, receipt)) == [(target, cargo_name(stem.cargo))], role
+        if role == "publisher":
+            assert cottage.node.sizes()["pending"] == 0
+
+
 def test_only_whom_it_went_to_can_acknowledge_a_note() -> None:
     cottage, successor = publisher()
     cottage.node.publish(note(b"x"), cottage.now)

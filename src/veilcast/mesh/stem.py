@@ -48,7 +48,7 @@ class StemSeat(Protocol):
         """We are its root: take it. Whether it is done with, and may be acknowledged."""
 
     def settled(self, name: bytes, receipt: bytes) -> None:
-        """What we launched under this name is acknowledged; raises if no root did."""
+        """This name is acknowledged. If we launched it, it is through; raises if no root gave the receipt."""
 
 
 class _Passage(NamedTuple):
@@ -96,7 +96,7 @@ class Stems:
         came_back = before is not None and before.source != sender and now - before.at_us < self._circle_us
         if before is not None and came_back and before.climbing:
             raise StaleError("a cargo that climbs in a circle")
-        first = before.source if before is not None and (came_back or before.source is None) else sender
+        first = before.source if before is not None and came_back else sender
         onward = None if ends or came_back else next(iter(self._habits.relays(sender, self._seat.present())), None)
         if onward is not None:
             self._forward(Stem(False, stem.cargo), name, first, onward, now)
@@ -111,15 +111,17 @@ class Stems:
         self.acknowledge(message.name, message.receipt)
 
     def acknowledge(self, name: bytes, receipt: bytes) -> None:
-        """What has this name is done with: tell whom it came from."""
-        passage = self._passages.get(name)
+        """What has this name is done with: tell whom it came from, and ourselves if it is our own.
+
+        A publisher takes one word for each try, true or not, and answers for its own cargo when that comes round, as
+        relays do: otherwise whom it sends to could tell it from one.
+        """
+        passage = self._passages.pop(name, None)
         if passage is None:
             return
-        if passage.source is None:
-            self._seat.settled(name, receipt)  # A false one leaves the way open for the true one.
-        else:
+        if passage.source is not None:
             self._seat.post(passage.source, Taken(name, receipt))
-        del self._passages[name]
+        self._seat.settled(name, receipt)
 
     def size(self) -> int:
         return len(self._passages)
