@@ -14,7 +14,8 @@ from veilcast.mesh import hardened
 from veilcast.mesh.adverts import make_advert
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_keys import EPOCHS
-from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Subscribe, Unadvert
+from veilcast.wire import encode
+from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Notify, Stem, Subscribe, Taken, Unadvert
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import (
@@ -172,6 +173,22 @@ def test_a_member_whose_time_is_over_stands_for_nothing_and_lives_on() -> None:
     cottage.hear("a", call(EPOCHS - 1))
     assert of(cottage.until(START_US + EPOCHS * EPOCH_US + 33 * PERIOD_US), Advert) == []
     assert cottage.node.sizes()["calls"] == 0
+
+
+@pytest.mark.parametrize("hold_back_epochs", [0.0, 0.1])
+def test_a_root_whose_time_is_over_acknowledges_nothing_and_lives_on(hold_back_epochs: float) -> None:
+    config = with_rules(onward=0.0, grace_periods=30, hold_back_epochs=hold_back_epochs)
+    cottage, last = Cottage(number=by_lot()[0], config=config), EPOCHS - 1
+    end_us = START_US + EPOCHS * EPOCH_US
+    cottage.now = end_us - 80 * PERIOD_US
+    cottage.live(3)
+    cottage.hear("a", call(last))
+    cottage.until(end_us + PERIOD_US)
+    assert cottage.node.overlay.originates(token(last))
+    cottage.hear("b", Subscribe(token(last)))
+    said = cottage.send("a", Stem(True, encode(certified(b"x", later=last)))) + cottage.live(20)
+    assert [name for _, name, _ in of(said, Notify)] == ["b"]
+    assert of(said, Taken) == []
 
 
 def test_a_call_without_a_root_is_told_to_who_comes_later() -> None:

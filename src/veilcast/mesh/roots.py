@@ -23,7 +23,7 @@ from veilcast.crypto import chain, lottery
 from veilcast.crypto.cell import CELLS_MAX, lineage_of
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.chain import Anchor
-from veilcast.errors import ForgedError, LocalError, StaleError
+from veilcast.errors import AuthorityError, ForgedError, LocalError, StaleError
 from veilcast.machine import Address, Entropy
 from veilcast.mesh.adverts import check_call
 from veilcast.mesh.config import Config
@@ -119,8 +119,12 @@ class Roots:
                 self._seat.send(neighbour, call)
 
     def receipt(self, lineage: bytes, name: bytes, now: int) -> bytes:
-        """Our word, as the root of this lineage, that we have the cargo of this name."""
-        return lottery.prove(self._keys_at(now // self._epoch_us).lot, lineage, _RECEIPT + name, self._entropy)
+        """Our word, as the root of this lineage, that we have the cargo of this name; raises if it counts no more."""
+        try:
+            lot = self._keys_at(now // self._epoch_us).lot
+        except AuthorityError as error:
+            raise StaleError("our membership has ended") from error
+        return lottery.prove(lot, lineage, _RECEIPT + name, self._entropy)
 
     def check_receipt(self, lineage: bytes, name: bytes, receipt: bytes) -> None:
         """Raise unless one of those who are roots of this lineage, as far as we know, gave this receipt."""
