@@ -291,6 +291,16 @@ def test_a_sub_authority_grants_its_group_and_nothing_else() -> None:
         issuer.grant_ready(child, "late", [("sports/tennis", "subscriber")], LAST, EPOCHS, people.entropy)
 
 
+def test_when_a_sub_authority_has_ended_what_others_granted_stands() -> None:
+    people = make_people()
+    _, child = issuer.delegate(people.authority, "sports", NOW, 2, people.entropy)
+    child = issuer.declare_label(child, "sports/tennis", "hardened", people.entropy)
+    _, short = issuer.grant_ready(child, "bob", [("sports/tennis", "subscriber")], NOW, 2, people.entropy)
+    bob = msgspec.structs.replace(people.bob, grants=(*short.grants, *people.bob.grants))
+    assert set(bob.at(NOW + 1).topics) == {"sports/tennis", TOPIC, OTHER}
+    assert set(bob.at(NOW + 2).topics) == {TOPIC, OTHER}
+
+
 def test_a_sub_authority_that_declares_a_foreign_topic_by_force_convinces_no_member() -> None:
     people = make_people()
     _, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)

@@ -147,6 +147,9 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self.membership.certificate.verify(self.root, Kind.MEMBER, epoch)
         topics: dict[str, TopicKeys] = {}
         for grant in self.grants:
+            delegation = grant.record.delegation
+            if delegation is not None and not delegation.first <= epoch <= delegation.last:
+                continue  # What this sub-authority granted is over; the rest of the keyring is not.
             record = grant.record.verify(self.root, epoch)
             publishes = record.topic in topics and topics[record.topic].role == "publisher"
             if grant.first <= epoch <= grant.last(record) and not publishes:
