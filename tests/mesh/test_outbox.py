@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Delivered, Publication
+from veilcast.machine import Abandoned, Address, Delivered, Publication
 from veilcast.mesh.content import open_notify
 from veilcast.mesh.stem import cargo_name
 from veilcast.sim.engine import START_US
@@ -28,6 +29,7 @@ from hamlet import (
     call,
     certified,
     of,
+    ring,
     root_advert,
     taken_by,
     token,
@@ -163,6 +165,19 @@ def test_who_is_no_publisher_can_neither_advertise_nor_publish() -> None:
     with pytest.raises(LocalError, match="only a publisher"):
         cottage.node.publish(note(b"x"), cottage.now)
     assert cottage.node.sizes()["pending"] == 0
+
+
+def test_who_was_a_publisher_and_reads_on_calls_no_more_and_lives_on() -> None:
+    """The grant to publish ends with the first epoch, and one to subscribe does not."""
+    publishing, reading = ring("publisher"), ring("subscriber")
+    [grant] = publishing.grants
+    ended = msgspec.structs.replace(grant, keys=grant.keys[:1], signatures=grant.signatures[:1])
+    keyring = msgspec.structs.replace(publishing, grants=(ended, *reading.grants))
+    cottage = Cottage("publisher", config=with_rules(wait_epochs=1), keyring=keyring)
+    cottage.node.publish(note(b"x"), cottage.now)
+    said = cottage.until(START_US + 2 * EPOCH_US)
+    assert {cargo.token for cargo in cargoes(said, Call) if isinstance(cargo, Call)} == {token()}
+    assert cottage.events() == [Abandoned(note(b"x"))]
 
 
 # --- the root's side ----------------------------------------------------------------------------------------

@@ -104,13 +104,16 @@ class Outbox:
                 del calls[past]
             for named in (epoch, epoch + 1):
                 try:
-                    parts = self._keys_of(topic, named).for_all()
+                    keys = self._keys_of(topic, named)
                 except AuthorityError:
                     continue  # The grant ends before this epoch.
+                if keys.signing is None:
+                    continue  # That to publish does, and we may only read on.
+                parts = keys.for_all()
                 if named not in calls:
                     calls[named] = [_Calling(now if named == epoch else self._moment(epoch, now)) for _ in parts]
-                for keys, calling in zip(parts, calls[named], strict=True):
-                    self._call(keys, named, calling, now)
+                for part, calling in zip(parts, calls[named], strict=True):
+                    self._call(part, named, calling, now)
 
     def next_event(self) -> Abandoned | None:
         return self._abandoned.popleft() if self._abandoned else None
@@ -136,7 +139,7 @@ class Outbox:
     def _try(self, pending: _Pending, now: int) -> None:
         try:
             self._send(pending, now)
-        except AuthorityError:
+        except LocalError:
             pending.again_us = now + self._retry_us  # The grant has ended; it may be renewed while this waits.
 
     def _send(self, pending: _Pending, now: int) -> None:
