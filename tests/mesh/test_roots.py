@@ -121,6 +121,20 @@ def test_the_root_of_this_epoch_need_not_wait_for_the_next() -> None:
     assert not cottage.node.overlay.originates(token(1))
 
 
+@pytest.mark.parametrize(("place", "stays"), [(1, True), (0, False)])
+def test_a_root_does_not_leave_the_next_mesh_to_a_worse_lot_that_comes_first(place: int, stays: bool) -> None:
+    """The call for it came by a stem, to the root; those on the way have it too."""
+    usurper, cottage = by_lot()[2 * place], Cottage(number=by_lot()[1], config=with_rules(onward=0.0))
+    cottage.hear("a", call())
+    cottage.live(ELECTION)
+    assert cottage.node.overlay.originates(token())
+    cottage.send("a", Stem(True, encode(call(1))))
+    cottage.until(START_US + EPOCH_US - (RULES.lead_periods + 2) * PERIOD_US)
+    cottage.hear("b", root_advert(usurper, later=1))
+    cottage.live(4)
+    assert cottage.node.overlay.originates(token(1)) == stays
+
+
 def test_a_candidate_steps_back_for_a_better_one_and_not_for_a_worse() -> None:
     best, middle, worst = by_lot()[0], by_lot()[6], by_lot()[-1]
     cottage = Cottage(number=middle)

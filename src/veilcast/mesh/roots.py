@@ -166,6 +166,9 @@ class Roots:
             if lineage in self._rooted or (not self._is_served(lineage) and self._has_waited(token, lineage, now)):
                 self._begin(call, now)
             return
+        if token not in self._started and self._outranks(lineage, best, now):
+            self._begin(call, now)
+            return
         if not best.own and self._contests(token, lineage, best, now):
             if self._has_waited(token, lineage, now):
                 self._begin(call, now)
@@ -183,6 +186,16 @@ class Roots:
     def _is_served(self, lineage: bytes) -> bool:
         """Whether there is a root for it under another token, which will come to this one."""
         return any(self._seat.reachable(token) for token in self.tokens(lineage))
+
+    def _outranks(self, lineage: bytes, best: Origin, now: int) -> bool:
+        """Whether we are the root under another token, and our lot is better than that of one who leads here.
+
+        The next call comes to the root by a stem: a relay who has it from there can be first, and must not win by that.
+        """
+        if lineage not in self._rooted:
+            return False
+        known = (origin for token in self.tokens(lineage) for origin in self._seat.reachable(token))
+        return any(origin.own for origin in known) and self._own_rank(lineage, now) < _standing(best.advert)[0]
 
     def _contests(self, token: bytes, lineage: bytes, best: Origin, now: int) -> bool:
         """Whether we stand although there is a root: one with a worse lot, that did not wait for its turn.
