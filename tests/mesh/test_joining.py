@@ -320,3 +320,13 @@ def test_clocks_that_are_wrong_by_a_few_periods_lose_nothing_at_an_edge() -> Non
         hamlet.publish(body, wait=1)
     hamlet.run(20)
     assert hamlet.got("s") == bodies
+
+
+def test_nobody_can_have_the_next_mesh_form_before_its_time_and_keep_new_readers_out() -> None:
+    cottage = Cottage("subscriber")
+    cottage.hear("a", root_advert(later=1))
+    assert cottage.node.refused == {"StaleError": 1}
+    cottage.node.subscribe(LABEL, cottage.now)
+    ahead(cottage)
+    cottage.hear("a", root_advert(later=1, seed=2))
+    assert len(asked(cottage.live(RULES.window_periods + 2), 1)) == 1

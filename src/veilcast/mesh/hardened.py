@@ -50,7 +50,7 @@ class Hardened:
             raise ConfigError("hardening.lead_periods is more than a third of an epoch; beat faster or lead by less")
         self._keyring, self._members, self._rng, self._post, self._deliver = keyring, members, rng, post, deliver
         self._rules, self._epoch_us = rules, keyring.epoch_us
-        self._grace_us = rules.grace_periods * period_us
+        self._lead_us, self._grace_us = rules.lead_periods * period_us, rules.grace_periods * period_us
         self._keys: dict[int, EpochKeys] = {}
         habits = Habits(keyring.membership.link)
         routes = table_of_routes(
@@ -139,6 +139,9 @@ class Hardened:
             self._roots.flood(message, source, now)
             return
         if isinstance(message, Advert):
+            # Who reads is asked when a mesh begins to form; clocks differ by no more than the grace.
+            if epoch_of(now + self._lead_us + self._grace_us, self._epoch_us) < message.certificate.leaf.first:
+                raise StaleError("a mesh before its time")
             check_root_advert(message, self._keyring.root, self._kept(now), epoch)
             self.overlay.routes.admit(message, now)
             self._roots.called(call_of(message), now)
