@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
 
-from veilcast.crypto import chain
+from veilcast.crypto import chain, lottery
 from veilcast.machine import Address
 from veilcast.mesh import hardened
 from veilcast.mesh.adverts import make_advert
+from veilcast.mesh.roots import leading
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_keys import EPOCHS
 from veilcast.wire import encode
@@ -20,6 +22,7 @@ from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Notify, Stem,
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import (
     EPOCH_US,
+    HARD,
     PERIOD_US,
     RULES,
     Cottage,
@@ -253,6 +256,43 @@ def test_a_root_that_lies_is_refused(lie: str) -> None:
     assert cottage.node.sizes()["routes"] == 0
     assert cottage.node.sizes()["calls"] == 0
     assert sum(cottage.node.refused.values()) == 1
+
+
+def copied(advert: Advert, number: int, expires_us: int, length: int = HARD.d_max) -> Advert:
+    """The chain of another's advert, or the first part of it, as this member would pass it off as its own."""
+    end, keys, lineage = chain.advance(advert.value, length), member(number), advert.certificate.leaf.lineage
+    statement = chain.anchored(advert.token, end, length, expires_us)
+    anchor = chain.Anchor(
+        end, length, expires_us, lottery.prove(keys.lot, lineage, statement, Random(number).randbytes)
+    )
+    return replace(advert, anchor=anchor, root=Candidacy(keys.membership, lottery.draw(keys.lot, lineage)))
+
+
+@pytest.mark.parametrize("copy_first", [True, False])
+@pytest.mark.parametrize("length", [HARD.d_max, 3])
+def test_a_member_that_signs_the_root_s_chain_does_not_take_its_place(copy_first: bool, length: int) -> None:
+    cottage, true = Cottage(), root_advert(by_lot()[0])
+    copy = copied(true, by_lot()[-1], START_US + 6 * PERIOD_US, length)
+    for advert in (copy, true) if copy_first else (true, copy):
+        cottage.hear("b" if advert is copy else "a", advert)
+    origin = leading(cottage.node.overlay.reachable(token()))
+    assert origin is not None
+    assert (origin.advert.root, origin.via) == (true.root, "a")
+    told = {message.root for _, _, message in of(cottage.live(2), Advert) if isinstance(message, Advert)}
+    assert true.root in told
+    cottage.live(10)
+    assert [origin.advert.root for origin in cottage.node.overlay.reachable(token())] == [true.root]
+    cottage.hear("a", Unadvert(token(), true.value))
+    assert cottage.node.overlay.reachable(token()) == []
+
+
+def test_nobody_takes_our_own_chain_by_a_better_lot() -> None:
+    cottage = Cottage(number=by_lot()[1])
+    cottage.hear("a", call())
+    [ours, *_] = [message for _, _, message in of(cottage.live(ELECTION), Advert) if isinstance(message, Advert)]
+    cottage.hear("b", copied(ours, by_lot()[0], START_US + EPOCH_US))
+    assert cottage.node.overlay.originates(token())
+    assert cottage.node.refused == {"ForgedError": 1}
 
 
 def test_the_planted_bug_of_a_lot_that_nobody_checks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,9 @@ class AnchoredRoutes(Routes):
             raise StaleError("an anchor for longer than we allow")
         self._vouching.check(advert, anchor, now)
         anchor.hops(advert.value)
+        known = self._ends.get((advert.token, anchor.end))
+        if known is not None and known.advert.root != advert.root:
+            self._settle(known, advert)
 
     def expired(self, now: int) -> list[Origin]:
         if now < self._soonest_us:
@@ -123,12 +126,21 @@ class AnchoredRoutes(Routes):
         return [origin for origin, end in ends.items() if end <= now]
 
     def find(self, token: bytes, value: bytes) -> tuple[Origin, int] | None:
+        """By the ends that lie ahead: mostly one. Of several that sign parts of one chain the best is meant."""
+        found: list[tuple[Origin, int]] = []
         for left in range(self._d_max + 1):
-            origin = self._ends.get((token, value))
-            if origin is not None:
-                return origin, origin.left - left
-            value = chain.advance(value)
-        return None
+            value = chain.advance(value) if left else value
+            if (origin := self._ends.get((token, value))) is not None:
+                found.append((origin, origin.left - left))
+        return min(found, key=lambda each: self._vouching.standing(each[0].advert), default=None)
+
+    def known(self, advert: Advert) -> tuple[Origin, int] | None:
+        """By its own end alone: that of somebody who signs a part of the chain may lie before it."""
+        anchor = _anchor_of(advert)
+        origin = self._ends.get((advert.token, anchor.end))
+        if origin is None:
+            return None
+        return origin, origin.left - anchor.length + anchor.hops(advert.value)
 
     def add(self, advert: Advert, via: Address | None) -> Origin | None:
         """None also if the quota is full of newer ones; ours has none."""
@@ -138,6 +150,12 @@ class AnchoredRoutes(Routes):
         if origin is not None:
             self._soonest_us = min(self._soonest_us, _anchor_of(advert).expires_us)
         return origin
+
+    def _settle(self, known: Origin, advert: Advert) -> None:
+        """Two roots sign one chain, whose end all can see: it is that of the better, and ours if it is ours."""
+        if known.own or self._vouching.standing(advert) >= self._vouching.standing(known.advert):
+            raise ForgedError("a chain that somebody else has signed")
+        self.remove(known)
 
     def _make_room(self, advert: Advert) -> bool:
         voucher = self._vouching.voucher(advert)

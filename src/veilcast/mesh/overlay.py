@@ -307,7 +307,7 @@ class Overlay:
         self._introduce(source)
 
     def _on_advert(self, message: Advert, source: Address, now: int) -> None:
-        found = self.routes.find(message.token, message.value)
+        found = self.routes.known(message)
         if found is None:
             before, origin = None, self.routes.add(message, source)
             if origin is None:

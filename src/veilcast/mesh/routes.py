@@ -120,6 +120,10 @@ class Routes:
                 return origin, hops
         return None
 
+    def known(self, advert: Advert) -> tuple[Origin, int] | None:
+        """The same, for the value of an advert."""
+        return self.find(advert.token, advert.value)
+
     def add(self, advert: Advert, via: Address | None) -> Origin | None:
         """Keep a new origin; None if the table is full. Unreachable ones make room for it, and any for our own.
 
