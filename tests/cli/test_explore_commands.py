@@ -44,9 +44,9 @@ def test_a_fault_is_shown_with_the_way_to_it_and_fails_the_command(
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (["--games", "4"], "--games"),
-        (["--losses", "-1"], "--losses"),
-        (["--states-max", "0"], "--states-max"),
+        (["--games", "4"], "--games must be between 0 and 3"),
+        (["--losses", "-1"], "--losses must be between 0 and 8"),
+        (["--states-max", "0"], "--states-max must be between 1 and"),
         (["--liar", "d", "--lies", "0"], "--lies"),
         (["--lies", "1"], "liar"),
     ],

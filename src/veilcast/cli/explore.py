@@ -37,8 +37,8 @@ def add_verbs(verbs: Any) -> None:
 
 def _explore(arguments: argparse.Namespace, _: Context) -> Report:
     for option, _default, _about in _NUMBERS:
-        most = _MOST.get(option, _FAULTS_MAX)
-        within(f"--{option}", getattr(arguments, option.replace("-", "_")), option == "states-max", most)
+        least, most = _BOUNDS.get(option, (0, _FAULTS_MAX))
+        within(f"--{option}", getattr(arguments, option.replace("-", "_")), least, most)
     if arguments.lies is not None:
         within("--lies", arguments.lies, 1, _FAULTS_MAX)
     plan = Plan(
@@ -77,5 +77,5 @@ _NUMBERS: Final = (
     ("crashes", 0, "nodes that crash at most"),
     ("states-max", 10_000_000, "states looked at before the search gives up"),
 )
-_MOST: Final = {"games": len(GAMES), "states-max": 1_000_000_000}
+_BOUNDS: Final = {"games": (0, len(GAMES)), "states-max": (1, 1_000_000_000)}
 _FAULTS_MAX: Final = 8
