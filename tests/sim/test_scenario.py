@@ -99,8 +99,9 @@ def test_a_missing_scenario_names_those_there_are() -> None:
 
 
 def test_what_is_not_toml_is_refused() -> None:
-    with pytest.raises(ConfigError, match="scenario bad"):
-        scenario.parse(b"= = =", "bad")
+    for wrong in (b"= = =", b"\xff\xfe", b"about = " + b"[" * 100_000):
+        with pytest.raises(ConfigError, match="scenario bad"):
+            scenario.parse(wrong, "bad")
 
 
 class Forgetful(Flood):

@@ -106,7 +106,7 @@ def load(name_or_path: str | Path) -> Scenario:
 def parse(toml: bytes, name: str) -> Config:
     try:
         return msgspec.toml.decode(toml, type=Config)
-    except (msgspec.DecodeError, ConfigError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
         raise ConfigError(f"scenario {name}: {error}") from error
 
 
