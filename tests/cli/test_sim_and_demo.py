@@ -86,6 +86,11 @@ def test_the_least_and_the_last_that_are_allowed_work(capsys: pytest.CaptureFixt
     assert data["runs"][0]["seed"] == (1 << 64) - 1
 
 
+def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "run", "flood", "--seeds", "2"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_failed_check_prints_the_command_that_replays_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Flooding that must reach everyone, on links that lose frames: the check has to fail, and say how to see it."""
     file = tmp_path / "lossy.toml"

@@ -50,7 +50,9 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
         raise StorageError(f"{arguments.out} holds tables already; choose another directory")
     outcomes = []
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-    for seed in track(seeds, loaded.name, console=Console(file=sys.stderr), transient=True, disable=len(seeds) < 2):
+    console = Console(file=sys.stderr)
+    hidden = len(seeds) < 2 or not console.is_terminal
+    for seed in track(seeds, loaded.name, console=console, transient=True, disable=hidden):
         outcomes.append(_one(loaded, seed, arguments.out))
         if outcomes[-1].violations:
             break
@@ -93,7 +95,8 @@ def _data(outcome: Outcome) -> dict[str, Any]:
 
 def _list(_: argparse.Namespace, __: Context) -> Report:
     known = [(name, scenario.load(name).config.about) for name in scenario.names()]
-    return Report({"scenarios": dict(known)}, [f"{name:16} {about}" for name, about in known])
+    width = max(len(name) for name, _ in known)
+    return Report({"scenarios": dict(known)}, [f"{name:{width}} {about}" for name, about in known])
 
 
 _SEEDS_MAX: Final = 1_000_000
