@@ -76,3 +76,11 @@ def test_an_impossible_attack_is_refused(wrong: dict[str, Any]) -> None:
     honest = MeshPopulation(mesh=Config(membership="certified"))
     with pytest.raises(ConfigError):
         SybilPopulation(**({"honest": honest} | wrong))
+
+
+def test_honest_nodes_in_a_forgers_hands_are_counted_like_others() -> None:
+    honest = MeshPopulation(
+        nodes=6, notes=0, forgers=1, mesh=Config(neighbours_max=20, address_bytes_max=8, membership="certified")
+    )
+    config = scenario.Config("x", 2_000_000, SybilPopulation(honest, sybils=1, stolen=1))
+    assert scenario.run(Scenario("x", config), 1).facts["eclipsed"] <= 6

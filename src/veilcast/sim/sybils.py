@@ -22,6 +22,7 @@ from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials, Meeting
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.sim.host import Birth, Factory
 from veilcast.sim.mesh import MeshPopulation, own_keyring
+from veilcast.sim.mesh_checkers import node_at
 from veilcast.sim.world import World
 from veilcast.wire import decode, encode, pad
 from veilcast.wire.geometry import LENGTH_PREFIX, PROOF, SHARED_MAX
@@ -71,7 +72,7 @@ class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         thieves = dict.fromkeys(self.sybil_addresses()[: self.stolen])
         links = {"honest": 0, "stolen": 0, "uncertified": 0}
         eclipsed = 0
-        for machine in (world.machine(address) for address in self.addresses()):
+        for machine in (node_at(world, address) for address in self.addresses()):
             if machine is None:
                 continue
             present = machine.overlay.present()
