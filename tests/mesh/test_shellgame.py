@@ -156,6 +156,8 @@ def test_acquaintances_are_bounded() -> None:
     "bad",
     [
         {"rate": -1.0},
+        {"rate": float("nan")},
+        {"rate": float("inf")},
         {"wait_us": 0},
         {"lease_periods": 7},
         {"remind_periods": 0},

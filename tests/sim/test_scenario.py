@@ -93,6 +93,13 @@ def test_what_is_wrong_is_named(added: str, named: str) -> None:
         scenario.parse((SMALL + added).encode(), "bad")
 
 
+@pytest.mark.parametrize("value", ["inf", "nan", "-1.0"])
+def test_a_time_that_never_ends_is_refused(value: str) -> None:
+    mesh = 'about = "x"\nduration_us = 1\n[population]\nkind = "mesh"\n[population.mesh.hardening]\n'
+    with pytest.raises(ConfigError, match="hold_back_epochs"):
+        scenario.parse(f"{mesh}hold_back_epochs = {value}".encode(), "bad")
+
+
 def test_a_missing_scenario_names_those_there_are() -> None:
     with pytest.raises(ConfigError, match="flood-storm"):
         scenario.load("no-such-thing")

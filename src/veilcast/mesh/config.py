@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -133,8 +134,8 @@ class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Those next to a node in its meshes who are not its neighbours."""
 
     def __post_init__(self) -> None:
-        if self.rate < 0:
-            raise ConfigError("shellgame.rate must not be negative")
+        if not 0 <= self.rate < inf:
+            raise ConfigError("shellgame.rate must be finite and not negative")
         if self.lease_periods < 8:
             raise ConfigError("shellgame.lease_periods must be at least 8: a game takes up to six heartbeats")
         for name in ("wait_us", "settle_periods", "patience_periods", "remind_periods", "acquaintances_max"):
@@ -191,8 +192,10 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("hardening.lead_periods must be more than window_periods: a mesh must stand in time")
         if not 0 <= self.onward < 1:
             raise ConfigError("hardening.onward must be at least 0 and less than 1")
-        if self.hold_back_epochs < 0 or self.uptime_periods < 1:
-            raise ConfigError("hardening.hold_back_epochs must not be negative, nor uptime_periods less than 1")
+        if not 0 <= self.hold_back_epochs < inf or self.uptime_periods < 1:
+            raise ConfigError(
+                "hardening.hold_back_epochs must be finite and not negative, and uptime_periods at least 1"
+            )
 
 
 class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
