@@ -100,6 +100,12 @@ def test_a_time_that_never_ends_is_refused(value: str) -> None:
         scenario.parse(f"{mesh}hold_back_epochs = {value}".encode(), "bad")
 
 
+def test_more_neighbours_than_a_node_takes_are_a_wrong_configuration() -> None:
+    mesh = 'about = "x"\nduration_us = 1\n[population]\nkind = "mesh"\nnodes = 40\nneighbours = 24'
+    with pytest.raises(ConfigError, match="neighbours_max"):
+        scenario.run(scenario.Scenario("x", scenario.parse(mesh.encode(), "x")), 1)
+
+
 def test_a_missing_scenario_names_those_there_are() -> None:
     with pytest.raises(ConfigError, match="flood-storm"):
         scenario.load("no-such-thing")

@@ -223,6 +223,9 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, generator(seed, "graph"))
         if not connected(self.nodes, graph):
             raise ConfigError(f"the neighbourhood of seed {seed} falls apart; more neighbours or another seed")
+        most = max(Counter(end for edge in graph for end in edge).values())
+        if most > self.mesh.neighbours_max:
+            raise ConfigError(f"seed {seed} gives a node {most} neighbours; mesh.neighbours_max is too small for it")
         addresses = self.addresses()
         return [(addresses[u], addresses[v]) for u, v in graph]
 
