@@ -107,3 +107,16 @@ def test_the_bounds_are_reached_and_held() -> None:
         put(inbox, 3, stream=("topic", b"s%d" % number))
         assert inbox.size() <= 5 + 3
     assert len(taken(inbox)) <= 5
+
+
+def test_streams_with_gaps_share_one_bound_and_the_greediest_pays() -> None:
+    inbox = make(unread_max=10, streams_max=10)
+    put(inbox, 1, stream=("topic", b"honest"))
+    put(inbox, 3, stream=("topic", b"honest"))
+    for number in range(1, 9):
+        for stream in (b"a", b"b", b"c"):
+            put(inbox, 2 * number, stream=("topic", stream))
+            assert inbox.size() <= 2 * 10
+    taken(inbox)
+    put(inbox, 2, stream=("topic", b"honest"))
+    assert taken(inbox) == [b"honest2", b"honest3"]

@@ -27,6 +27,8 @@ class Inbox:
         self._next: dict[Stream, int] = {}
         self._windows: dict[Stream, Window] = {}
         self._early: dict[Stream, dict[int, tuple[int, tuple[Delivered, ...]]]] = {}
+        self._waiting = 0
+        """Notes in all of `_early`."""
         self._ready: deque[Delivered] = deque(maxlen=unread_max)
 
     def put(self, stream: Stream, number: int, note: Note, readers: list[int], now: int) -> None:
@@ -38,7 +40,7 @@ class Inbox:
             if len(self._next) >= self._streams_max:
                 oldest = next(iter(self._next))
                 del self._next[oldest], self._windows[oldest]
-                self._early.pop(oldest, None)
+                self._waiting -= len(self._early.pop(oldest, ()))
             self._next[stream] = expected = number
             self._windows[stream] = Window()
         if not self._windows[stream].take(number):
@@ -46,12 +48,14 @@ class Inbox:
         if number < expected:
             self._deliver(deliveries, now)  # Its gap was given up: late is better than never.
             return
-        early = self._early.setdefault(stream, {})
-        early[number] = (now + self._gap_us, deliveries)
+        self._early.setdefault(stream, {})[number] = (now + self._gap_us, deliveries)
+        self._waiting += 1
         self._release(stream, now)
-        if len(early) > self._unread_max:
-            self._next[stream] = min(early)
-            self._release(stream, now)
+        if self._waiting > self._unread_max:
+            # A publisher may have any number of streams: they share the room, and whoever takes most of it pays.
+            greediest = max(self._early, key=lambda name: len(self._early[name]))
+            self._next[greediest] = min(self._early[greediest])
+            self._release(greediest, now)
 
     def acknowledge(self, note: bytes) -> None:
         self._unread.pop(note, None)
@@ -72,13 +76,14 @@ class Inbox:
                 self._ready.extend(deliveries)
 
     def size(self) -> int:
-        return len(self._unread) + sum(len(early) for early in self._early.values())
+        return len(self._unread) + self._waiting
 
     def _release(self, stream: Stream, now: int) -> None:
         """Deliver what is next in line."""
         early = self._early[stream]
         while self._next[stream] in early:
             self._deliver(early.pop(self._next[stream])[1], now)
+            self._waiting -= 1
             self._next[stream] += 1
         if not early:
             del self._early[stream]
