@@ -236,6 +236,18 @@ def test_no_more_tries_at_once_than_the_bound_and_those_in_vain_end() -> None:
     assert node.sizes()["tries"] == TRIES_MAX
 
 
+def test_probes_keep_to_the_bound_however_often_they_are_due() -> None:
+    street = Street(Rules(probe_periods=1, book_max=128))
+    node = street.add("a")
+    for number in range(60):
+        node.book.hear(Address(f"x{number}"), Address(f"y{number}"))
+    tries = []
+    for _ in range(2 * PATIENCE_PERIODS):
+        street.beat()
+        tries.append(node.sizes()["tries"])
+    assert max(tries) == TRIES_MAX + 1
+
+
 def test_addresses_too_long_for_a_heartbeat_are_not_taken() -> None:
     street = pair()
     node = street.nodes[Address("a")]

@@ -38,7 +38,7 @@ from veilcast.wire.messages import Admit, Answer, Knock, Message, Replace, Show
 
 
 class Certified:
-    """Bounded: its slots, its book, `TRIES_MAX` tries at once, `FAILED_MAX` that failed, and the doorbells."""
+    """Bounded: its slots, its book, `TRIES_MAX` tries and a probe at once, `FAILED_MAX` that failed, the doorbells."""
 
     hospitable = True
 
@@ -295,6 +295,8 @@ class Certified:
             [name for name in names if name not in self.slots and name not in self._tries]
             for names in (self._failed, self.book.unproven)
         )
+        if len(self._tries) > TRIES_MAX:
+            return
         if failed and (not unproven or self._rng.random() < 0.5):
             self._knock(self._rng.choice(failed), now, stay=True, again=True)
         elif unproven:
