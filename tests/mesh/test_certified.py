@@ -256,6 +256,15 @@ def test_addresses_too_long_for_a_heartbeat_are_not_taken() -> None:
     assert list(node.book.unproven) == ["b"]
 
 
+def test_contacts_and_anchors_too_long_for_a_heartbeat_never_come_to_be_told() -> None:
+    street = Street()
+    with pytest.raises(LocalError, match="12 bytes"):
+        street.add("a", "x" * 13)
+    street.add("b", anchors=("", "y" * 200, "c"))
+    street.beat()
+    assert [to for _, to, word in street.sent if isinstance(word, Knock)] == ["c"]
+
+
 def test_anchors_are_the_oldest_that_we_chose_and_are_tried_first_in_the_next_life() -> None:
     street = Street(Rules(knock_burst=100))
     street.grow(20)

@@ -24,7 +24,7 @@ import msgspec
 
 from veilcast.crypto.certificate import Chain
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ForgedError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.machine import Address
 from veilcast.mesh.book import Book
 from veilcast.mesh.config import Config
@@ -58,7 +58,13 @@ class Certified:
         self._prefix, self._rng, self._period_us = prefix, rng, config.heartbeat_us
         self._address_bytes_max, self._answers_max = config.address_bytes_max, config.neighbours_max * 3 // 4
         self._contacts = [contact for contact in dict.fromkeys(contacts) if contact != name]
-        self._waiting_anchors = [anchor for anchor in dict.fromkeys(anchors) if anchor != name][: self._rules.anchors]
+        if not all(map(self._is_short, self._contacts)):
+            raise LocalError(
+                f"a contact's address is empty, or has more than the {self._address_bytes_max} bytes allowed"
+            )
+        # Recorded in another life, perhaps under other rules.
+        kept = [anchor for anchor in dict.fromkeys(anchors) if anchor != name and self._is_short(anchor)]
+        self._waiting_anchors = kept[: self._rules.anchors]
         self._recorded: list[Address] = []
         rules = config.certified
         self.slots = Slots(
@@ -319,8 +325,12 @@ class Certified:
         self.book.fail(name)
 
     def _hear_of(self, name: Address, source: Address) -> None:
-        if name != self._name and len(name.encode()) <= self._address_bytes_max:
+        if name != self._name and self._is_short(name):
             self.book.hear(name, source)
+
+    def _is_short(self, name: Address) -> bool:
+        """Whether a heartbeat of ours could tell it to others."""
+        return 0 < len(name.encode()) <= self._address_bytes_max
 
     def _moor(self) -> None:
         """Let the driver keep our anchors, whenever they change; old ones are better than none."""
