@@ -63,3 +63,9 @@ def test_an_interrupt_ends_it_with_one_line(
     monkeypatch.setattr(soak, "run", interrupted)
     assert main(["sim", "soak", "--jobs", "1"]) == INTERRUPTED
     assert capsys.readouterr().err == "veilcast: interrupted\n"
+
+
+def test_a_machine_with_very_many_cores_needs_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "run", fake)
+    monkeypatch.setattr("os.cpu_count", lambda: 1024)
+    assert main(["sim", "soak", "--seeds", "1"]) == 0

@@ -30,7 +30,8 @@ def add_command(verbs: Any) -> None:
     )
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="so many seeds from --seed on (100)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="J", help="processes (one a core)")
+    cores = min(os.cpu_count() or 1, _JOBS_MAX)
+    parser.add_argument("--jobs", type=int, default=cores, metavar="J", help="processes (one a core)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_run, parser=parser)
 
