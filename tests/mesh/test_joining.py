@@ -9,7 +9,7 @@ import pytest
 
 from veilcast.machine import Address, Waiting
 from veilcast.sim.engine import START_US
-from veilcast.wire.messages import Advert, Greet, Message, Subscribe, Unadvert, Unsubscribe
+from veilcast.wire.messages import Advert, Greet, Message, Notify, Subscribe, Unadvert, Unsubscribe
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import (
@@ -330,3 +330,18 @@ def test_nobody_can_have_the_next_mesh_form_before_its_time_and_keep_new_readers
     ahead(cottage)
     cottage.hear("a", root_advert(later=1, seed=2))
     assert len(asked(cottage.live(RULES.window_periods + 2), 1)) == 1
+
+
+@pytest.mark.parametrize("role", ["forwarder", "subscriber"])
+def test_a_reader_that_waits_for_the_edge_refuses_notes_as_others_outside_the_mesh_do(role: str) -> None:
+    """If it took them it would not pass them on later, and by that a neighbour could tell."""
+    cottage = Cottage(role)
+    cottage.hear("a", root_advert())
+    cottage.live(1)
+    if role == "subscriber":
+        cottage.node.subscribe(LABEL, cottage.now)
+    assert cottage.send("b", certified(b"x")) == []
+    assert cottage.node.refused == {"StaleError": 1}
+    cottage.hear("b", Subscribe(token()))
+    cottage.live(RULES.follow_periods + 2)
+    assert [name for _, name, _ in of(cottage.send("a", certified(b"x")), Notify)] == ["b"]

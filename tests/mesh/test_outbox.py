@@ -100,14 +100,19 @@ def test_over_an_edge_a_note_is_sealed_anew_and_its_reader_gets_it_once() -> Non
     assert (before.token, after.token) == (token(), token(1))
     reader = Cottage("subscriber", cover=0)
     reader.node.subscribe(LABEL, reader.now)
+    reader.hear("a", root_advert())
+    reader.live(RULES.window_periods + 2)
     reader.send("a", before)
     [first] = reader.events()[-1:]
     assert isinstance(first, Delivered)
     assert first.note.publication.body == b"x"
     reader.node.acknowledge(first.note.id, reader.now)
+    reader.until(START_US + EPOCH_US - RULES.lead_periods * PERIOD_US)
+    reader.hear("a", root_advert(later=1))
     reader.until(START_US + EPOCH_US + PERIOD_US)
     reader.send("a", after)
     assert reader.got() == []
+    assert not reader.node.refused
 
 
 def test_the_acknowledgement_of_either_sealing_settles_it() -> None:

@@ -258,11 +258,17 @@ class Hardened:
             self._open(topic, notify, name, now)
 
     def _meshes_of(self, notify: Notify) -> list[bytes]:
-        """The tokens of the meshes that a note travels in: that of its own epoch, and later ones of its lineage."""
+        """The tokens of our meshes that a note travels in: that of its own epoch, and later ones of its lineage.
+
+        To read a topic is not to be in its mesh: a reader that waits for the edge does as all others outside.
+        """
         if (certificate := notify.certificate) is None:
             return []
         later = self._roots.tokens(lineage_of(certificate, notify.cell), certificate.leaf.first)
-        return [token for token in dict.fromkeys((notify.token, *later)) if self.overlay.takes_part(token)]
+        return [token for token in dict.fromkeys((notify.token, *later)) if self._is_in(token)]
+
+    def _is_in(self, token: bytes) -> bool:
+        return bool(self.overlay.adjacent(token)) or self.overlay.originates(token)
 
     def _open(self, topic: str, notify: Notify, name: bytes, now: int) -> None:
         if (certificate := notify.certificate) is None:
