@@ -9,7 +9,9 @@ from random import Random
 import msgspec
 import pytest
 
+from veilcast.authority.keyring import EpochKeys, Keyring
 from veilcast.crypto import chain, lottery
+from veilcast.errors import ExpiredError
 from veilcast.machine import Address
 from veilcast.mesh import hardened
 from veilcast.mesh.adverts import make_advert
@@ -22,6 +24,7 @@ from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Notify, Stem,
 sys.path.insert(0, str(Path(__file__).parent))
 from hamlet import (
     EPOCH_US,
+    FIRST,
     HARD,
     PERIOD_US,
     RULES,
@@ -206,6 +209,25 @@ def test_a_root_whose_time_is_over_acknowledges_nothing_and_lives_on(hold_back_e
     said = cottage.send("a", Stem(True, encode(certified(b"x", later=last)))) + cottage.live(20)
     assert [name for _, name, _ in of(said, Notify)] == ["b"]
     assert of(said, Taken) == []
+
+
+def test_nobody_begins_a_mesh_for_an_epoch_that_its_membership_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could acknowledge nothing in it, nor start a fresh chain."""
+    this, following, without_end = call(), call(1), Keyring.at
+
+    def at(keyring: Keyring, epoch: int) -> EpochKeys:
+        if epoch > FIRST:
+            raise ExpiredError("the membership is for the first epoch only")
+        return without_end(keyring, epoch)
+
+    monkeypatch.setattr(Keyring, "at", at)
+    cottage = Cottage(number=by_lot()[0])
+    cottage.hear("a", this)
+    cottage.live(ELECTION)
+    assert cottage.node.overlay.originates(this.token)
+    cottage.hear("a", following)
+    cottage.until(START_US + EPOCH_US - PERIOD_US)
+    assert not cottage.node.overlay.originates(following.token)
 
 
 def test_a_call_without_a_root_is_told_to_who_comes_later() -> None:

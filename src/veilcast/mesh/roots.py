@@ -232,7 +232,9 @@ class Roots:
 
     def _begin(self, call: Call, now: int) -> None:
         """Start a chain, the first or a fresh one."""
-        keys, lineage = self._keys_at(now // self._epoch_us), lineage_of(call.certificate, call.cell)
+        # Who is no member any more when the mesh stands could neither acknowledge nor start a fresh chain.
+        keys = self._keys_at(max(now // self._epoch_us, call.certificate.leaf.first))
+        lineage = lineage_of(call.certificate, call.cell)
         expires_us = now + self._life_us
         self._seat.originate(make_root_advert(call, keys, self._chain_length, expires_us, self._entropy), now)
         if len(self._rooted) >= self._calls_max:
