@@ -21,12 +21,14 @@ from veilcast.wire.geometry import ADVERT_MAX
 from veilcast.wire.messages import (
     Advert,
     Candidacy,
+    Decline,
     Greet,
     Heartbeat,
     Keep,
     Message,
     Subscribe,
     SwapAsk,
+    Unadvert,
     Unsubscribe,
 )
 
@@ -108,10 +110,19 @@ def test_only_a_heartbeat_of_the_one_size_is_read(message: Message) -> None:
         read_heartbeat(pad(encode(message), size), SMALL.heartbeat_bytes)
 
 
-def test_who_begins_again_with_a_neighbour_tells_it_nothing_of_topics_that_is_old_and_all_else() -> None:
+def test_who_begins_again_with_a_neighbour_offers_and_asks_nothing_that_is_old_and_says_all_else() -> None:
     queue = beats()
-    for message in (Subscribe(TOKEN), Greet(), Unsubscribe(TOKEN), Keep(7)):
+    for message in (Subscribe(TOKEN), Greet(), Keep(7)):
         queue.send(message, (A, B))
     queue.begin_again(A)
-    assert queue.queued() == 2 + 4
+    assert queue.queued() == 2 + 3
     assert ridden(queue, A) == [Greet(), Keep(7)]
+
+
+def test_what_is_taken_back_is_taken_back_although_all_begins_again() -> None:
+    """A beat that offers it may have been on its way when the neighbour asked to be told anew."""
+    queue = beats()
+    for message in (Unadvert(TOKEN, bytes(32)), Unsubscribe(TOKEN), Decline(TOKEN)):
+        queue.send(message, (A,))
+    queue.begin_again(A)
+    assert ridden(queue, A) == [Unadvert(TOKEN, bytes(32)), Unsubscribe(TOKEN), Decline(TOKEN)]

@@ -71,6 +71,21 @@ def test_who_keeps_every_copy_at_once_makes_a_hub_of_the_contact() -> None:
     assert spread[NeverForwards] > spread[Scamp]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_two_who_have_only_each_other_find_the_others_by_their_contacts(seed: int) -> None:
+    """Both started anew, and one let the other in: nobody failed that they could probe, and no lease is at its end."""
+    colony = Colony(Rules(), seed)
+    colony.grow(20)
+    colony.add("a", "n0")
+    colony.add("b", "n0")
+    for name, other in ("ab", "ba"):
+        colony.tell(other, name, ForwardJoin(other, 3_600_000, 0))
+        colony.nodes[Address(name)]._renew_us = 1 << 60
+    assert not colony.is_connected()
+    colony.beat(2, periods=Rules().isolation_periods)
+    assert colony.is_connected()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_overlay_is_connected_and_both_ends_know_of_every_arc(seed: int) -> None:
     colony = Colony(Rules(copies=0), seed)

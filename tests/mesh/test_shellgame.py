@@ -94,6 +94,29 @@ def test_whose_parent_at_a_place_fails_asks_the_origin_for_a_fresh_chain() -> No
     assert bench.inward() == ["p"]
 
 
+def test_a_chain_that_stays_beside_fresh_ones_does_not_make_them_be_asked_for_again_and_again() -> None:
+    bench = played_on(with_game(wait_us=10**12, first="exponential"))
+    bench.hear("x", advert(2))
+    asked: list[Unadvert] = [message for message in bench.say()["x"] if isinstance(message, Unadvert)]
+    for fresh in range(3, 30):
+        for name in ("p", "v", "w", "x"):
+            bench.hear(name, *([advert(fresh)] if name == "x" and fresh < 8 else []))
+        asked += [message for message in bench.say().get("x", []) if isinstance(message, Unadvert)]
+    # The one that came unawaited is asked for again, and stays as well; those that came since are let be.
+    assert [message.value for message in asked] == [advert(2).value] * len(asked) != []
+
+
+def test_who_is_not_in_the_table_of_its_parent_is_there_again_although_chains_come_all_the_time() -> None:
+    bench = played_on(with_game(wait_us=10**12, first="exponential"))
+    said: list[Message] = []
+    for fresh in range(2, 22):
+        bench.hear("p", advert(fresh), Unadvert(TOKEN, advert(fresh - 1).value))
+        bench.hear("v")
+        bench.hear("w")
+        said += [message for message in bench.say().get("p", []) if isinstance(message, Subscribe)]
+    assert len(said) >= 2
+
+
 def test_a_chain_that_came_while_a_game_went_on_is_followed_and_not_held_to_lead_to_the_place() -> None:
     bench = played_on(with_game(wait_us=10**12, first="exponential"))
     bench.hear("p", SwapLock(GAME, TOKEN, False))

@@ -16,17 +16,7 @@ from veilcast.machine import Address, Frame
 from veilcast.mesh.caps import Backlog, plain_queue
 from veilcast.wire import decode, encode, pad, unpad
 from veilcast.wire.geometry import HEARTBEAT_MAX, LENGTH_PREFIX
-from veilcast.wire.messages import (
-    TYPE_BYTES,
-    Advert,
-    Decline,
-    Heartbeat,
-    Invite,
-    Message,
-    Subscribe,
-    Unadvert,
-    Unsubscribe,
-)
+from veilcast.wire.messages import TYPE_BYTES, Advert, Heartbeat, Invite, Message, Subscribe
 
 
 class Heartbeats:
@@ -63,12 +53,15 @@ class Heartbeats:
         self._queues.pop(neighbour, None)
 
     def begin_again(self, neighbour: Address) -> None:
-        """What is said of topics begins anew with this one: what still waits of it is void, and would only hold up."""
+        """What is said of topics begins anew with this one: what waits to be offered or asked would only hold up.
+
+        What waits to be taken back stays: a beat may be on its way to it that offers or asks just that.
+        """
         queue = self._queues.pop(neighbour, None)
         if queue is None:
             return
         waiting = [queue.popleft() for _ in range(len(queue))]
-        kept = [data for data in waiting if data[0] not in _OF_TOPICS]
+        kept = [data for data in waiting if data[0] not in _SAID_AGAIN]
         if kept:
             fresh = self._queues[neighbour] = self._new_queue(self._queue_max)
             for data in kept:
@@ -105,9 +98,7 @@ def read_heartbeat(data: bytes, size: int) -> Heartbeat:
     return beat
 
 
-_OF_TOPICS: Final = frozenset(
-    number for number, kind in TYPE_BYTES.items() if kind in (Advert, Unadvert, Subscribe, Unsubscribe, Invite, Decline)
-)
+_SAID_AGAIN: Final = frozenset(number for number, kind in TYPE_BYTES.items() if kind in (Advert, Subscribe, Invite))
 NUMBERS: Final = 1 << 32
 """After the last number comes 0."""
 _RIDER: Final = 3

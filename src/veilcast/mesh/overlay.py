@@ -138,10 +138,10 @@ class Overlay:
         for name in self._members.acquaint(names, now):
             self._beats.forget(name)
 
-    def appeal(self, token: bytes, now: int) -> None:
-        for origin in self.reachable(token):
+    def appeal(self, origins: Collection[Origin], now: int) -> None:
+        for origin in origins:
             if origin.own:
-                self._lost[token] = None
+                self._lost[origin.advert.token] = None
             elif origin.via is not None:
                 self._appeal(origin, origin.via, origin.value, now)
 

@@ -52,8 +52,8 @@ class Seat(Protocol):
     def acquaint(self, names: Collection[Address], now: int) -> None:
         """Let these be all our acquaintances; neighbours among them are passed over."""
 
-    def appeal(self, token: bytes, now: int) -> None:
-        """Ask the origins of this topic for fresh chains."""
+    def appeal(self, origins: Collection[Origin], now: int) -> None:
+        """Ask these origins, all of them reachable, for fresh chains."""
 
     def reconcile(self, token: bytes, now: int) -> None:
         """Look again at whom we need as parents, outside of the calls below."""

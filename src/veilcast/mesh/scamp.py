@@ -12,7 +12,8 @@ the end of such a walk is as likely at one node as at another, and nobody needs 
 Arcs are leased. A node joins anew when its lease ends, so views forget old arcs and follow the size of the network; it
 does so by a member of its view or, so that halves that were parted come together again, by one of the contacts it was
 told at its start. Who leaves hands those that keep it over to those it keeps, all but `copies` + 1 of them, and
-the law holds for n - 1 nodes. Who is kept by nobody, or hears nobody, joins again.
+the law holds for n - 1 nodes. Who is kept by nobody, or hears nobody, joins again; and who hears so few that they may
+be all there are of an island joins by somebody else.
 
 Not in the paper: a passive view, addresses seen in passing. A kept neighbour that fails is replaced from it, and
 who has no neighbour left joins by it, or by the contacts. And probes: every so often a node tries one that failed
@@ -107,7 +108,7 @@ class Scamp:
                 # Our first word may be lost; it cannot answer before it knows of us.
                 self._door.send(name, Keep(max(0, until - now - self._grace_us) // 1_000))
         alone = self._door.unheard_us(now) > self._patience_us
-        if now >= self._join_us and (alone or not self._joined or not self.inward):
+        if now >= self._join_us and (alone or not self._joined or not self.inward or self._may_be_an_island()):
             self._recover(alone, now)
         elif now >= self._renew_us:
             self._ask([*self._live(), *self._contacts], now)
@@ -152,13 +153,13 @@ class Scamp:
             self._hold(self.probed, self._any(choices), self._rules.lease_ms, now)
 
     def _recover(self, alone: bool, now: int) -> None:
-        """Nobody keeps us, or we hear nobody: then we were cut off, and whom we knew has given us up."""
+        """Nobody keeps us, or next to nobody; or we hear nobody: then we were cut off, and whom we knew gave us up."""
         if alone:
             for name in self.neighbours():
                 self._part(name, now)
                 self._note(name)
             self._joined = False
-        near = self._live() if self._joined else []
+        near = self._live() if self._joined and not self._may_be_an_island() else []
         self._ask(near or [*self.passive, *self._contacts], now)
 
     def _walk(self, join: Join, now: int) -> None:
@@ -250,6 +251,10 @@ class Scamp:
 
     def _is_linked(self, name: Address) -> bool:
         return name in self.partial or name in self.inward or name in self.probed
+
+    def _may_be_an_island(self) -> bool:
+        """Whether we hear fewer than the law leaves to anybody in a network of some size."""
+        return sum(self._door.is_there(name) for name in self.neighbours()) < self._rules.copies + 2
 
     def _has_room_for(self, name: Address) -> bool:
         return self._is_linked(name) or len(self.neighbours()) < self._neighbours_max

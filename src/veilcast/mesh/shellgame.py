@@ -190,7 +190,7 @@ class ShellGamePolicy:
         rule, origins = self._rule, tuple(self._seat.reachable(token))
         player = self._players.get(token)
         if player is None or not any(origin in player.origins for origin in origins):
-            player = self._players[token] = _Player(now, origins)
+            player = self._players[token] = _Player(now, origins, player)
         outward = self.outward(token)
         near = dict.fromkeys((*self.inward(token), *outward))
         if player.due_us is None:
@@ -201,6 +201,7 @@ class ShellGamePolicy:
         player.near = near
         settled = self.settled(token, now)
         if player.settled and not settled:
+            player.settled = False
             self.doubted(token)
         if settled and not player.settled:
             player.settled, player.since_us = True, now
@@ -244,8 +245,8 @@ class ShellGamePolicy:
         for token in list(self._places):
             self.place(token)
         for token, origins in list(self._doubts.items()):
-            if any(origin in origins for origin in self._seat.reachable(token)):
-                self._seat.appeal(token, now)
+            if doubted := [origin for origin in self._seat.reachable(token) if origin in origins]:
+                self._seat.appeal(doubted, now)
             else:
                 del self._doubts[token]
 
@@ -261,15 +262,16 @@ class _Player:
 
     __slots__ = ("due_us", "games", "near", "origins", "reminded", "reminding_us", "settled", "since_us")
 
-    def __init__(self, now: int, origins: tuple[Origin, ...]) -> None:
+    def __init__(self, now: int, origins: tuple[Origin, ...], before: _Player | None = None) -> None:
+        """Reminders go on as `before`: where a mesh is laid anew again and again, they are all that repairs it."""
         self.since_us, self.origins = now, origins
         self.due_us: int | None = None
         self.games = 0
         self.settled = False
         """Whether our ways have been so before."""
         self.near: dict[Address, None] = {}
-        self.reminding_us = now
-        self.reminded: dict[Address, int] = {}
+        self.reminding_us = now if before is None else before.reminding_us
+        self.reminded: dict[Address, int] = {} if before is None else before.reminded
         """When each child last told us that it is there."""
 
     def warmth(self, rate: float, decay: str, now: int) -> float:
