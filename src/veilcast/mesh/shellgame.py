@@ -270,7 +270,7 @@ class _Player:
         self.settled = False
         """Whether our ways have been so before."""
         self.near: dict[Address, None] = {}
-        self.reminding_us = now if before is None else before.reminding_us
+        self.reminding_us: int = now if before is None else before.reminding_us
         self.reminded: dict[Address, int] = {} if before is None else before.reminded
         """When each child last told us that it is there."""
 
