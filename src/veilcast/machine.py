@@ -67,7 +67,10 @@ class Peers(Protocol):
 
 
 class Durable(Protocol):
-    """The notice of a driver with a disk: what `Record` asked for is safe now, and may be acknowledged."""
+    """The notice of a driver with a disk: what `Record` asked for is safe now, and may leave or be acknowledged.
+
+    Such a driver gives a machine's next life what was stored and not `Settled`, by its numbers.
+    """
 
     def stored(self, record: int, now: int) -> None: ...
 
@@ -95,7 +98,14 @@ class Interest(Protocol):
 class Member(Machine, Protocol):
     """What a member's machine offers its owner, in every mode; all that clients and commands use."""
 
-    def publish(self, publication: Publication, now: int) -> None: ...
+    def publish(self, publication: Publication, now: int) -> int:
+        """Take a publication, and return the number of the `Record` that asks for it to be kept.
+
+        When that is stored it is safe, and leaves. Raises `LocalError` for what cannot be sent, or if too much waits.
+        """
+
+    def withdraw(self, record: int, now: int) -> None:
+        """Try no more for the publication of this record; whoever has it already keeps it."""
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """Start a subscription and return its number."""
@@ -129,10 +139,19 @@ class Listen(Event, frozen=True):
 
 
 class Record(Event, frozen=True):
-    """Asks for bytes to be made durable; answered by `stored`, before any acknowledgement may leave."""
+    """Asks for bytes to be made durable; answered by `stored`, before anything that rests on them may leave.
+
+    A record stands until the next one of its number, or until it is `Settled`.
+    """
 
     record: int
     data: bytes
+
+
+class Settled(Event, frozen=True):
+    """Nothing more is to be done for this record: the driver may forget it."""
+
+    record: int
 
 
 class Waiting(Event, frozen=True):
@@ -142,9 +161,13 @@ class Waiting(Event, frozen=True):
     until_us: int | None
 
 
-class Abandoned(Event, frozen=True):
-    """A publication that could not be handed on in all the time it was given; nobody got it, as far as is known."""
+class Overdue(Event, frozen=True):
+    """A publication that could not be handed on in all the time it was given; nobody got it, as far as is known.
 
+    It is not given up: it is tried on, and this comes again, until it is through or the owner withdraws it.
+    """
+
+    record: int
     publication: Publication
 
 

@@ -105,8 +105,9 @@ class Cottage(Bench):
         cover: float = 0,
         seed: int = 3,
         keyring: Keyring | None = None,
+        records: dict[int, bytes] | None = None,
     ) -> None:
-        super().__init__(role, neighbours, config, keyring or ring(role, number, cover), seed)
+        super().__init__(role, neighbours, config, keyring or ring(role, number, cover), seed, records)
 
     def live(self, periods: float) -> list[tuple[int, str, Message]]:
         """Let time pass, with heartbeats to and fro: when the node said what to whom, riders and frames."""
@@ -134,12 +135,6 @@ class Cottage(Bench):
         """A frame of its own from a neighbour, and what the node says to it at once."""
         self.feed(name, encode(message))
         return self.sort(self.frames())
-
-    def events(self) -> list[Event]:
-        found = []
-        while (event := self.node.next_event()) is not None:
-            found.append(event)
-        return found
 
     def got(self) -> list[bytes]:
         return [event.note.publication.body for event in self.events() if isinstance(event, Delivered)]

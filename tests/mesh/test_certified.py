@@ -377,10 +377,12 @@ def test_a_node_among_certified_members_must_know_its_name_and_sane_rules() -> N
     rng = Random(1)
     with pytest.raises(LocalError):
         MeshNode(config, keyrings()["forwarder"], rng, rng.randbytes, [], START_US)
-    node = MeshNode(
-        config, keyrings()["forwarder"], rng, rng.randbytes, [], START_US, Address("a"), prefix_of, [Address("b")]
-    )
+    records = {OF_NEIGHBOURHOOD: msgspec.msgpack.encode([Address("b")])}
+    node = MeshNode(config, keyrings()["forwarder"], rng, rng.randbytes, [], START_US, Address("a"), prefix_of, records)
     assert isinstance(node.neighbourhood, Certified)
+    node.handle_timer(node.next_timer() or 0)
+    assert node.next_event() is None
+    assert [frame.destination for frame in node.frames_to_send(0, 9)] == ["b"]
     for wrong in (
         {"outbound": 0},
         {"prefix_max": 0},

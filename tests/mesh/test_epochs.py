@@ -19,13 +19,12 @@ from veilcast.errors import ConfigError, ExpiredError, LocalError, UnknownTopicE
 from veilcast.machine import Address
 from veilcast.mesh.config import HARDENED, Config, Defences
 from veilcast.mesh.epochs import Epochs
-from veilcast.mesh.paper import Paper
 from veilcast.sim.checkers import AtMostOnce, InOrder
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC
 
 sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, Village
+from village import SMALL, Village, note
 
 EPOCH_US = 60_000_000
 FIRST = epoch_of(START_US, EPOCH_US)
@@ -155,9 +154,7 @@ def test_three_edges_pass_and_no_note_is_lost_nor_out_of_order() -> None:
 
 
 def published(village: Village) -> int:
-    conduct = village.node("p")._conduct
-    assert isinstance(conduct, Paper)
-    return conduct._publishing._numbers[TOPIC, None]
+    return village.node("p")._records.draft(TOPIC, None, note(b"")).content.number - 1
 
 
 def test_so_it_is_with_all_defences_and_with_clocks_that_differ() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from veilcast.errors import LocalError
-from veilcast.machine import Abandoned, Address, Delivered, Publication
+from veilcast.machine import Address, Delivered, Overdue, Publication
 from veilcast.mesh.content import open_notify
 from veilcast.mesh.stem import cargo_name
 from veilcast.sim.engine import START_US
@@ -182,7 +182,7 @@ def test_who_was_a_publisher_and_reads_on_calls_no_more_and_lives_on() -> None:
     cottage.node.publish(note(b"x"), cottage.now)
     said = cottage.until(START_US + 2 * EPOCH_US)
     assert {cargo.token for cargo in cargoes(said, Call) if isinstance(cargo, Call)} == {token()}
-    assert cottage.events() == [Abandoned(note(b"x"))]
+    assert cottage.events() == [Overdue(2, note(b"x"))]
 
 
 # --- the root's side ----------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def feed(bench: Bench) -> tuple[int, int]:
     for recording in recordings():
         bench.feed("a", recording)
         frames += [frame for frame in bench.frames() if frame.data == recording]
-        while (event := bench.node.next_event()) is not None:
+        for event in bench.events():
             assert isinstance(event, Delivered)
             delivered += 1
             bench.node.acknowledge(event.note.id, bench.now)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from veilcast.machine import Abandoned, Address
+from veilcast.machine import Address, Overdue
 from veilcast.mesh import hardened
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.stem import cargo_name
@@ -115,15 +115,19 @@ def test_a_note_waits_while_the_successor_is_away_and_goes_when_it_is_back() -> 
     assert hops(cottage.live(2)) == [(successor, False)]
 
 
-def test_a_note_that_waited_too_long_is_abandoned_and_the_owner_is_told() -> None:
+def test_of_a_note_that_waits_too_long_the_owner_is_told_and_it_goes_when_there_is_a_way() -> None:
     cottage, successor = publisher(wait_epochs=1)
     away(cottage, successor)
     cottage.node.publish(note(b"x"), cottage.now)
     assert hops(cottage.until(START_US + EPOCH_US - PERIOD_US)) == []
     assert cottage.events() == []
     assert hops(cottage.live(10)) == []
-    assert cottage.events() == [Abandoned(note(b"x"))]
-    assert cottage.node.sizes()["pending"] == 0
+    assert cottage.events() == [Overdue(2, note(b"x"))]
+    assert hops(cottage.until(START_US + 2 * EPOCH_US + 20 * PERIOD_US)) == []
+    assert cottage.events() == [Overdue(2, note(b"x"))]
+    back(cottage, successor)
+    cottage.hear(successor, root_advert(later=2, at_us=cottage.now))
+    assert (successor, False) in hops(cottage.live(2))
 
 
 def test_what_nobody_acknowledges_is_sent_again_by_the_same_way_only() -> None:
@@ -415,4 +419,4 @@ def test_a_publisher_in_bad_weather_gets_everything_to_the_root() -> None:
     hamlet.until(1.5)
     assert hamlet.node("p").sizes()["pending"] == 0
     assert len(hamlet.got("s")) == len(set(hamlet.got("s")))
-    assert not any(isinstance(event, Abandoned) for _, event in hamlet.told)
+    assert not any(isinstance(event, Overdue) for _, event in hamlet.told)

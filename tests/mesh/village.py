@@ -7,7 +7,7 @@ from random import Random
 
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.machine import Address, Delivered, Event, Frame, Machine, Publication
+from veilcast.machine import Address, Delivered, Event, Frame, Machine, Publication, Record, Settled
 from veilcast.mesh.adverts import make_advert
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import read_heartbeat
@@ -15,6 +15,7 @@ from veilcast.mesh.node import MeshNode
 from veilcast.sim.adversaries import innermost
 from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
+from veilcast.sim.host import Birth
 from veilcast.sim.links import Links
 from veilcast.sim.mesh import TOPIC, keyrings, token_of_topic
 from veilcast.sim.world import World
@@ -38,15 +39,24 @@ def advert(seed: int = 1) -> Advert:
 
 
 class Bench:
-    """One node and its neighbours, who are we."""
+    """One node and its neighbours, who are we; and its disk, `records`, which is as fast as it asks."""
 
     def __init__(
-        self, role: str, neighbours: str, config: Config = SMALL, keyring: Keyring | None = None, seed: int = 3
+        self,
+        role: str,
+        neighbours: str,
+        config: Config = SMALL,
+        keyring: Keyring | None = None,
+        seed: int = 3,
+        records: dict[int, bytes] | None = None,
     ) -> None:
+        self.records, self._events = records if records is not None else {}, list[Event]()
         self.config, self.now = config, START_US
         self.names = [Address(name) for name in neighbours.split()]
         rng = Random(seed)
-        self.node = MeshNode(config, keyring or keyrings()[role], rng, rng.randbytes, self.names, self.now)
+        self.node = MeshNode(
+            config, keyring or keyrings()[role], rng, rng.randbytes, self.names, self.now, records=self.records
+        )
         self._numbers = {name: 100 * place for place, name in enumerate(self.names)}
         for name in self.names:
             self.hear(name)
@@ -65,7 +75,24 @@ class Bench:
         self.node.receive(data, Address(name), self.now)
 
     def frames(self) -> list[Frame]:
+        self._write()
         return self.node.frames_to_send(self.now, 1000)
+
+    def events(self) -> list[Event]:
+        """What the node told or asked since this was last asked; but for what concerns its disk."""
+        self._write()
+        events, self._events = self._events, []
+        return events
+
+    def _write(self) -> None:
+        while (event := self.node.next_event()) is not None:
+            if isinstance(event, Record):
+                self.records[event.record] = event.data
+                self.node.stored(event.record, self.now)
+            elif isinstance(event, Settled):
+                del self.records[event.record]
+            else:
+                self._events.append(event)
 
     def tick(self) -> list[Frame]:
         """The node's next heartbeats."""
@@ -122,9 +149,10 @@ class Village(Checker):
     def _add(self, name: str, config: Config) -> None:
         role = {"p": "publisher", "s": "subscriber"}.get(name[0], "forwarder")
 
-        def start(birth: object) -> Machine:
+        def start(birth: Birth) -> Machine:
             rng, now = Random(f"{name} {self.world.seed} {self.world.incarnation(Address(name))}"), self.world.now
-            node = MeshNode(config, self.keyring(name, role), rng, rng.randbytes, self.neighbours[name], now)
+            keyring, around = self.keyring(name, role), self.neighbours[name]
+            node = MeshNode(config, keyring, rng, rng.randbytes, around, now, records=birth.stored)
             if role == "publisher":
                 node.advertise(TOPIC, now)
             elif role == "subscriber":

@@ -113,14 +113,14 @@ def delivered_without_subscription(patch: pytest.MonkeyPatch) -> None:
         with suppress(UnknownTopicError):
             keys = self._epochs.current(TOPIC, now)
             if not known and source is not None and not self._reading:
-                self._deliver(TOPIC, note_id(notify), open_notify(keys, notify), now)
+                self._deliver(TOPIC, open_notify(keys, notify), now)
 
     patch.setattr(Paper, "_pass_on", curious)
     deliver = MeshNode._deliver
 
-    def to_somebody(self: MeshNode, topic: str, name: bytes, read: Content, now: int) -> None:
+    def to_somebody(self: MeshNode, topic: str, read: Content, now: int) -> None:
         self._subscriptions = self._subscriptions or {1: (topic, Label(topic))}
-        deliver(self, topic, name, read, now)
+        deliver(self, topic, read, now)
 
     patch.setattr(MeshNode, "_deliver", to_somebody)
 

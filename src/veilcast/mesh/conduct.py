@@ -16,11 +16,12 @@ from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
+from veilcast.mesh.records import Letter, Records
 from veilcast.topics import Conjunction
 from veilcast.wire.messages import Message, Notify
 
-Deliver: TypeAlias = Callable[[str, bytes, Content, int], None]
-"""Called with a topic, the id of a note, its content, and now."""
+Deliver: TypeAlias = Callable[[str, Content, int], None]
+"""Called with a topic, the content of a note of it, and now."""
 Post: TypeAlias = Callable[[Sequence[Address], Message], None]
 """Sends a message to these, each in a frame of its own, at once."""
 
@@ -36,6 +37,7 @@ class Outfit(NamedTuple):
     entropy: Entropy
     post: Post
     deliver: Deliver
+    records: Records
     now: int
 
 
@@ -46,7 +48,17 @@ class Conduct(Protocol):
 
     def unadvertise(self, topic: str, now: int) -> None: ...
 
-    def publish(self, topic: str, publication: Publication, now: int) -> None: ...
+    def draft(self, topic: str, publication: Publication, now: int) -> Letter:
+        """The publication as it will be sent; raises `LocalError` for what cannot be."""
+
+    def send(self, record: int, letter: Letter, now: int) -> None:
+        """Send what is on the disk, as often as it takes, and settle it with the records when that is done."""
+
+    def recall(self, record: int, letter: Letter, now: int) -> None:
+        """So too what an earlier life of the node did not settle."""
+
+    def withdraw(self, record: int) -> None:
+        """Send no letter of this record again."""
 
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         """The owner wants all that these match of a topic, and no more; when the wait for it ends, if that is known."""

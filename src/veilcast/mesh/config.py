@@ -161,7 +161,7 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_periods: int = 8
     """After which a publisher sends again what the root did not acknowledge."""
     wait_epochs: int = 24
-    """For how long a publication waits for its way to open, before it is given up and the owner is told."""
+    """For how long a publication waits for its way to open, before the owner is told; and from then on, each time."""
     hold_back_epochs: float = 0.0
     """The root holds every note for a random time up to this: against those who compare what is published with who is
     there. The publishers must know it too, so as not to send again too soon."""
@@ -299,6 +299,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a note waits for those before it of its publisher, when they are missing (see `late_us`)."""
     unread_max: int = 1024
     """Notes that wait for acknowledgement; when full, the oldest is given up."""
+    lingering_max: int = 1024
+    """Publications of our own in the paper's profile that are not settled; when full, the oldest that is out is."""
+    linger_periods: int = 32
+    """Heartbeats after which one is: and for which one of an earlier life waits for the mesh to form. Twice what an
+    advert takes to reach everybody, since subscriptions come back by the same way."""
     membership: Neighbours = "fixed"
     """"fixed": the neighbours are those that the owner names; "scamp": they are found, by contacts that it names;
     "certified": found, and members only."""
@@ -340,6 +345,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.gap_us + tries * self.hardening.retry_periods * self.heartbeat_us
 
     @property
+    def records_max(self) -> int:
+        """Publications of our own that are not settled."""
+        return self.hardening.pending_max if self.profile == "hardened" else self.lingering_max
+
+    @property
     def heartbeat_bytes(self) -> int:
         """The one size of every heartbeat: room for the largest management message there can be (P0 4.1)."""
         return g.heartbeat_size(self.neighbours_max, self.address_bytes_max)
@@ -355,4 +365,6 @@ _AT_LEAST_ONE: Final = (
     "deliver_again_us",
     "gap_us",
     "unread_max",
+    "lingering_max",
+    "linger_periods",
 )

@@ -2,8 +2,9 @@
 
 Inside the seal stand the publisher's stream, its running number there, and the publication. In `paper` all publishers
 of a topic sign with one key, so the stream is what keeps their orders apart; a publisher draws one when it starts.
-The id of a note is a digest of what travels, the same at every node and on every copy; forwarders know duplicates by it
-without being able to read anything.
+The name of a note is a digest of what travels, the same at every node and on every copy; forwarders know duplicates by
+it without being able to read anything. What is sealed anew has another name. The id that readers know a note by comes
+from its place in a stream of the topic, which never changes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from veilcast.crypto.cell import scope_fits
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.derive import digest
 from veilcast.crypto.seal import seal, unseal
-from veilcast.crypto.sign import verify
+from veilcast.crypto.sign import SigningKey, verify
 from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Entropy, Publication
 from veilcast.wire.geometry import BODY_MAX, NOTE_ID
@@ -42,14 +43,21 @@ def note_id(notify: Notify) -> bytes:
     return digest(notify.token + notify.sealed, purpose=b"vc/note", size=NOTE_ID)
 
 
+def place_id(topic: str, content: Content) -> bytes:
+    """What an application knows a note by."""
+    place = content.stream + content.number.to_bytes(8, "big") + topic.encode()
+    return digest(place, purpose=b"vc/place", size=NOTE_ID)
+
+
+def check_content(keys: TopicKeys, content: Content) -> None:
+    """Raise unless these keys can publish it."""
+    _spell(keys, content)
+
+
 def make_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
-    if keys.signing is None:
-        raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
-    plain = _ENCODER.encode(content)
-    if len(plain) > BODY_MAX:
-        raise LocalError(f"a publication has at most {BODY_MAX} bytes, this one {len(plain)}")
+    signing, plain = _spell(keys, content)
     sealed = seal(keys.content, plain, context=keys.token, entropy=entropy)
-    return Notify(keys.token, sealed, keys.signing.sign(keys.token + sealed, purpose=_PURPOSE))
+    return Notify(keys.token, sealed, signing.sign(keys.token + sealed, purpose=_PURPOSE))
 
 
 def make_certified_notify(keys: TopicKeys, content: Content, entropy: Entropy) -> Notify:
@@ -88,6 +96,15 @@ def open_notify(keys: TopicKeys, notify: Notify) -> Content:
         return _DECODER.decode(plain)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedError("what was sealed is not a publication") from error
+
+
+def _spell(keys: TopicKeys, content: Content) -> tuple[SigningKey, bytes]:
+    if keys.signing is None:
+        raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
+    plain = _ENCODER.encode(content)
+    if len(plain) > BODY_MAX:
+        raise LocalError(f"a publication has at most {BODY_MAX} bytes, this one {len(plain)}")
+    return keys.signing, plain
 
 
 @lru_cache(maxsize=1024)

@@ -24,11 +24,12 @@ from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.adverts import check_call
 from veilcast.mesh.anchors import table_of_routes
 from veilcast.mesh.conduct import Outfit
-from veilcast.mesh.content import check_certified_notify, note_id, open_notify
+from veilcast.mesh.content import check_certified_notify, check_content, note_id, open_notify
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.joining import BatchJoins
 from veilcast.mesh.outbox import Outbox
 from veilcast.mesh.overlay import Overlay
+from veilcast.mesh.records import Letter
 from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.roots import ByRoot, Roots, call_of, check_root_advert
 from veilcast.mesh.routes import Origin
@@ -41,7 +42,7 @@ class Hardened:
     """A `Conduct`, and the `StemSeat` of its own stems."""
 
     def __init__(self, outfit: Outfit) -> None:
-        config, keyring, members, beats, rng, entropy, post, deliver, now = outfit
+        config, keyring, members, beats, rng, entropy, post, deliver, records, now = outfit
         rules, period_us = config.hardening, config.heartbeat_us
         life_us = 2 * keyring.epoch_us + rules.grace_periods * period_us
         defences = msgspec.structs.replace(config.defences, anchor_life_us=life_us)
@@ -49,7 +50,7 @@ class Hardened:
         if keyring.epoch_us < 3 * rules.lead_periods * period_us:
             raise ConfigError("hardening.lead_periods is more than a third of an epoch; beat faster or lead by less")
         self._keyring, self._members, self._rng, self._post, self._deliver = keyring, members, rng, post, deliver
-        self._rules, self._epoch_us = rules, keyring.epoch_us
+        self._rules, self._epoch_us, self._records = rules, keyring.epoch_us, records
         self._lead_us, self._grace_us = rules.lead_periods * period_us, rules.grace_periods * period_us
         self._keys: dict[int, EpochKeys] = {}
         habits = Habits(keyring.membership.link)
@@ -69,7 +70,14 @@ class Hardened:
             passages_max=rules.passages_max,
         )
         self._outbox = Outbox(
-            config, self._keys_of, self._has_root, self._stems.launch, rng, entropy, epoch_us=self._epoch_us
+            config,
+            self._keys_of,
+            self._has_root,
+            self._stems.launch,
+            records.settle,
+            rng,
+            entropy,
+            epoch_us=self._epoch_us,
         )
         self._held: dict[bytes, Notify] = {}
         self._moments: list[tuple[int, bytes]] = []
@@ -89,9 +97,23 @@ class Hardened:
         self._outbox.unadvertise(topic)
         self._publishing = {lineage: told for lineage, told in self._publishing.items() if told != topic}
 
-    def publish(self, topic: str, publication: Publication, now: int) -> None:
+    def draft(self, topic: str, publication: Publication, now: int) -> Letter:
         self.advertise(topic, now)
-        self._outbox.put(topic, publication, now)
+        keys = self._keys_of(topic, epoch_of(now, self._epoch_us)).for_publication(publication)
+        letter = self._records.draft(topic, keys.cell, publication)
+        check_content(keys, letter.content)
+        return letter
+
+    def send(self, record: int, letter: Letter, now: int) -> None:
+        self._outbox.put(record, letter, now)
+
+    def recall(self, record: int, letter: Letter, now: int) -> None:
+        with suppress(LocalError):  # The grant has ended; it may be renewed while this waits.
+            self.advertise(letter.topic, now)
+        self._outbox.put(record, letter, now)
+
+    def withdraw(self, record: int) -> None:
+        self._outbox.withdraw(record)
 
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(interests)  # Raises for what cannot be had.
@@ -177,7 +199,6 @@ class Hardened:
             "seen": len(self._seen),
             "calls": self._roots.size(),
             "passages": self._stems.size(),
-            "pending": self._outbox.size(),
             "held": len(self._held),
         }
 
@@ -255,7 +276,7 @@ class Hardened:
         near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.adjacent(token))
         self._post([neighbour for neighbour in near if neighbour != source], notify)
         if (topic := self._reading.get(lineage_of(certificate, notify.cell))) is not None:
-            self._open(topic, notify, name, now)
+            self._open(topic, notify, now)
 
     def _meshes_of(self, notify: Notify) -> list[bytes]:
         """The tokens of our meshes that a note travels in: that of its own epoch, and later ones of its lineage.
@@ -270,7 +291,7 @@ class Hardened:
     def _is_in(self, token: bytes) -> bool:
         return bool(self.overlay.adjacent(token)) or self.overlay.originates(token)
 
-    def _open(self, topic: str, notify: Notify, name: bytes, now: int) -> None:
+    def _open(self, topic: str, notify: Notify, now: int) -> None:
         if (certificate := notify.certificate) is None:
             return
         try:
@@ -278,7 +299,7 @@ class Hardened:
         except AuthorityError:
             return  # Our grant does not reach that epoch.
         keys.check_publisher(certificate, self._keyring.root, certificate.leaf.first)
-        self._deliver(topic, name, open_notify(keys, notify), now)
+        self._deliver(topic, open_notify(keys, notify), now)
 
     def _has_root(self, token: bytes) -> bool:
         return bool(self.overlay.reachable(token))

@@ -8,7 +8,7 @@ are the owner's calls, the rhythm, and the notes. There is one timer, the heartb
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -18,20 +18,21 @@ from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
-from veilcast.mesh.certified import Certified
+from veilcast.mesh.certified import Certified, read_anchors
 from veilcast.mesh.conduct import Conduct, Outfit
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content
+from veilcast.mesh.content import Content, place_id
 from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials
 from veilcast.mesh.hardened import Hardened
 from veilcast.mesh.heartbeat import NUMBERS, Heartbeats, read_heartbeat
 from veilcast.mesh.inbox import Inbox
-from veilcast.mesh.links import Links
+from veilcast.mesh.links import OF_NEIGHBOURHOOD, Links
 from veilcast.mesh.load import Load
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
 from veilcast.mesh.prefixes import Prefix
+from veilcast.mesh.records import Records
 from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
@@ -40,10 +41,11 @@ from veilcast.wire.messages import Admit, Answer, ForwardJoin, Greet, Join, Keep
 
 
 class MeshNode:
-    """A `Member`, with the notices of `Peers`.
+    """A `Member`, with the notices of `Peers` and `Durable`.
 
     `neighbours` are those of a fixed neighbourhood, or the contacts by which a node called `name` finds its own. Among
-    certified members it needs the `prefix` of addresses, and tries the `anchors` of its last life first.
+    certified members it needs the `prefix` of addresses. `records` is what earlier lives had stored and did not settle:
+    publications, which are sent again, and the anchors of a certified neighbourhood, which are tried first.
     `sent` counts what we sent, by kind of message; `refused` what others sent in vain, by kind of error;
     `load` is what we carry of notes, for ourselves and for others.
     """
@@ -58,7 +60,7 @@ class MeshNode:
         now: int,
         name: Address | None = None,
         prefix: Prefix | None = None,
-        anchors: Sequence[Address] = (),
+        records: Mapping[int, bytes] | None = None,
     ) -> None:
         if len(neighbours) > config.neighbours_max:
             raise LocalError(f"{len(neighbours)} neighbours are more than the {config.neighbours_max} allowed")
@@ -77,7 +79,20 @@ class MeshNode:
             new_queue=self._backlogs.make,
         )
         self._frames: list[Frame] = []
-        outfit = Outfit(config, keyring, self._members, self._beats, rng, entropy, self._post, self._deliver, now)
+        records = records or {}
+        self._records = Records(entropy, records, config.records_max)
+        outfit = Outfit(
+            config,
+            keyring,
+            self._members,
+            self._beats,
+            rng,
+            entropy,
+            self._post,
+            self._deliver,
+            self._records,
+            now,
+        )
         conduct = Paper(outfit) if config.profile == "paper" else Hardened(outfit)
         self._conduct: Conduct = conduct
         self.overlay = conduct.overlay
@@ -90,6 +105,7 @@ class MeshNode:
             if name is None or prefix is None:
                 raise LocalError("a node among certified members must know its own address, and prefixes of others")
             credentials = Credentials(keyring, name, entropy, COOKIE_PERIODS * period)
+            anchors = read_anchors(records[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in records else ()
             self.neighbourhood = Certified(
                 config, name, neighbours, self._links, credentials, prefix, rng, now, anchors
             )
@@ -107,6 +123,8 @@ class MeshNode:
         self.refused: Counter[str] = Counter()
         self.sent = self._beats.sent
         self.load = Load()
+        for record, letter in self._records.kept():
+            conduct.recall(record, letter, now)
 
     # --- the owner
 
@@ -117,13 +135,16 @@ class MeshNode:
     def unadvertise(self, topic: str, now: int) -> None:
         self._conduct.unadvertise(topic, now)
 
-    def publish(self, publication: Publication, now: int) -> None:
-        """Send to every topic that the publication is labelled with."""
+    def publish(self, publication: Publication, now: int) -> int:
+        """Send to every topic that the publication is labelled with, or to none."""
         topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
         if not topics:
             raise LocalError("a publication on the mesh names its topic: it needs a label")
-        for topic in dict.fromkeys(topics):
-            self._conduct.publish(topic, publication, now)
+        return self._records.keep([self._conduct.draft(topic, publication, now) for topic in dict.fromkeys(topics)])
+
+    def withdraw(self, record: int, now: int) -> None:
+        self._conduct.withdraw(record)
+        self._records.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """From the next heartbeat on; or, where joining waits for an edge, from when a `Waiting` event says."""
@@ -191,7 +212,12 @@ class MeshNode:
     def next_event(self) -> Event | None:
         if self._waiting:
             return self._waiting.pop(0)
-        return self._links.next_event() or self._inbox.next_delivery() or self._conduct.next_event()
+        own = self._links.next_event() or self._records.next_event()
+        return own or self._inbox.next_delivery() or self._conduct.next_event()
+
+    def stored(self, record: int, now: int) -> None:
+        for letter in self._records.stored(record):
+            self._conduct.send(record, letter, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         # There is a way. Whether one that we have found keeps us too, its own heartbeat will say.
@@ -220,6 +246,7 @@ class MeshNode:
             "branches": self.overlay.branches.size(),
             "queued": self._beats.queued(),
             "inbox": self._inbox.size(),
+            "pending": len(self._records),
             "policy": self.overlay.policy.size(),
             **self._conduct.sizes(),
             **self.neighbourhood.sizes(),
@@ -268,14 +295,15 @@ class MeshNode:
             self.load = self.load.plus(len(neighbours), len(data), own=self._conduct.concerns(message))
         self._notes += 1
 
-    def _deliver(self, topic: str, name: bytes, content: Content, now: int) -> None:
+    def _deliver(self, topic: str, content: Content, now: int) -> None:
         """A note of one of our topics, for whom it concerns; where it concerns nobody, it only has its place."""
         readers = [
             number
             for number, (read, interest) in self._subscriptions.items()
             if read == topic and interest.matches(content.publication)
         ]
-        self._inbox.put((topic, content.stream), content.number, Note(name, content.publication), readers, now)
+        note = Note(place_id(topic, content), content.publication)
+        self._inbox.put((topic, content.stream), content.number, note, readers, now)
 
     def _interests(self, topic: str) -> list[Conjunction]:
         return [interest for read, interest in self._subscriptions.values() if read == topic]

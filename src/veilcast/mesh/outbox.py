@@ -1,9 +1,10 @@
 """The outbox of a hardened publisher: what waits to get to the root, and the calls for one.
 
-A publication is sent by the stem, and again until the root acknowledges it; while the stem's first relay is away or
-there is no root, it waits. Over an epoch edge it is sealed anew with the epoch's own keys, and readers know it by its
-place in our stream. For every topic that the owner advertises a call goes out for this epoch, as long as there is no
-root, and one for the next, at a moment drawn at random, so that the root can prepare its mesh.
+A publication is sent by the stem, and again until the root acknowledges it. While the stem's first relay is away or
+there is no root it waits, however long: the owner is told now and then, and it alone can give it up. Over an epoch edge
+it is sealed anew with the epoch's own keys, and readers know it by its place in our stream. For every topic that the
+owner advertises a call goes out for this epoch, as long as there is no root, and one for the next, at a moment drawn at
+random, so that the root can prepare its mesh.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Protocol
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto.cell import lineage_of
 from veilcast.errors import AuthorityError, LocalError
-from veilcast.machine import Abandoned, Entropy, Publication
+from veilcast.machine import Entropy, Overdue
 from veilcast.mesh.adverts import make_call
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content, make_certified_notify, stream_of
+from veilcast.mesh.content import make_certified_notify
+from veilcast.mesh.records import Letter
 from veilcast.mesh.stem import Cargo, cargo_name
 from veilcast.wire import encode
 from veilcast.wire.messages import Notify
@@ -30,7 +32,7 @@ class Launch(Protocol):
 
 
 class Outbox:
-    """Bounded: `pending_max` publications, and two calls for each topic, or cell of one, that the owner advertises."""
+    """Bounded as the records are; and two calls for each topic, or cell of one, that the owner advertises."""
 
     def __init__(
         self,
@@ -38,22 +40,21 @@ class Outbox:
         keys_of: Callable[[str, int], TopicKeys],
         has_root: Callable[[bytes], bool],
         launch: Launch,
+        settle: Callable[[int, Letter], None],
         rng: Random,
         entropy: Entropy,
         *,
         epoch_us: int,
     ) -> None:
         rules, period_us = config.hardening, config.heartbeat_us
-        self._keys_of, self._has_root, self._launch, self._rng, self._entropy = keys_of, has_root, launch, rng, entropy
-        self._epoch_us, self._pending_max = epoch_us, rules.pending_max
+        self._keys_of, self._has_root, self._launch, self._settle = keys_of, has_root, launch, settle
+        self._rng, self._entropy, self._epoch_us = rng, entropy, epoch_us
         self._retry_us = rules.retry_periods * period_us + int(rules.hold_back_epochs * epoch_us)
         self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
         self._wait_us = rules.wait_epochs * epoch_us
-        self._stream = entropy(8)
-        self._numbers: dict[tuple[str, bytes | None], int] = {}
         self._pending: list[_Pending] = []
         self._calls: dict[str, dict[int, list[_Calling]]] = {}
-        self._abandoned: deque[Abandoned] = deque(maxlen=rules.pending_max)
+        self._overdue: deque[Overdue] = deque(maxlen=rules.pending_max)
 
     def advertise(self, topic: str, now: int) -> None:
         """Call for a root, now and for every epoch to come."""
@@ -64,39 +65,40 @@ class Outbox:
     def unadvertise(self, topic: str) -> None:
         self._calls.pop(topic, None)
 
-    def put(self, topic: str, publication: Publication, now: int) -> None:
-        """Take a publication, and send it at once if there is a way."""
-        if len(self._pending) >= self._pending_max:
-            raise LocalError(f"{self._pending_max} publications wait already; try again when some are through")
-        self.advertise(topic, now)
-        cell = self._keys_of(topic, now // self._epoch_us).for_publication(publication).cell
-        number = self._numbers.get((topic, cell), 0) + 1
-        pending = _Pending(topic, Content(stream_of(self._stream, cell), number, publication), now)
-        self._seal(pending, now)  # Raises for what cannot be sent, which must not have a number.
-        self._numbers[topic, cell] = number
+    def put(self, record: int, letter: Letter, now: int) -> None:
+        """Take a letter, and send it at once if there is a way."""
+        self._calls.setdefault(letter.topic, {})
+        pending = _Pending(record, letter, now)
         self._pending.append(pending)
-        self._send(pending, now)
+        self._try(pending, now)
+
+    def withdraw(self, record: int) -> None:
+        self._pending = [pending for pending in self._pending if pending.record != record]
 
     def rooted_in(self, name: bytes) -> bytes | None:
         """The lineage whose root is to acknowledge what went under this name; None if nothing waits under it."""
-        notes = [pending.notify for pending in self._pending if name in pending.names]
+        notes = [note for pending in self._pending if name in pending.names and (note := pending.notify) is not None]
         calls = [one for calls in self._calls.values() for several in calls.values() for one in several]
         known = [lineage_of(note.certificate, note.cell) for note in notes if note.certificate is not None]
         return next(iter([*known, *(calling.lineage for calling in calls if calling.name == name)]), None)
 
     def settled(self, name: bytes) -> None:
         """The root has what went under this name."""
-        self._pending = [pending for pending in self._pending if name not in pending.names]
+        through = [pending for pending in self._pending if name in pending.names]
+        for pending in through:
+            self._pending.remove(pending)
+            self._settle(pending.record, pending.letter)
         for calls in self._calls.values():
             for calling in (one for several in calls.values() for one in several):
                 calling.taken = calling.taken or calling.name == name
 
     def beat(self, now: int) -> None:
-        for pending in list(self._pending):
+        for pending in self._pending:
             if now - pending.since_us > self._wait_us:
-                self._pending.remove(pending)
-                self._abandoned.append(Abandoned(pending.content.publication))
-            elif now >= pending.again_us:
+                pending.since_us = now
+                pending.forget_names()
+                self._overdue.append(Overdue(pending.record, pending.letter.content.publication))
+            if now >= pending.again_us:
                 self._try(pending, now)
         epoch = now // self._epoch_us
         for topic, calls in self._calls.items():
@@ -115,11 +117,8 @@ class Outbox:
                 for part, calling in zip(parts, calls[named], strict=True):
                     self._call(part, named, calling, now)
 
-    def next_event(self) -> Abandoned | None:
-        return self._abandoned.popleft() if self._abandoned else None
-
-    def size(self) -> int:
-        return len(self._pending)
+    def next_event(self) -> Overdue | None:
+        return self._overdue.popleft() if self._overdue else None
 
     def _moment(self, epoch: int, now: int) -> int:
         """When to call for the epoch after this one: any time that leaves the root enough to prepare."""
@@ -143,30 +142,37 @@ class Outbox:
             pending.again_us = now + self._retry_us  # The grant has ended; it may be renewed while this waits.
 
     def _send(self, pending: _Pending, now: int) -> None:
-        if pending.epoch != now // self._epoch_us:
-            self._seal(pending, now)
-        if self._has_root(pending.notify.token) and self._launch(pending.notify, pending.lineage, now):
+        notify = pending.notify
+        if notify is None or pending.epoch != now // self._epoch_us:
+            notify = self._seal(pending, now)
+        if self._has_root(notify.token) and self._launch(notify, pending.lineage, now):
             pending.again_us = now + self._retry_us
 
-    def _seal(self, pending: _Pending, now: int) -> None:
+    def _seal(self, pending: _Pending, now: int) -> Notify:
         pending.epoch = now // self._epoch_us
-        keys = self._keys_of(pending.topic, pending.epoch).for_publication(pending.content.publication)
-        pending.notify = make_certified_notify(keys, pending.content, self._entropy)
+        topic, content = pending.letter.topic, pending.letter.content
+        keys = self._keys_of(topic, pending.epoch).for_publication(content.publication)
+        pending.notify = notify = make_certified_notify(keys, content, self._entropy)
         pending.lineage = keys.record.lineage  # The topic's, for a cell too: it has one first relay, and not many.
-        pending.names[cargo_name(encode(pending.notify))] = None
+        pending.names[cargo_name(encode(notify))] = None
+        return notify
 
 
 class _Pending:
-    """A publication that no root has acknowledged, as it is sealed in this epoch, and all names it went under."""
+    """A letter that no root has acknowledged, as it is sealed in this epoch, and all names it went under of late."""
 
-    __slots__ = ("again_us", "content", "epoch", "lineage", "names", "notify", "since_us", "topic")
+    __slots__ = ("again_us", "epoch", "letter", "lineage", "names", "notify", "record", "since_us")
 
-    def __init__(self, topic: str, content: Content, now: int) -> None:
-        self.topic, self.content, self.since_us, self.again_us = topic, content, now, now
+    def __init__(self, record: int, letter: Letter, now: int) -> None:
+        self.record, self.letter, self.since_us, self.again_us = record, letter, now, now
         self.epoch = -1
         self.lineage = b""
-        self.notify: Notify
+        self.notify: Notify | None = None
         self.names: dict[bytes, None] = {}
+
+    def forget_names(self) -> None:
+        """All but the last: no receipt for those can be under way any more."""
+        self.names = dict.fromkeys(list(self.names)[-1:])
 
 
 class _Calling:

@@ -13,12 +13,14 @@ from veilcast.mesh.adverts import check_advert, make_advert
 from veilcast.mesh.anchors import ByPublisher, anchored, table_of_routes
 from veilcast.mesh.conduct import Outfit
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import check_notify, make_notify, note_id, open_notify
+from veilcast.mesh.content import check_content, check_notify, make_notify, note_id, open_notify
 from veilcast.mesh.cover import ProbabilisticForwarding
 from veilcast.mesh.epochs import Epochs
+from veilcast.mesh.lingering import Lingering
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.publishing import Publishing
+from veilcast.mesh.records import Letter
 from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.shellgame import ShellGamePolicy
 from veilcast.topics import Conjunction
@@ -29,14 +31,16 @@ class Paper:
     """A `Conduct`. A topic's token is the same for ever, or changes with the epoch where `epochs` is switched on."""
 
     def __init__(self, outfit: Outfit) -> None:
-        config, keyring, members, beats, rng, entropy, post, deliver, _ = outfit
+        config, keyring, members, beats, rng, entropy, post, deliver, records, _ = outfit
         self._epochs, self._authority = Epochs(config, keyring), keyring.root
         self._entropy, self._post, self._deliver = entropy, post, deliver
         self._config = config
         self.overlay = Overlay(config, members, beats, table_of_routes(config, ByPublisher()))
         self.overlay.policy = _policy(config, self.overlay, rng)
         renew_us = config.defences.anchor_life_us // 2 if config.defences.anchors else None
-        self._publishing = Publishing(config.again_periods * config.heartbeat_us, entropy, renew_us)
+        self._publishing = Publishing(config.again_periods * config.heartbeat_us, renew_us)
+        self._records = records
+        self._lingering = Lingering(config.linger_periods * config.heartbeat_us, records)
         self._seen = notes_seen(config)
         self._reading: dict[bytes, TopicKeys] = {}
         self._wanted: dict[str, Sequence[Conjunction]] = {}
@@ -59,11 +63,29 @@ class Paper:
                 self._publishing.stopped(keys.token)
                 self.overlay.withdraw(keys.token, now)
 
-    def publish(self, topic: str, publication: Publication, now: int) -> None:
+    def draft(self, topic: str, publication: Publication, now: int) -> Letter:
         keys = self._epochs.current(topic, now).for_publication(publication)
         self.advertise(topic, now)
-        content = self._publishing.content(keys, publication)
-        self._pass_on(make_notify(keys, content, self._entropy), None, now)
+        letter = self._records.draft(topic, keys.cell, publication)
+        check_content(keys, letter.content)
+        self._lingering.make_room()
+        return letter
+
+    def send(self, record: int, letter: Letter, now: int) -> None:
+        out = True
+        try:
+            self._flood(letter, now)
+        except LocalError:
+            out = False  # The grant has ended; it may be renewed while this waits.
+        self._lingering.add(record, letter, now, out=out)
+
+    def recall(self, record: int, letter: Letter, now: int) -> None:
+        with suppress(LocalError):
+            self.advertise(letter.topic, now)
+        self._lingering.add(record, letter, now, out=False)
+
+    def withdraw(self, record: int) -> None:
+        self._lingering.forget(record)
 
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._epochs.current(topic, now).for_interests(interests)
@@ -102,6 +124,8 @@ class Paper:
         self._publishing.want(self.overlay.take_lost())
         for keys in self._publishing.due(now):
             self._start_chain(keys, now)
+        for stay in self._lingering.due(now):
+            self.send(stay.record, stay.letter, now)
         self.overlay.beat(now)
         self.overlay.policy.beat(now)
 
@@ -112,6 +136,12 @@ class Paper:
         return {"seen": len(self._seen)}
 
     # --- inside
+
+    def _flood(self, letter: Letter, now: int) -> None:
+        """Into its mesh, sealed with the keys of this moment."""
+        keys = self._epochs.current(letter.topic, now).for_publication(letter.content.publication)
+        self.advertise(letter.topic, now)
+        self._pass_on(make_notify(keys, letter.content, self._entropy), None, now)
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a note inside its mesh (P1 2.2), and read it if we can. Only what is genuine counts as seen."""
@@ -124,7 +154,7 @@ class Paper:
         self._seen.add(name)
         self._post([neighbour for neighbour in self.overlay.adjacent(token) if neighbour != source], notify)
         if (keys := self._reading.get(token)) is not None:
-            self._deliver(keys.record.topic, name, open_notify(keys, notify), now)
+            self._deliver(keys.record.topic, open_notify(keys, notify), now)
 
     def _follow(self, now: int) -> None:
         """Read and advertise what the owner wants, by the tokens of this moment."""

@@ -1,4 +1,4 @@
-"""Publishing: how our notes are numbered, and when a fresh chain is due.
+"""Publishing: which chains of ours there are, and when a fresh one is due.
 
 A chain that somebody lost cannot lead back to them (see `routes`); its origin starts another. Not more often than every
 `pause_us`: anybody can claim to have lost a chain. Where chains expire, a fresh one is due every `renew_us` anyway.
@@ -9,25 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from veilcast.authority.keyring import TopicKeys
-from veilcast.machine import Entropy, Publication
-from veilcast.mesh.content import Content, stream_of
 
 
 class Publishing:
     """Bounded by the topics that the owner advertises."""
 
-    def __init__(self, pause_us: int, entropy: Entropy, renew_us: int | None = None) -> None:
+    def __init__(self, pause_us: int, renew_us: int | None = None) -> None:
         self._pause_us, self._renew_us = pause_us, renew_us
-        self._stream = entropy(8)
-        self._numbers: dict[tuple[str, bytes | None], int] = {}
         self._started: dict[bytes, tuple[TopicKeys, int]] = {}
         self._wanted: dict[bytes, None] = {}
-
-    def content(self, keys: TopicKeys, publication: Publication) -> Content:
-        """The publication with its place in our stream of this topic or cell."""
-        about = (keys.record.topic, keys.cell)
-        self._numbers[about] = number = self._numbers.get(about, 0) + 1
-        return Content(stream_of(self._stream, keys.cell), number, publication)
 
     def started(self, keys: TopicKeys, now: int) -> None:
         """A chain for this topic begins."""

@@ -28,7 +28,7 @@ class Birth:
     incarnation: int
     now: int
     stored: dict[int, bytes]
-    """What earlier incarnations asked to `Record` and got `stored`, by number, in order of writing."""
+    """What earlier incarnations asked to `Record`, got `stored` and did not settle, by number, in order of writing."""
     seed: int
 
     @cached_property

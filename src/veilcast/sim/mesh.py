@@ -287,7 +287,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "policy": mesh.tokens_max * (6 + links),
             "calls": mesh.tokens_max,
             "passages": mesh.hardening.passages_max,
-            "pending": mesh.hardening.pending_max,
+            "pending": mesh.records_max,
             "held": mesh.hardening.pending_max,
             "neighbours": mesh.neighbours_max,
             "passive": mesh.certified.book_max if mesh.membership == "certified" else mesh.scamp.passive_max,

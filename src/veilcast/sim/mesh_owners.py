@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.machine import Address, Delivered, Event, Machine, Publication
-from veilcast.mesh.certified import read_anchors
 from veilcast.mesh.config import Config
-from veilcast.mesh.links import OF_NEIGHBOURHOOD
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.checkers import Checker
 from veilcast.sim.host import Birth
@@ -42,7 +40,6 @@ class Owner:
 
     def start(self, birth: Birth) -> Machine:
         known = self._neighbours[: None if birth.incarnation else self._earlier]
-        anchors = read_anchors(birth.stored[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in birth.stored else ()
         node = MeshNode(
             self._config,
             self._keyring,
@@ -52,7 +49,7 @@ class Owner:
             birth.now,
             birth.address,
             self._prefix_of,
-            anchors,
+            birth.stored,
         )
         for topic, role in self._roles.items():
             if role in ("publisher", "both"):

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from veilcast.errors import ConfigError, LocalError
-from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Record
+from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Record, Settled
 from veilcast.sim import trace as codes
 from veilcast.sim.checkers import Checker, ViolationError, overrides
 from veilcast.sim.clock import Clock
@@ -235,6 +235,8 @@ class World(Engine):
             self._notes += 1
         elif isinstance(event, Record):
             self._write(host, event)
+        elif isinstance(event, Settled):
+            self._erase(host, event.record)
         elif isinstance(event, Connect):
             link = self._link(host, event.peer)
             incarnation = host.incarnation
@@ -262,6 +264,16 @@ class World(Engine):
                 self._tell(host, "stored", record.record)
 
         self.after(self._disk_us, written)
+
+    def _erase(self, host: Host, record: int) -> None:
+        """As late as a write is, and not for one that has died."""
+        machine = host.machine
+
+        def erased() -> None:
+            if host.machine is machine and host.disk is not None:
+                host.disk.pop(record, None)
+
+        self.after(self._disk_us, erased)
 
     def _answer(self, host: Host, incarnation: int, link: Link) -> None:
         """A round trip after `Connect`: the pair is tied, if the peer is up and both ways are open.
