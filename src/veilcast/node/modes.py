@@ -1,0 +1,76 @@
+"""The table of modes: what a node can be, by name.
+
+A mode is a type of settings, a factory of its machine, and the name of the driver that carries its frames. Nothing else
+of a node knows which one it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.record import Profile
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Durable, Entropy, Member, Peers
+from veilcast.mesh.config import Config
+from veilcast.mesh.node import MeshNode
+from veilcast.mesh.prefixes import of_ip
+
+
+class Resident(Member, Peers, Durable, Protocol):
+    """The machine of a member whose driver has links and a disk."""
+
+
+class Start(NamedTuple):
+    """All that a machine is built from. `records` is what its earlier lives had stored and did not settle."""
+
+    settings: Any
+    """Of the mode's own type."""
+    keyring: Keyring
+    rng: Random
+    entropy: Entropy
+    address: Address
+    peers: Sequence[Address]
+    records: Mapping[int, bytes]
+    now: int
+
+
+class Mode(NamedTuple):
+    settings: Callable[[Profile, dict[str, Any]], msgspec.Struct]
+    """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
+    build: Callable[[Start], Resident]
+    driver: str
+
+
+def mode_of(name: str) -> Mode:
+    mode = MODES.get(name)
+    if mode is None:
+        raise ConfigError(f"mode: there is no mode {name!r}, only {', '.join(MODES)}")
+    return mode
+
+
+def _mesh_settings(profile: Profile, table: dict[str, Any]) -> msgspec.Struct:
+    if "profile" in table:
+        raise ConfigError("mesh.profile: the profile is named once, at the top of the file")
+    return msgspec.convert({"membership": "certified", **table, "profile": profile}, Config)
+
+
+def _mesh(start: Start) -> Resident:
+    return MeshNode(
+        start.settings,
+        start.keyring,
+        start.rng,
+        start.entropy,
+        start.peers,
+        start.now,
+        start.address,
+        of_ip,
+        start.records,
+    )
+
+
+MODES: Final = {"mesh": Mode(_mesh_settings, _mesh, "udp")}
