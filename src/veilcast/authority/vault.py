@@ -67,16 +67,25 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         finally:
             os.close(descriptor)
         os.replace(beside, path)
-        _flush_directory(path.parent)
+        flush_directory(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         raise _storage_error("write", path, error) from error
 
 
+def flush_directory(directory: Path) -> None:
+    """Make sure that a file which was made or renamed there will be found there."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Hold a directory for one process; a second one is told so at once."""
+def alone(directory: Path, by: str = "another command; wait for it to end") -> Iterator[None]:
+    """Hold a directory for one process; a second one is told so at once, and by whom."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -85,17 +94,9 @@ def alone(directory: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise StorageError(f"{directory} is in use by another command; wait for it to end") from error
+        raise StorageError(f"{directory} is in use by {by}") from error
     try:
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
