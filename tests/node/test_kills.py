@@ -1,0 +1,39 @@
+"""Killed at every write, a node loses nothing that it said was safe, and gives nothing twice that was acknowledged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def killed_everywhere(work: Path, bug: str = "") -> dict[str, Any]:
+    """In a process without threads, since it forks."""
+    program = [sys.executable, "-W", "error", str(Path(__file__).with_name("doomed.py")), str(work), bug]
+    child = subprocess.run(program, capture_output=True, text=True, check=False, timeout=300)
+    assert child.returncode == 0, child.stderr
+    found: dict[str, Any] = json.loads(child.stdout)
+    return found
+
+
+def test_killed_at_every_point_of_every_write_a_node_keeps_what_it_promised(disk: Path) -> None:
+    found = killed_everywhere(disk)
+    assert found["violations"] == []
+    assert found["points"] > 200
+
+
+@pytest.mark.parametrize(
+    ("bug", "seen"),
+    [
+        ("early", "was lost"),
+        ("hasty", "again after its acknowledgement"),
+        ("same stream", "is the place of"),
+    ],
+)
+def test_the_planted_bugs_are_seen(bug: str, seen: str, disk: Path) -> None:
+    found = killed_everywhere(disk, bug)
+    assert any(seen in violation for violation in found["violations"]), found

@@ -1,0 +1,51 @@
+"""The table of modes: a machine is built from its settings, and takes up what its earlier life left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Publication
+from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.mesh.node import MeshNode
+from veilcast.node.agent import Agent
+from veilcast.node.config import parse
+from veilcast.node.modes import Start, mode_of
+from veilcast.node.store import Keep, Store
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC, keyrings
+from veilcast.topics import Label
+
+
+def start(records: dict[int, bytes], seed: int = 1) -> Start:
+    text = b'keyring = "k"\nlisten = "127.0.0.1:4000"\nprofile = "paper"\npeers = ["127.0.0.2:4000"]'
+    config, rng = parse(text, Path("node.toml")), Random(seed)
+    keyring = keyrings()["publisher"]
+    return Start(config.settings, keyring, rng, rng.randbytes, config.told, config.contacts, records, START_US)
+
+
+def test_there_is_a_mesh_and_nothing_that_nobody_knows() -> None:
+    assert mode_of("mesh").driver == "udp"
+    with pytest.raises(ConfigError, match="mode: there is no mode 'tree', only mesh"):
+        mode_of("tree")
+
+
+def test_a_mesh_node_takes_up_its_records_and_anchors_from_the_store(disk: Path) -> None:
+    anchors = msgspec.msgpack.encode([Address("127.0.0.9:4000")])
+    with Store(disk, Secret(b"k" * 32), Random(1).randbytes, unread_max=9, remembered_max=9) as store:
+        node = mode_of("mesh").build(start(store.records()))
+        agent = Agent(node, store, START_US, subscriptions_max=9)
+        agent.publish(Publication((Label(TOPIC).pair,), b"x"), START_US)
+        agent.step(node, START_US)
+        store.write([Keep(OF_NEIGHBOURHOOD, anchors)])
+        again = mode_of("mesh").build(start(store.records(), seed=2))
+        assert isinstance(again, MeshNode)
+        assert again.sizes()["pending"] == 1
+        again.handle_timer(again.next_timer() or 0)
+        knocked = [frame.destination for frame in again.frames_to_send(START_US, 9)]
+        assert knocked[0] == "127.0.0.9:4000"
