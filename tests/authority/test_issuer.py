@@ -10,7 +10,7 @@ from veilcast.authority import issuer
 from veilcast.authority.bulletin import apply
 from veilcast.authority.epoch import BATCH_MAX, epoch_of, epochs_in
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.plain import to_bytes
+from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.request import Reply, ask, complete, decode, seal_reply
 from veilcast.authority.topickeys import Role
@@ -25,9 +25,11 @@ from veilcast.errors import (
     ConfigError,
     ExpiredError,
     ForgedError,
+    LocalError,
     MalformedError,
     RemoteError,
     StaleError,
+    TamperedError,
     UnknownMemberError,
     UnknownTopicError,
 )
@@ -385,7 +387,8 @@ def test_a_reply_must_fit_what_was_asked_and_come_from_one_authority() -> None:
 def test_a_reply_that_certifies_another_link_key_is_refused() -> None:
     people = make_people()
     asking = ask("", "subscriber", HOUR_US, NOW, EPOCHS, people.entropy)
-    foreign = Reply(people.authority.root, HOUR_US, people.alice.membership.certificate, None)
+    alice = people.alice.membership
+    foreign = Reply(people.authority.root, HOUR_US, alice.network, alice.certificate, None)
     with pytest.raises(ForgedError, match="not to this request"):
         complete(asking, seal_reply(foreign, asking.request.link, people.entropy), None)
 
@@ -453,9 +456,47 @@ def test_requests_that_contradict_themselves_cannot_be_built() -> None:
         with pytest.raises(MalformedError):
             msgspec.structs.replace(good, **change)
     assert decode(to_bytes(good)) == good
-    for bad in (b"", b"VCrq", b"VCrq\x01", to_bytes(good)[:-1], b"VCrq\x02" + b"\x91" * 5000):
+    for bad in (b"", b"VCrq", b"VCrq\x01", to_bytes(good)[:-1], b"VCrq\x03" + b"\x91" * 5000):
         with pytest.raises(MalformedError):
             decode(bad)
+
+
+def test_all_members_of_one_network_get_its_key_and_those_of_another_do_not() -> None:
+    people = make_people()
+    key = people.authority.network
+    assert all(one.membership.network == key for one in (people.alice, people.bob, people.carol, people.mallory))
+    _, child = issuer.delegate(people.authority, "sports", NOW, EPOCHS, people.entropy)
+    asking = ask("", "subscriber", HOUR_US, NOW, EPOCHS, people.entropy)
+    _, reply = issuer.grant(child, "dora", asking.request, NOW, EPOCHS, people.entropy)
+    assert complete(asking, reply, None).membership.network == key
+    assert issuer.create(HOUR_US, people.entropy).network != key
+
+
+def test_a_member_that_comes_back_takes_the_network_key_that_it_is_given() -> None:
+    people = make_people()
+    state = msgspec.structs.replace(people.authority, network=Secret(people.entropy(32)))
+    asking = ask("", "subscriber", HOUR_US, NOW, EPOCHS, people.entropy, people.alice.membership.link)
+    _, reply = issuer.grant(state, "alice", asking.request, NOW, EPOCHS, people.entropy)
+    renewed = complete(asking, reply, people.alice)
+    assert renewed.membership.network == state.network
+    assert renewed.grants == people.alice.grants
+
+
+def test_network_keys_of_another_size_fit_neither_a_keyring_nor_a_reply() -> None:
+    people = make_people()
+    with pytest.raises(LocalError, match="network key"):
+        msgspec.structs.replace(people.alice.membership, network=Secret(b"short"))
+    with pytest.raises(MalformedError, match="network key"):
+        Reply(people.authority.root, HOUR_US, Secret(b"short"), people.alice.membership.certificate, None)
+
+
+def test_a_network_key_survives_a_file_and_never_prints() -> None:
+    people = make_people()
+    secret = people.authority.network.reveal()
+    assert from_bytes(to_bytes(people.alice), Keyring, TamperedError).membership.network.reveal() == secret
+    for value in (people.alice, people.authority, people.alice.membership):
+        assert repr(secret) not in repr(value)
+        assert secret.hex() not in repr(value)
 
 
 def test_declaring_again_makes_a_new_edition() -> None:

@@ -123,7 +123,7 @@ def test_a_directory_serves_one_command_at_a_time(tmp_path: Path) -> None:
 def test_plain_bytes_of_another_kind_or_version_are_not_taken() -> None:
     data = to_bytes(THING)
     assert from_bytes(data, Asking, TamperedError) == THING
-    assert data[:5] == b"VCas\x02"
+    assert data[:5] == b"VCas\x03"
     for bad in (b"", data[:4], data[:4] + b"\x01" + data[5:], data[:-1], to_bytes(THING.request), data[:5] + b"\xc1"):
         with pytest.raises(TamperedError):
             from_bytes(bad, Asking, TamperedError)

@@ -14,7 +14,7 @@ import msgspec
 
 from veilcast.authority.bulletin import Bulletin, BulletinWriter, Entry, Void
 from veilcast.authority.epoch import BATCH_MAX
-from veilcast.authority.keyring import Grant, Keyring
+from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring
 from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
 from veilcast.authority.request import Reply, Request, ask, complete, seal_reply
 from veilcast.authority.topickeys import (
@@ -78,12 +78,15 @@ class Member(msgspec.Struct, frozen=True):
 class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole state. A sub-authority has the root's public key, a group of topics and a delegation for it.
 
+    `network` is the key that every member of the root and of its sub-authorities is given: one network, one key.
+
     The last bulletin is part of the state, so that a number once signed always means the same bytes.
     """
 
     seed: Secret
     root: bytes
     epoch_us: int
+    network: Secret
     group: str = ""
     delegation: Certificate | None = None
     delegated: dict[str, tuple[Issued, ...]] = {}
@@ -110,9 +113,9 @@ class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(epoch_us: int, entropy: Entropy) -> Authority:
-    """A new root."""
+    """A new root. The first network key comes from its seed: a root is one draw of 32 bytes."""
     seed = Secret(entropy(32))
-    return Authority(seed, SigningKey(seed).public, epoch_us)
+    return Authority(seed, SigningKey(seed).public, epoch_us, derive(seed, b"vc/network", size=NETWORK_KEY))
 
 
 def declare(authority: Authority, record: TopicRecord, entropy: Entropy) -> Authority:
@@ -171,7 +174,8 @@ def grant(
         granted, given = _grant_of(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
         held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
     members = {**authority.members, member: Member(held, tuple(standing.values()))}
-    reply = Reply(authority.root, authority.epoch_us, Chain(membership, authority.delegation), granted)
+    chain = Chain(membership, authority.delegation)
+    reply = Reply(authority.root, authority.epoch_us, authority.network, chain, granted)
     return msgspec.structs.replace(authority, members=members), seal_reply(reply, request.link, entropy)
 
 
@@ -257,7 +261,7 @@ def delegate(
     issued = Issued(fingerprint(delegation.subject), group, last)
     known = tuple(one for one in authority.delegated.get(group, ()) if one.last >= epoch)
     root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: (*known, issued)})
-    return root, Authority(seed, authority.root, authority.epoch_us, group, delegation)
+    return root, Authority(seed, authority.root, authority.epoch_us, authority.network, group, delegation)
 
 
 def _admissible(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> Member:

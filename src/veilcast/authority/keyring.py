@@ -1,14 +1,15 @@
 """A member's keyring: its membership and its grants, and the one way to the keys of an epoch, `Keyring.at`.
 
-A membership is a link key (X25519), which the key of its lots comes from, with a certificate of both; forwarders,
-covers, proxies, servers and brokers have no more. A grant is a batch of epoch keys of one topic and, for a publisher, a
-seed with the signatures that turn its epoch keys into one-show certificates. Nothing here prints a secret, and nothing
-reaches outside: `vault` does the files.
+A membership is a link key (X25519), which the key of its lots comes from, with a certificate of both, and the network
+key that all members share; forwarders, covers, proxies, servers and brokers have no more. A grant is a batch of epoch
+keys of one topic and, for a publisher, a seed with the signatures that turn its epoch keys into one-show certificates.
+Nothing here prints a secret, and nothing reaches outside: `vault` does the files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -20,16 +21,21 @@ from veilcast.crypto.group import Scalar
 from veilcast.crypto.lottery import lot_key
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
-from veilcast.errors import ExpiredError, ForgedError, UnknownTopicError
+from veilcast.errors import ExpiredError, ForgedError, LocalError, UnknownTopicError
 from veilcast.machine import Publication
 from veilcast.topics import Cell, Conjunction, all_cells, cell_of, cells_of
 
 
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The link key and its certificate."""
+    """The link key and its certificate, and the key of the network, which sets members apart from strangers."""
 
     link: Secret
     certificate: Chain
+    network: Secret
+
+    def __post_init__(self) -> None:
+        if len(self.network) != NETWORK_KEY:
+            raise LocalError(f"a network key has {NETWORK_KEY} bytes, not {len(self.network)}")
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,3 +184,6 @@ def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
         leaf = publisher_certificate(signing.public, token, record, epoch, grant.signatures[index])
         certificate = Chain(leaf, grant.record.delegation)
     return TopicKeys(record, grant.role, token, content_key(key), signing, certificate)
+
+
+NETWORK_KEY: Final = 32

@@ -45,7 +45,7 @@ def _read_secret(kind: type, value: Any) -> Any:
     raise ValueError("not a secret")
 
 
-VERSION: Final = 2
+VERSION: Final = 3
 MAGIC_OF: Final = {
     "Authority": b"VCau",
     "Keyring": b"VCkr",

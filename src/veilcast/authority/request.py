@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.epoch import BATCH_MAX
-from veilcast.authority.keyring import Grant, Keyring, Membership
+from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring, Membership
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.record import check_topic
 from veilcast.authority.topickeys import Role, publisher_key
@@ -73,8 +73,13 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     root: bytes
     epoch_us: int
+    network: Secret
     membership: Chain
     grant: Grant | None
+
+    def __post_init__(self) -> None:
+        if len(self.network) != NETWORK_KEY:
+            raise MalformedError("a reply's network key has the wrong size")
 
 
 def ask(
@@ -116,12 +121,9 @@ def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring
     if (leaf.subject, leaf.scope, reply.epoch_us) != (asked.link, asked.lot, asked.epoch_us):
         raise ForgedError("the reply is not to this request")
     reply.membership.verify(reply.root, Kind.MEMBER, leaf.last)
-    base = (
-        existing
-        if existing is not None
-        else Keyring(reply.root, reply.epoch_us, Membership(asking.link, reply.membership))
-    )
-    keyring = msgspec.structs.replace(base, membership=Membership(asking.link, reply.membership))
+    membership = Membership(asking.link, reply.membership, reply.network)
+    base = existing if existing is not None else Keyring(reply.root, reply.epoch_us, membership)
+    keyring = msgspec.structs.replace(base, membership=membership)
     return keyring if reply.grant is None else _with_grant(keyring, reply.grant, asking)
 
 
