@@ -40,7 +40,21 @@ def test_a_finished_handshake_keeps_no_secrets(protocol: Protocol) -> None:
         assert {"keys", "chain", "cipher", *(["psk"] if protocol.pattern.psk else [])} <= {*secrets_of(before)}
         assert secrets_of(side) == []
         side.split()
-        assert side._sessions is None
+        side.export()
+        assert side._sessions is side._exported is None
+
+
+@PROTOCOLS
+def test_both_sides_export_one_secret_once_and_another_in_every_handshake(protocol: Protocol) -> None:
+    last = len(protocol.pattern.messages)
+    (ours, theirs), unfinished = after(protocol, last), after(protocol, last - 1)
+    exported = ours.export()
+    assert exported == theirs.export()
+    ciphers = [direction._cipher._key for direction in ours.split()]
+    assert len({secret.reveal() for secret in (exported, *ciphers)}) == 3
+    for side in (ours, *unfinished):
+        with pytest.raises(LocalError, match="once"):
+            side.export()
 
 
 @PROTOCOLS

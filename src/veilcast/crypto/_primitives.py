@@ -10,13 +10,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESGCMSIV, AESSIV, ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from nacl import bindings as sodium
 from nacl import exceptions as sodium_errors
 
@@ -85,7 +89,12 @@ def chacha20_poly1305(key: bytes) -> ChaCha20Poly1305:
     return ChaCha20Poly1305(key)
 
 
-Aead: TypeAlias = AESGCM | ChaCha20Poly1305
+def gcm_siv(key: bytes) -> AESGCMSIV:
+    """A keyed cipher for many messages; the caller draws the nonces."""
+    return AESGCMSIV(key)
+
+
+Aead: TypeAlias = AESGCM | AESGCMSIV | ChaCha20Poly1305
 
 
 def decrypt(cipher: Aead, nonce: bytes, ciphertext: bytes, context: bytes) -> bytes:
@@ -93,6 +102,11 @@ def decrypt(cipher: Aead, nonce: bytes, ciphertext: bytes, context: bytes) -> by
         return cipher.decrypt(nonce, ciphertext, context)
     except (InvalidTag, ValueError) as error:
         raise ForgedError("the ciphertext does not open") from error
+
+
+def aes_blocks(key: bytes) -> Callable[[bytes], bytes]:
+    """AES, block by block: a permutation to make masks with, and no way to encrypt a message."""
+    return Cipher(AES(key), ECB()).encryptor().update  # noqa: S305
 
 
 # --- signatures -------------------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ keys, one for each direction, and the transcript hash is a name for the channel.
     send(ours.write())
     sender, receiver = ours.split()
 
-A call out of turn is a `LocalError` and changes nothing. Whatever is wrong with the peer's message is a
-`RemoteError`, and the handshake is over: start a new one. Finished or failed, it lets go of its secrets at once.
-No handshake can be copied, as a copy would use a fresh key twice.
+Keys for anything beside the messages come from `ours.export()`. A call out of turn is a `LocalError` and
+changes nothing. Whatever is wrong with the peer's message is a `RemoteError`, and the handshake is over: start
+a new one. Finished or failed, it lets go of its secrets at once. No handshake can be copied, as a copy would
+use a fresh key twice.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ class Handshake:
         self._psk = psk
         self._step = 0
         self._sessions: tuple[Sender, Receiver] | None = None
+        self._exported: Secret | None = None
         self._symmetric = _Symmetric(protocol)
         self._symmetric.mix_hash(prologue)
         if pattern.responder_known:
@@ -200,6 +202,16 @@ class Handshake:
         sessions, self._sessions = self._sessions, None
         return sessions
 
+    def export(self) -> Secret:
+        """One more secret of the channel, for keys beside those of its messages; handed over once, as `split` does.
+
+        It is the third output of the derivation that gives `split` its two: nobody learns one from the others.
+        """
+        if self._exported is None:
+            raise LocalError("a handshake gives its exported secret once, when it is finished")
+        exported, self._exported = self._exported, None
+        return exported
+
     def _expect(self, *, writing: bool) -> Message:
         if self._step == _FAILED:
             raise LocalError("the handshake has failed; start a new one")
@@ -218,7 +230,7 @@ class Handshake:
             yield
             self._step = step + 1
             if self.finished:
-                of_initiator, of_responder = self._symmetric.split()
+                of_initiator, of_responder, self._exported = self._symmetric.split()
                 if self.role is Role.INITIATOR:
                     self._sessions = Sender(of_initiator), Receiver(of_responder)
                 else:
@@ -300,10 +312,10 @@ class _Symmetric:
         self.mix_hash(sealed)
         return plaintext
 
-    def split(self) -> tuple[Cipher, Cipher]:
-        """The keys of the initiator's and of the responder's messages."""
-        first, second = self._derive(b"", 2)
-        return Cipher(self._cipher_name, first), Cipher(self._cipher_name, second)
+    def split(self) -> tuple[Cipher, Cipher, Secret]:
+        """The keys of the initiator's and of the responder's messages, and one for whatever else."""
+        first, second, third = self._derive(b"", 3)
+        return Cipher(self._cipher_name, first), Cipher(self._cipher_name, second), Secret(third[:KEY_SIZE])
 
     def forget(self) -> None:
         """Nothing more can be derived or read; the transcript hash, which is no secret, stays."""
