@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from veilcast.errors import StaleError
 from veilcast.machine import Address
 from veilcast.mesh.book import FAILURES_MAX, Book
-from veilcast.mesh.doorbell import PREFIXES_MAX as BELLS_MAX
-from veilcast.mesh.doorbell import Doorbell
 from veilcast.sim.mesh import prefix_of
 
 MOST, SOURCE_MAX = 40, 4
@@ -107,24 +104,3 @@ def test_who_does_not_fit_is_not_chosen() -> None:
     book = make_book()
     book.prove(name(1))
     assert book.choose(lambda other: other != name(1)) is None
-
-
-def test_doorbells_are_bounded_and_a_liar_is_silenced_for_its_prefix_only() -> None:
-    bell = Doorbell(1_000, 3)
-    for number in range(2 * BELLS_MAX):
-        bell.ring(f"p{number}", 0)
-    assert len(bell) == BELLS_MAX
-    last = f"p{2 * BELLS_MAX - 1}"
-    bell.silence(last, 0)
-    bell.silence("nobody", 0)
-    for prefix, rings in ((last, 0), ("fresh", 3)):
-        assert rings_through(bell, prefix) == rings
-
-
-def rings_through(bell: Doorbell, prefix: str) -> int:
-    for rung in range(100):
-        try:
-            bell.ring(prefix, 0)
-        except StaleError:
-            return rung
-    return 100

@@ -8,8 +8,6 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
@@ -17,7 +15,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.topickeys import Role
 from veilcast.errors import ConfigError, ExcessError
 from veilcast.machine import Address
-from veilcast.mesh.buckets import Buckets, TokenBucket
+from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.config import Config, Defences, Rate
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US
@@ -32,30 +30,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from village import SMALL, TOKEN, Bench, advert
 
 ON = msgspec.structs.replace(SMALL, defences=Defences(buckets=True))
-
-
-# --- one bucket ---------------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 100), max_size=60))
-def test_no_window_ever_lets_through_more_than_the_burst_and_its_share(every: int, burst: int, gaps: list[int]) -> None:
-    bucket, now, taken = TokenBucket(every, burst), 0, list[int]()
-    for gap in gaps:
-        now += gap
-        if bucket.take(now):
-            taken.append(now)
-    for first, start in enumerate(taken):
-        for last in range(first, len(taken)):
-            assert last - first + 1 <= burst + (taken[last] - start) // every
-
-
-@given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 30), max_size=60))
-def test_who_keeps_to_the_rate_is_never_refused(every: int, burst: int, extra: list[int]) -> None:
-    bucket, now = TokenBucket(every, burst), 0
-    assert all(bucket.take(now) for _ in range(burst))
-    for more in extra:
-        now += every + more
-        assert bucket.take(now)
 
 
 # --- in a node ----------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilcast.link.window import Window
 from veilcast.machine import Note, Publication
 from veilcast.mesh.inbox import Inbox
-from veilcast.mesh.replays import Window
 
 STREAM = ("topic", b"stream")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from veilcast.link.window import Window
 from veilcast.machine import Address
 from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.overlay import Overlay
-from veilcast.mesh.replays import Window
 from veilcast.sim import scenario
 from veilcast.wire.messages import Advert, Greet, Message, Subscribe, Unadvert
 

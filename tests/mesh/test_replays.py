@@ -18,7 +18,7 @@ from veilcast.mesh import paper
 from veilcast.mesh.config import Config, Defences
 from veilcast.mesh.content import Content, make_notify
 from veilcast.mesh.heartbeat import NUMBERS
-from veilcast.mesh.replays import LIVES_MAX, SIZE, STRIDE, Generations, Heard, Lives, Window
+from veilcast.mesh.replays import LIVES_MAX, STRIDE, Generations, Heard, Lives
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.wire import encode, pad
@@ -31,25 +31,7 @@ ON = msgspec.structs.replace(SMALL, defences=Defences(replay=True))
 A, B = Address("a"), Address("b")
 
 
-# --- windows ------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(1, 3 * SIZE) | st.integers(1, 20), max_size=60))
-def test_a_window_takes_each_number_once_and_none_that_it_cannot_know(numbers: list[int]) -> None:
-    window, newest, taken = Window(), 0, set[int]()
-    for number in numbers:
-        newest = max(newest, number)
-        assert window.take(number) is (number not in taken and newest - number < SIZE)
-        taken.add(number)
-
-
-def test_numbers_as_large_as_they_come_move_the_window_and_cost_no_memory() -> None:
-    window = Window()
-    assert window.take((1 << 63) - 1)
-    assert window._taken.bit_length() <= SIZE
-    assert not window.take(1)
-    assert window.take((1 << 63) - SIZE)
-    assert not window.take((1 << 63) - SIZE - 1)
+# --- heartbeats --------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.integers(0, NUMBERS - 1), st.integers(1, 50)), min_size=1, max_size=10))

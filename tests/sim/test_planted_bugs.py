@@ -13,6 +13,7 @@ import pytest
 from veilcast.crypto.seal import seal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import UnknownTopicError
+from veilcast.link.window import Window
 from veilcast.machine import Address, Delivered, Entropy, Note
 from veilcast.mesh import content, paper
 from veilcast.mesh.content import Content, note_id, open_notify
@@ -21,7 +22,6 @@ from veilcast.mesh.inbox import Inbox, Stream
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.paper import Paper
-from veilcast.mesh.replays import Window
 from veilcast.mesh.shellgame import ShellGamePolicy
 from veilcast.mesh.swap import Swaps
 from veilcast.sim import soak

@@ -2,11 +2,8 @@
 
 Most of it rides in heartbeats, one in each period, so honest neighbours are slow by themselves; but nothing keeps
 another from sending a thousand heartbeats a second, each of which costs us checks, tables and copies for all our
-neighbours, or as many notes and stems, each of which costs the check of a signature. A token bucket lets through a
-burst, and after it a steady rate. What is past that is refused unread.
-
-One integer says it all: the moment at which the bucket will be full again. A message moves it on by the price of one
-token, and is refused if that would be further ahead than the whole burst is worth.
+neighbours, or as many notes and stems, each of which costs the check of a signature. What is past a burst and a steady
+rate is refused unread.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from veilcast.errors import ExcessError
+from veilcast.link.bucket import TokenBucket
 from veilcast.machine import Address
 from veilcast.mesh.config import Config, Rate
 from veilcast.wire.messages import (
@@ -31,24 +29,6 @@ from veilcast.wire.messages import (
     Unadvert,
     Unsubscribe,
 )
-
-
-class TokenBucket:
-    """Holds `burst` tokens, and gains one every `every_us`."""
-
-    __slots__ = ("_burst_us", "_every_us", "_full_us")
-
-    def __init__(self, every_us: int, burst: int) -> None:
-        self._every_us, self._burst_us = every_us, burst * every_us
-        self._full_us = 0
-
-    def take(self, now: int) -> bool:
-        """Take a token; False if there is none."""
-        full_us = max(self._full_us, now) + self._every_us
-        if full_us - now > self._burst_us:
-            return False
-        self._full_us = full_us
-        return True
 
 
 class Buckets:

@@ -25,14 +25,14 @@ import msgspec
 from veilcast.crypto.certificate import Chain
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.link.doorbell import Doorbell
+from veilcast.link.recent import remember
 from veilcast.machine import Address
 from veilcast.mesh.book import Book
 from veilcast.mesh.config import Config
 from veilcast.mesh.credentials import Credentials, Meeting, Proofs
-from veilcast.mesh.doorbell import Doorbell
 from veilcast.mesh.neighbourhood import Door
 from veilcast.mesh.prefixes import Prefix
-from veilcast.mesh.recent import remember
 from veilcast.mesh.slots import Link, Slots
 from veilcast.wire.messages import Admit, Answer, Knock, Message, Replace, Show
 

@@ -22,7 +22,8 @@ from veilcast.crypto.agree import agree
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ExpiredError, ForgedError, StaleError
+from veilcast.errors import ExpiredError, ForgedError
+from veilcast.link.cookies import Cookies
 from veilcast.machine import Address, Entropy
 from veilcast.wire.geometry import NONCE
 
@@ -48,8 +49,8 @@ class Credentials:
     """Those of the node at `name`. A cookie is good for `cookie_us`, and at most for twice that."""
 
     def __init__(self, keyring: Keyring, name: Address, entropy: Entropy, cookie_us: int) -> None:
-        self._keyring, self._name, self._entropy, self._cookie_us = keyring, name, entropy, cookie_us
-        self._cookies = Secret(entropy(32))
+        self._keyring, self._name, self._entropy = keyring, name, entropy
+        self._cookies = Cookies(entropy, cookie_us)
         self._keys: EpochKeys | None = None
 
     def stand(self, now: int) -> bool:
@@ -70,12 +71,10 @@ class Credentials:
         return self._entropy(NONCE)
 
     def cookie(self, stranger: Address, nonce: bytes, now: int) -> bytes:
-        return self._cookie(stranger, nonce, now // self._cookie_us).reveal()
+        return self._cookies.make(stranger, nonce, now)
 
     def check_cookie(self, stranger: Address, nonce: bytes, cookie: bytes, now: int) -> None:
-        window = now // self._cookie_us
-        if all(self._cookie(stranger, nonce, at) != Secret(cookie) for at in (window, window - 1)):
-            raise StaleError("not a cookie of ours, or an old one")
+        self._cookies.check(stranger, nonce, cookie, now)
 
     def check_member(self, chain: Chain, now: int) -> None:
         """Raise unless this certifies a member in this epoch, and another one than us."""
@@ -100,10 +99,6 @@ class Credentials:
         )
         return Proofs(derive(secret, _KNOCKER, *parts), derive(secret, _ANSWERER, *parts))
 
-    def _cookie(self, stranger: Address, nonce: bytes, window: int) -> Secret:
-        made = derive(self._cookies, _COOKIE, stranger.encode(), nonce, window.to_bytes(8, "big"))
-        return Secret(made.reveal()[:NONCE])
-
     def _at(self, now: int) -> EpochKeys:
         """The keys of this epoch, worked out once for each."""
         epoch = self.epoch(now)
@@ -114,6 +109,5 @@ class Credentials:
 
 COOKIE_PERIODS: Final = 16
 """Heartbeats for which a cookie is good: many more than a meeting takes."""
-_COOKIE: Final = b"vc/knock-cookie"
 _KNOCKER: Final = b"vc/proof-knock"
 _ANSWERER: Final = b"vc/proof-answer"

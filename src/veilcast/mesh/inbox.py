@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
+from veilcast.link.window import Window
 from veilcast.machine import Delivered, Note
-from veilcast.mesh.replays import Window
 
 Stream: TypeAlias = tuple[str, bytes]
 """A topic, and the stream of one publisher of it."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Final, TypeAlias
 
+from veilcast.link.hosts import host_part
 from veilcast.machine import Address
 
 Prefix: TypeAlias = Callable[[Address], str]
@@ -23,7 +24,7 @@ def of_ip(address: Address) -> str:
     Onion names cost nothing: they fall into 32 groups by their first character, whatever their number. Any other name
     counts by the last two of its labels, which somebody had to register.
     """
-    host = _host(address)
+    host = host_part(address)
     try:
         ip = ip_address(host)
     except ValueError:
@@ -35,12 +36,6 @@ def of_ip(address: Address) -> str:
             return f"ipv6 {int(ip) >> _IPV6_HOST_BITS:x}"
         ip = inner
     return f"ipv4 {int(ip) >> _IPV4_HOST_BITS:x}"
-
-
-def _host(address: Address) -> str:
-    if address.startswith("["):
-        return address[1:].partition("]")[0].partition("%")[0]
-    return address.partition("%")[0] if address.count(":") > 1 else address.partition(":")[0]
 
 
 _IPV4_HOST_BITS: Final = 16

@@ -1,12 +1,11 @@
 """Replays: what came once does not come again, however old the recording.
 
-Three memories, each of what is to be had only once. A reader's `Window` is of the numbers in a publisher's stream, and
-it is always there: whoever follows the protocol never notices it. `Heard` is of the heartbeats of each neighbour, and
-`Generations` of the notes that a node has passed on; both belong to the switch `replay`.
+Three memories, each of what is to be had only once. A reader's `Window` (of the link's room) is of the numbers in a
+publisher's stream, and it is always there: whoever follows the protocol never notices it. `Heard` is of the heartbeats
+of each neighbour, and `Generations` of the notes that a node has passed on; both belong to the switch `replay`.
 
-A window slides with the newest number: what lies too far behind it counts as had, since nobody can tell any more.
-Heartbeats need none, for one that was overtaken is refused anyway: the numbers of one life of a neighbour are a single
-stretch, and a recording lies in a stretch that we remember.
+Heartbeats need no window, for one that was overtaken is refused anyway: the numbers of one life of a neighbour are a
+single stretch, and a recording lies in a stretch that we remember.
 
 Notes are passed on by those who cannot read their numbers, and readers must do as these do or be told from them. So all
 remember ids, and for long enough: the memory turns over only with genuine notes, and where tokens change with the epoch
@@ -21,26 +20,6 @@ from veilcast.machine import Address
 from veilcast.mesh.config import Config
 from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.heartbeat import NUMBERS
-
-
-class Window:
-    """Which of the last `SIZE` numbers up to the newest were taken."""
-
-    __slots__ = ("_newest", "_taken")
-
-    def __init__(self) -> None:
-        self._newest, self._taken = 0, 0
-
-    def take(self, number: int) -> bool:
-        """True the first time; False if this number was taken before, or lies behind the window."""
-        if number > self._newest:
-            self._taken = (self._taken << min(number - self._newest, SIZE)) & _FULL
-            self._newest = number
-        behind = self._newest - number
-        if behind >= SIZE or self._taken >> behind & 1:
-            return False
-        self._taken |= 1 << behind
-        return True
 
 
 class Lives:
@@ -111,9 +90,6 @@ def notes_seen(config: Config) -> Duplicates:
     return Generations(config.defences.seen_each) if config.defences.replay else Duplicates(config.seen_max)
 
 
-SIZE: Final = 8192
-"""Of a window, as WireGuard's."""
 STRIDE: Final = 1024
 """How many heartbeats may have been missed, and the next still be of the same life."""
 LIVES_MAX: Final = 64
-_FULL: Final = (1 << SIZE) - 1

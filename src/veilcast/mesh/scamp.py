@@ -29,10 +29,10 @@ from random import Random
 from typing import Final
 
 from veilcast.errors import LocalError, MalformedError, StaleError
+from veilcast.link.recent import remember
 from veilcast.machine import Address
 from veilcast.mesh.config import Config
 from veilcast.mesh.neighbourhood import Door
-from veilcast.mesh.recent import remember
 from veilcast.wire.messages import ForwardJoin, Join, Keep, Message, Replace
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.crypto import cell, chain, derive, seal, sign, token
+from veilcast.crypto import cell, chain, derive, noise_patterns, seal, sign, token, veil
 
 TOKEN: Final = token.TOKEN
 CHAIN: Final = chain.VALUE
@@ -29,6 +29,29 @@ CELL: Final = 1200
 """One datagram on the wire: below the IPv6 minimum MTU of 1,280 with every header."""
 
 CELL_PAYLOAD: Final = 1024
+
+LINK_HEADER: Final = 8
+"""Generation and counter of a cell, masked."""
+
+LINK_SAMPLE: Final = veil.SAMPLE
+"""What the mask of a header is made from: the beginning of the ciphertext, which is never shorter."""
+
+CELL_BODY: Final = CELL - LINK_HEADER - noise_patterns.TAG_SIZE
+"""What a cell carries, sealed: acknowledgement, chunks and padding."""
+
+DATAGRAM_MIN: Final = LINK_HEADER + noise_patterns.TAG_SIZE
+"""The shortest that a session makes: of an empty body, and only where datagrams are cut to size."""
+
+THREAD: Final = 8
+"""The name of one handshake, drawn by who begins it."""
+
+COOKIE: Final = 16
+
+LETTER_HEAD: Final = 1 + THREAD + COOKIE + 2
+"""Kind, thread, cookie and length, before the content of a letter."""
+
+LETTER_ROOM: Final = CELL - veil.OVERHEAD - LETTER_HEAD
+"""What one message of a handshake may have; a test builds the largest."""
 
 ADDRESS_MAX: Final = 128
 """An address as text: an onion name with its port has 68 characters, an IPv6 literal with zone fewer."""

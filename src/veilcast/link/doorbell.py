@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from veilcast.errors import StaleError
-from veilcast.mesh.buckets import TokenBucket
+from veilcast.link.bucket import TokenBucket
 
 
 class Doorbell:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from veilcast.machine import Address
-
+Name = TypeVar("Name")
 What = TypeVar("What")
 
 
-def remember(names: dict[Address, What], name: Address, what: What, most: int) -> None:
+def remember(names: dict[Name, What], name: Name, what: What, most: int) -> None:
     """Let it be the newest of these; when there is no room, the oldest goes."""
     names.pop(name, None)
     if len(names) >= most:

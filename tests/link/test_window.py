@@ -1,0 +1,26 @@
+"""Each number once, and none that lies too far behind to know."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.link.window import SIZE, Window
+
+
+@given(st.lists(st.integers(1, 3 * SIZE) | st.integers(1, 20), max_size=60))
+def test_a_window_takes_each_number_once_and_none_that_it_cannot_know(numbers: list[int]) -> None:
+    window, newest, taken = Window(), 0, set[int]()
+    for number in numbers:
+        newest = max(newest, number)
+        assert window.take(number) is (number not in taken and newest - number < SIZE)
+        taken.add(number)
+
+
+def test_numbers_as_large_as_they_come_move_the_window_and_cost_no_memory() -> None:
+    window = Window()
+    assert window.take((1 << 63) - 1)
+    assert window._taken.bit_length() <= SIZE
+    assert not window.take(1)
+    assert window.take((1 << 63) - SIZE)
+    assert not window.take((1 << 63) - SIZE - 1)
