@@ -1,0 +1,160 @@
+"""What do cells cost beside the bare cipher, and letters and handshakes beside what they cannot do without?
+
+A cell is sealed and opened by a `Session`: header, mask, cipher, replay window. Its floor is the same cipher
+(AES-256-GCM) over a body of the same size, sealed and opened with nothing around it, in the same run. A letter that was
+made up is what a flood of strangers costs us; a recognised header is what it costs to look whether a datagram from
+nowhere is of a peer that moved. Ratios are ours over the floor, so 1.00 would be free. Runs in some seconds:
+
+    python benchmarks/cell.py [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from veilcast.authority import issuer
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.keyring import Keyring
+from veilcast.errors import ForgedError
+from veilcast.link.envelope import Envelopes
+from veilcast.link.handshake import Contact, Initiation, Response
+from veilcast.link.party import Party
+from veilcast.link.session import Session
+from veilcast.wire.geometry import CELL, CELL_BODY
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Cells, letters and handshakes against their floors.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    as_json = parser.parse_args().json
+
+    parties = [Party(keyring, os.urandom) for keyring in keyrings()]
+    ours, theirs = contacts(*parties, known=False)
+    results = {
+        "cell, sealed and opened": compare(cells(ours.session, theirs.session), bare(), count=200),
+        "forged cell, refused": compare(forged_cell(ours.session), bare_refusal(), count=200),
+        "forged letter, refused": compare(forged_letter(parties[0]), bare_refusal(), count=200),
+        "header, not recognised": compare(header(ours.session), bare_refusal(), count=200),
+        "first contact, both sides": compare(lambda: contacts(*parties, known=False), bare(), count=2),
+        "known peer, both sides": compare(lambda: contacts(*parties, known=True), bare(), count=2),
+    }
+    if as_json:
+        print(json.dumps(results))
+        return
+    print(f"{'':28}{'ours us':>10}{'cipher us':>12}{'ours /s':>12}{'ratio':>8}")
+    for name, result in results.items():
+        rate = 1e6 / result["ours_us"]
+        print(f"{name:28}{result['ours_us']:>10.2f}{result['floor_us']:>12.2f}{rate:>12,.0f}{result['ratio']:>8.2f}")
+
+
+def compare(ours: Callable[[], object], floor: Callable[[], object], *, count: int) -> dict[str, float]:
+    """Medians over short alternating rounds: a busy moment of the machine hits both alike, or few rounds."""
+    rounds = [(microseconds(ours, count), microseconds(floor, count)) for _ in range(ROUNDS)]
+    return {
+        "ours_us": median(of_ours for of_ours, _ in rounds),
+        "floor_us": median(of_floor for _, of_floor in rounds),
+        "ratio": median(of_ours / of_floor for of_ours, of_floor in rounds),
+    }
+
+
+def microseconds(work: Callable[[], object], count: int) -> float:
+    start = perf_counter()
+    for _ in range(count):
+        work()
+    return (perf_counter() - start) / count * 1e6
+
+
+def cells(ours: Session, theirs: Session) -> Callable[[], None]:
+    body = os.urandom(CELL_BODY)
+
+    def work() -> None:
+        assert theirs.open(ours.seal(body, NOW), NOW) == body
+
+    return work
+
+
+def bare() -> Callable[[], None]:
+    cipher, body, number = AESGCM(os.urandom(32)), os.urandom(CELL_BODY), 0
+
+    def work() -> None:
+        nonlocal number
+        number += 1
+        nonce = number.to_bytes(12, "big")
+        assert cipher.decrypt(nonce, cipher.encrypt(nonce, body, None), None) == body
+
+    return work
+
+
+def forged_cell(session: Session) -> Callable[[], None]:
+    datagram = os.urandom(CELL)
+
+    def work() -> None:
+        with contextlib.suppress(ForgedError):
+            session.open(datagram, NOW)
+            raise AssertionError("opened")
+
+    return work
+
+
+def forged_letter(party: Party) -> Callable[[], None]:
+    envelopes, datagram = Envelopes(party.envelope, os.urandom), os.urandom(CELL)
+
+    def work() -> None:
+        with contextlib.suppress(ForgedError):
+            envelopes.open(datagram)
+            raise AssertionError("opened")
+
+    return work
+
+
+def bare_refusal() -> Callable[[], None]:
+    cipher, nonce, datagram = AESGCM(os.urandom(32)), bytes(12), os.urandom(CELL - 8)
+
+    def work() -> None:
+        with contextlib.suppress(InvalidTag):
+            cipher.decrypt(nonce, datagram, None)
+            raise AssertionError("opened")
+
+    return work
+
+
+def header(session: Session) -> Callable[[], None]:
+    datagram = os.urandom(CELL)
+
+    def work() -> None:
+        assert not session.recognises(datagram)
+
+    return work
+
+
+def contacts(ours: Party, theirs: Party, *, known: bool) -> tuple[Contact, Contact]:
+    initiation = Initiation(ours, NOW, remote=theirs.static.public if known else None)
+    response = Response(theirs, initiation.first, NOW, known=known)
+    contact = initiation.read(response.answer, NOW)
+    other = response.contact or response.read(contact.last, NOW)
+    assert (contact.remote, other.remote) == (theirs.static.public, ours.static.public)
+    return contact, other
+
+
+def keyrings() -> list[Keyring]:
+    state = issuer.create(HOUR_US, os.urandom)
+    state, first = issuer.grant_ready(state, "a", [], EPOCH, 1, os.urandom)
+    state, second = issuer.grant_ready(state, "b", [], EPOCH, 1, os.urandom)
+    return [first, second]
+
+
+EPOCH = 500_000
+NOW = EPOCH * HOUR_US
+ROUNDS = 200
+
+if __name__ == "__main__":
+    main()

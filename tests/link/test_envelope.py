@@ -1,0 +1,91 @@
+"""Letters, and whatever is none."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.veil import Veil
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
+from veilcast.link.envelope import NO_COOKIE, Envelopes, Kind, Letter
+from veilcast.wire.geometry import CELL, COOKIE, LETTER_HEAD, LETTER_ROOM, THREAD
+
+sys.path.insert(0, str(Path(__file__).parent))
+from pairs import network, party
+
+KEY = Secret(bytes(range(32)))
+ENVELOPES = Envelopes(KEY, random.Random(1).randbytes)
+LETTER = Letter(Kind.HELLO, b"thread 8", b"content")
+
+
+@given(
+    st.builds(
+        Letter,
+        st.sampled_from(Kind),
+        st.binary(min_size=THREAD, max_size=THREAD),
+        st.binary(max_size=LETTER_ROOM),
+        st.binary(min_size=COOKIE, max_size=COOKIE),
+    )
+)
+def test_a_letter_comes_out_as_it_went_in_and_fills_a_cell(letter: Letter) -> None:
+    sealed = ENVELOPES.seal(letter)
+    assert len(sealed) == CELL
+    assert ENVELOPES.open(sealed) == letter
+
+
+def test_the_same_letter_is_another_cell_each_time() -> None:
+    assert len({ENVELOPES.seal(LETTER) for _ in range(100)}) == 100
+
+
+def test_every_single_changed_bit_of_an_envelope_is_refused() -> None:
+    sealed = ENVELOPES.seal(LETTER)
+    for bit in range(CELL * 8):
+        changed = bytearray(sealed)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ForgedError):
+            ENVELOPES.open(bytes(changed))
+
+
+def test_an_envelope_of_another_size_is_refused() -> None:
+    sealed = ENVELOPES.seal(LETTER)
+    for datagram in (b"", sealed[:12], sealed[:28], sealed[:-1], sealed + b"\0", sealed * 2):
+        with pytest.raises(MalformedError):
+            ENVELOPES.open(datagram)
+
+
+def test_an_envelope_of_another_network_does_not_open() -> None:
+    ours, others = (party(network(seed).alice) for seed in (1, 2))
+    assert ours.envelope == party(network(1).carol).envelope
+    with pytest.raises(ForgedError):
+        Envelopes(others.envelope, others.entropy).open(Envelopes(ours.envelope, ours.entropy).seal(LETTER))
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        bytes(CELL - 28),
+        bytes([6]) + bytes(CELL - 29),
+        bytes([1]) + bytes(LETTER_HEAD - 3) + (LETTER_ROOM + 1).to_bytes(2, "big") + bytes(LETTER_ROOM),
+        bytes([1]) + bytes(LETTER_HEAD - 1) + bytes(LETTER_ROOM - 1) + b"x",
+    ],
+    ids=["kind 0", "kind 6", "too long", "padding that is none"],
+)
+def test_members_who_write_nonsense_are_refused(plain: bytes) -> None:
+    with pytest.raises(RemoteError, match="not a letter"):
+        ENVELOPES.open(Veil(KEY).seal(plain, entropy=random.Random(2).randbytes))
+
+
+def test_a_letter_that_does_not_fit_cannot_be_written() -> None:
+    for thread, content, cookie in (
+        (b"short", b"", NO_COOKIE),
+        (bytes(THREAD), bytes(LETTER_ROOM + 1), NO_COOKIE),
+        (bytes(THREAD), b"", b"short"),
+    ):
+        with pytest.raises(LocalError):
+            Letter(Kind.HELLO, thread, content, cookie)

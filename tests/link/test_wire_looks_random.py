@@ -1,0 +1,169 @@
+"""No two datagrams share anything: not a byte, not a bit, not a counter, whether cell or letter.
+
+The tests are of what a stranger sees, over thousands of datagrams of equal bodies: each byte of the datagram as a
+column. A column's values are compared with the even spread by chi-square, and neighbouring datagrams' bytes with chance
+agreement. The bounds are for one false alarm in a million at this seed; every check is shown to catch a planted bug.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from veilcast.crypto.veil import Mask
+from veilcast.link.door import Door
+from veilcast.link.session import Session
+from veilcast.wire.geometry import CELL, CELL_BODY
+
+sys.path.insert(0, str(Path(__file__).parent))
+from pairs import NOW, A, B, door, network, pair
+
+Wire = npt.NDArray[np.uint8]
+"""One datagram a row."""
+
+
+def as_wire(datagrams: list[bytes]) -> Wire:
+    return np.frombuffer(b"".join(datagrams), dtype=np.uint8).reshape(len(datagrams), CELL)
+
+
+@cache
+def cells() -> Wire:
+    """A link that carries nothing at all."""
+    session = pair()[0].session
+    return as_wire([session.seal(bytes(CELL_BODY), NOW) for _ in range(4096)])
+
+
+@cache
+def letters() -> Wire:
+    """The same two meet again and again; every letter of every meeting."""
+    people, seen = network(), list[bytes]()
+    meeting = 0
+    while len(seen) < 4096:
+        meeting += 1
+        seen += letters_of_one_meeting(door(people.alice, 2 * meeting), door(people.bob, 2 * meeting + 1))
+    return as_wire(seen[:4096])
+
+
+def letters_of_one_meeting(ours: Door, theirs: Door) -> list[bytes]:
+    seen = [ours.knock(B, NOW)]
+    while True:
+        receiver, source = ((theirs, A), (ours, B))[(len(seen) - 1) % 2]
+        reply = receiver.receive(seen[-1], source, NOW).reply
+        if reply is None:
+            return seen
+        seen.append(reply)
+
+
+def worst_chi_square(wire: Wire) -> float:
+    """The largest of all columns, in standard deviations over its mean; 255 degrees of freedom each."""
+    counts = np.stack([np.bincount(column, minlength=256) for column in wire.T])
+    expected = len(wire) / 256
+    chi_square = ((counts - expected) ** 2 / expected).sum(axis=1)
+    return float((chi_square.max() - 255) / np.sqrt(2 * 255))
+
+
+def worst_bit(wire: Wire) -> float:
+    """The most uneven bit, in standard deviations."""
+    ones = np.unpackbits(wire, axis=1).sum(axis=0, dtype=np.int64)
+    return float(np.abs(ones - len(wire) / 2).max() / np.sqrt(len(wire) / 4))
+
+
+def agreement_of_neighbours(wire: Wire) -> float:
+    """How often a column has the same byte in two datagrams that follow one another, at its worst; 1/256 by chance."""
+    same = (wire[1:] == wire[:-1]).sum(axis=0)
+    expected = (len(wire) - 1) / 256
+    return float((same.max() - expected) / np.sqrt(expected))
+
+
+def worst_step(wire: Wire) -> float:
+    """How often the first eight bytes differ from one datagram to the next by the same number; a counter's would."""
+    numbers = np.frombuffer(wire[:, :8].tobytes(), dtype=">u8").astype(np.uint64)
+    _, counts = np.unique(np.diff(numbers), return_counts=True)
+    return float(counts.max())
+
+
+CHECKS: dict[str, tuple[Callable[[Wire], float], float]] = {
+    "chi-square": (worst_chi_square, 7.5),
+    "bits": (worst_bit, 6.5),
+    "neighbours": (agreement_of_neighbours, 8.0),
+    "steps": (worst_step, 1.0),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("wire", [cells, letters], ids=["cells", "letters"])
+def test_datagrams_show_nothing_in_common(wire: Callable[[], Wire], check: str) -> None:
+    measure, bound = CHECKS[check]
+    assert measure(wire()) <= bound
+
+
+def test_cells_and_letters_are_not_told_apart_by_their_bytes() -> None:
+    """Both kinds side by side, column by column: a two-sample chi-square on 16 bins of each."""
+    mine, others = cells() >> 4, letters() >> 4
+    counts = [np.stack([np.bincount(column, minlength=16) for column in wire.T]) for wire in (mine, others)]
+    chi_square = ((counts[0] - counts[1]) ** 2 / (counts[0] + counts[1])).sum(axis=1)
+    assert (chi_square.max() - 15) / np.sqrt(30) < 11.5
+
+
+def noise() -> Wire:
+    return as_wire([random.Random(seed).randbytes(CELL) for seed in range(4096)])
+
+
+def one_byte_constant() -> Wire:
+    wire = noise().copy()
+    wire[:, 700] = 7
+    return wire
+
+
+def points_in_clear() -> Wire:
+    """An X25519 point has its highest bit clear."""
+    wire = noise().copy()
+    wire[:, 63] &= 0x7F
+    return wire
+
+
+def bytes_that_stay_for_a_while() -> Wire:
+    wire = noise().copy()
+    wire[1::2, 100] = wire[::2, 100]
+    return wire
+
+
+def header_in_clear(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    monkeypatch.setattr(Mask, "of", lambda self, sample: 0)
+    session: Session = pair(seed=9)[0].session
+    return as_wire([session.seal(bytes(CELL_BODY), NOW) for _ in range(4096)])
+
+
+def one_mask_for_all(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    monkeypatch.setattr(Mask, "of", lambda self, sample: 0x0123456789ABCDEF)
+    session: Session = pair(seed=9)[0].session
+    return as_wire([session.seal(bytes(CELL_BODY), NOW) for _ in range(4096)])
+
+
+@pytest.mark.parametrize(
+    ("planted", "check"),
+    [
+        (one_byte_constant, "chi-square"),
+        (points_in_clear, "bits"),
+        (bytes_that_stay_for_a_while, "neighbours"),
+    ],
+)
+def test_each_check_catches_what_it_is_for(planted: Callable[[], Wire], check: str) -> None:
+    measure, bound = CHECKS[check]
+    assert measure(planted()) > 2 * bound
+
+
+@pytest.mark.parametrize("planted", [header_in_clear, one_mask_for_all])
+def test_counters_that_show_are_caught(
+    planted: Callable[[pytest.MonkeyPatch], Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = planted(monkeypatch)
+    assert worst_step(wire) > 100
+    assert worst_chi_square(wire) > 100
