@@ -109,3 +109,21 @@ CARGO_MAX: Final = MESSAGE_MAX - 64
 
 LENGTH_PREFIX: Final = 4
 """Before the content of a padded block."""
+
+LANES: Final = 3
+"""Of a link: control messages, short messages, long messages."""
+
+ACKNOWLEDGEMENTS: Final = LANES * 12
+"""At the head of a body, for each lane: the number expected next, and a bit for each of the 64 after it."""
+
+CHUNK_HEAD: Final = 6
+"""Before the content of a chunk: lane, flags and length in two bytes, the number in four."""
+
+ZEROS_FIELD: Final = 2
+"""How many zeros were cut off the end of a message; in its last chunk, where there are some."""
+
+CHUNK_MAX: Final = CELL_PAYLOAD
+"""The content of one chunk."""
+
+ROOM_MIN: Final = ACKNOWLEDGEMENTS + CHUNK_HEAD + ZEROS_FIELD + CHUNK_MAX
+"""A body has room for the largest chunk, whatever else is to be said; what is left is for small messages."""

@@ -1,0 +1,81 @@
+"""The inside of a body: what has arrived, then chunks of messages, then zeros.
+
+    body   = acknowledgement of each lane | chunk ... | zeros
+    chunk  = lane, flags and length (2 bytes) | number (4) | zeros cut off (2, if flagged) | content (1 to 1,024)
+
+An acknowledgement is the number of the chunk expected next, and one bit for each of the 64 numbers after it. Lanes
+count from 1, so that two zero bytes where a chunk could begin say that there is none. Numbers are written modulo 2**32:
+far more than the chunks of all the bodies that a link's replay window lets pass late, so none is taken for a new one. A
+message comes as chunks in a row, of which the last is flagged. Padded messages end in many zeros, as every heartbeat
+does: they are cut off, and only their number travels.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeAlias
+
+from veilcast.errors import MalformedError
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_HEAD, CHUNK_MAX, ZEROS_FIELD
+
+CONTROL, SHORT, LONG = 0, 1, 2
+"""The lanes. What is too long for two cells goes by the long one, and holds up nothing but its like."""
+
+Chunk: TypeAlias = tuple[int, int, bytes, int | None]
+"""Lane, number as written, content, and the zeros to restore if a message ends here. No class: there are so many."""
+
+
+def write_chunk(lane: int, number: int, content: bytes, zeros: int | None) -> bytes:
+    flags = (lane + 1) << _LANE_SHIFT
+    if zeros is None:
+        return _HEAD.pack(flags | len(content), number & _MASK) + content
+    if zeros == 0:
+        return _HEAD.pack(flags | _LAST | len(content), number & _MASK) + content
+    return _HEAD_ZEROS.pack(flags | _LAST | _ZEROS | len(content), number & _MASK, zeros) + content
+
+
+def read_chunks(body: bytes) -> list[Chunk]:
+    """All chunks of a body, or `MalformedError`; nothing is looked at twice."""
+    chunks: list[Chunk] = []
+    at, end = ACKNOWLEDGEMENTS, len(body)
+    while end - at >= CHUNK_HEAD:
+        head, number = _read_head(body, at)
+        if head == 0:
+            break
+        lane, length = (head >> _LANE_SHIFT) - 1, head & _LENGTH
+        at += CHUNK_HEAD
+        zeros = 0 if head & _LAST else None
+        if head & _ZEROS:
+            zeros = int.from_bytes(body[at : at + ZEROS_FIELD], "big")
+            at += ZEROS_FIELD
+            if not head & _LAST or zeros == 0:
+                raise MalformedError("zeros to restore where no message ends, or none")
+        if lane < 0 or not 0 < length <= CHUNK_MAX or length > end - at:
+            raise MalformedError("a chunk of no lane or of impossible length")
+        chunks.append((lane, number, body[at : at + length], zeros))
+        at += length
+    if body[at:] != _NOTHING[: end - at]:
+        raise MalformedError("something behind the last chunk")
+    return chunks
+
+
+def distance(wire: int, number: int) -> int:
+    """How far a number as written lies after one of ours; negative if before it."""
+    return ((wire - number + _HALF) & _MASK) - _HALF
+
+
+NUMBERS: Final = 1 << 32
+_MASK: Final = NUMBERS - 1
+_HALF: Final = NUMBERS >> 1
+
+_LANE_SHIFT: Final = 14
+_LAST: Final = 1 << 13
+_ZEROS: Final = 1 << 12
+_LENGTH: Final = _ZEROS - 1
+
+_HEAD: Final = struct.Struct(">HI")
+_HEAD_ZEROS: Final = struct.Struct(">HIH")
+_read_head: Final = _HEAD.unpack_from
+
+_NOTHING: Final = bytes(1 << 16)
+"""Zeros to compare with: no datagram is longer."""

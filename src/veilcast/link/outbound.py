@@ -1,0 +1,107 @@
+"""One lane, on the side that sends: messages wait in line, and are cut into numbered chunks as room appears.
+
+A message is cut when it leaves and not before, to the room there is, so that cells are full when much waits. At most
+`WINDOW` chunks are under way beyond the first that is not acknowledged: the other side keeps no more. What waits is
+bounded too; when there is no room for a message, the oldest that have not begun to leave are dropped, whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from veilcast.errors import MalformedError
+from veilcast.link.chunks import distance, write_chunk
+from veilcast.wire.geometry import CHUNK_HEAD, CHUNK_MAX, MESSAGE_MAX, ZEROS_FIELD
+
+
+class Outbound:
+    """Numbers count on without end here; only what is written wraps."""
+
+    def __init__(self, lane: int, first: int = 0) -> None:
+        self.lane = lane
+        self.first = first
+        """The first number that the other side has not acknowledged in a row."""
+        self.next = first
+        self.beyond = 0
+        """A bit for each number after `first` that has been acknowledged out of the row."""
+        self.waiting: deque[tuple[bytes, int]] = deque()
+        """Messages without their last zeros, and how many those are. Of the first, a part may have left."""
+        self.dropped = 0
+        self._queued = 0
+        self._begun = 0
+        self._ends: deque[tuple[int, int]] = deque()
+
+    def put(self, content: bytes, zeros: int) -> None:
+        self._queued += len(content) + MESSAGE_COST
+        self.waiting.append((content, zeros))
+        while self._queued > QUEUE_MAX:
+            # The first stays if a part of it has left: the other side could do nothing with half a message.
+            oldest = 1 if self._begun else 0
+            self._queued -= len(self.waiting[oldest][0]) + MESSAGE_COST
+            del self.waiting[oldest]
+            self.dropped += 1
+
+    def cut(self, room: int, zeros_max: int) -> tuple[bytes, int] | None:
+        """The chunk of number `next`, and the zeros it restores; None if none may leave, or for so little room."""
+        if not self.waiting or self.next - self.first >= WINDOW:
+            return None
+        content, zeros = self.waiting[0]
+        rest = len(content) - self._begun
+        size = min(rest, CHUNK_MAX, room - (CHUNK_HEAD + ZEROS_FIELD if zeros else CHUNK_HEAD))
+        if size < rest:
+            if size < CUT_MIN:
+                return None
+            chunk = write_chunk(self.lane, self.next, content[self._begun : self._begun + size], None)
+            self._begun += size
+            self.next += 1
+            return chunk, 0
+        if zeros > zeros_max:
+            return None
+        chunk = write_chunk(self.lane, self.next, content[self._begun :], zeros)
+        if zeros:
+            self._ends.append((self.next, zeros))
+        self._queued -= len(content) + MESSAGE_COST
+        self._begun = 0
+        self.waiting.popleft()
+        self.next += 1
+        return chunk, zeros
+
+    def step(self, expected: int, beyond: int) -> int:
+        """How far this acknowledgement goes past the last; negative if it is an older one. Raises if it is a lie."""
+        step = distance(expected, self.first)
+        if step >= 0 and self.first + step + beyond.bit_length() >= self.next + (beyond == 0):
+            raise MalformedError("an acknowledgement of what was never sent")
+        return step
+
+    def advance(self, step: int, beyond: int) -> tuple[list[int], int]:
+        """Take an acknowledgement: the numbers that it adds, and the zeros that are no longer under way.
+
+        Some of the numbers may have been added before, out of the row.
+        """
+        numbers = list(range(self.first, self.first + step))
+        self.first += step
+        self.beyond >>= step
+        fresh = beyond & ~self.beyond
+        self.beyond |= fresh
+        while fresh:
+            bit = fresh.bit_length()
+            numbers.append(self.first + bit)
+            fresh ^= 1 << (bit - 1)
+        zeros = 0
+        while self._ends and self._ends[0][0] < self.first:
+            zeros += self._ends.popleft()[1]
+        return numbers, zeros
+
+
+WINDOW: Final = 64
+"""Chunks of a lane under way. At 16 cells a second and a second's round trip, four times what long messages can use."""
+
+CUT_MIN: Final = 128
+"""A message is not cut for less room than this: each cut is one more chunk that can be lost."""
+
+MESSAGE_COST: Final = 64
+"""What a message counts for in the queue besides its bytes, so that a bound on bytes bounds their number too."""
+
+QUEUE_MAX: Final = 5 * (MESSAGE_MAX + MESSAGE_COST)
+"""Bytes that wait in a lane: five of the longest messages, or some 2,500 heartbeats."""

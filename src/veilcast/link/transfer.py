@@ -1,0 +1,260 @@
+"""Reliable carriage of whole messages between two neighbours, in bodies that may be lost, repeated and reordered.
+
+A side fills a body whenever a cell is due and takes those of the other. Every body says what has arrived, so
+acknowledgements cost nothing and none is worth repeating. Room goes, in this order, to
+
+1. chunks that are lost as far as one can tell: something sent later has arrived, or time is up;
+2. new chunks: control messages first, then the lanes of short and of long messages in turns;
+3. chunks under way that may have arrived or not, those sent longest ago first. A link with room to spare sends each
+   chunk in every body until it is acknowledged, so a loss costs one period, and nobody sees more than the same cells.
+
+Progress is certain: a chunk of which nothing is heard is repeated when its time is up, before anything new; and where
+nothing new may leave, because the window is full, all room is to spare.
+
+`fill` is for cells: one size, whatever there is to say. `prompt` is for the profile `paper`: a body leaves when there
+is something to say, cut to its size; what is lost is repeated when `next_us` says so. The inside is the same.
+
+A peer that sends nonsense meets a `RemoteError`; the link to it is then to be given up, for what else the body brought
+may be gone. What it can make us keep is bounded by `WINDOW` and `MESSAGE_MAX` in each lane, and the zeros that one body
+can make us restore by `ZEROS_MAX`, which an honest side never has under way.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from veilcast.errors import ExcessError, LocalError, MalformedError
+from veilcast.link.chunks import CONTROL, LONG, SHORT, read_chunks
+from veilcast.link.inbound import Inbound
+from veilcast.link.outbound import Outbound
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_MAX, LANES, MESSAGE_MAX, ROOM_MIN
+
+Arrival: TypeAlias = tuple[bytes, bool]
+"""A message, and whether it is a control message: one of the link itself."""
+
+
+class Transfer:
+    """One side of one link. `timeout_us` is how long to wait for a sign of a chunk; see `TIMEOUT_CELLS`."""
+
+    def __init__(self, *, timeout_us: int, first: int = 0) -> None:
+        """`first` is the number of the first chunk in each lane; both sides must have the same."""
+        if timeout_us <= 0:
+            raise LocalError("a timeout has some length")
+        self.timeout_us = timeout_us
+        self._patience = 1
+        """Timeouts that `prompt` waits; more when nothing is heard."""
+        self._out = [Outbound(lane, first) for lane in range(LANES)]
+        self._in = [Inbound(first) for _ in range(LANES)]
+        self._flight: dict[int, tuple[int, int, bytes]] = {}
+        """By lane and number: when it was sent first and last, and the chunk. In the order in which they were sent."""
+        self._zeros = 0
+        """Cut off the messages under way."""
+        self._overtaken_us = 0
+        """Something that was first sent at this time has arrived: what was last sent before it should have, too."""
+        self._long_first = False
+        self._acks: bytes | None = None
+        self._idle: bytes | None = None
+        """The body that says nothing new; kept while there is nothing new to say."""
+        self._heard = self._heard_acks = b""
+        """The last body without chunks, and the last acknowledgements: on a quiet link, most are the same."""
+        self._owed_us: int | None = None
+        self.bytes_new = 0
+        self.bytes_again = 0
+        """Chunks sent for the first time, and sent again; the rest of all bodies was padding."""
+
+    def put(self, message: bytes, control: bool = False) -> None:
+        """Queue a message. When the lane's queue is full, the oldest that wait there are dropped."""
+        if not 0 < len(message) <= MESSAGE_MAX:
+            raise LocalError(f"a message of {len(message)} bytes cannot travel")
+        content = message if message[-1] else _without_zeros(message)
+        zeros = len(message) - len(content)
+        lane = CONTROL if control else SHORT if len(content) <= SHORT_MAX else LONG
+        self._out[lane].put(content, zeros)
+        self._idle = None
+
+    @property
+    def dropped(self) -> int:
+        """Messages that found no room in the queue."""
+        return sum(lane.dropped for lane in self._out)
+
+    @property
+    def waiting(self) -> int:
+        """Messages of which not all has left."""
+        return sum(len(lane.waiting) for lane in self._out)
+
+    @property
+    def settled(self) -> bool:
+        """Everything has left and is acknowledged."""
+        control, short, long = self._out
+        return not (self._flight or control.waiting or short.waiting or long.waiting)
+
+    def fill(self, room: int, now: int) -> bytes:
+        """The body of the next cell, padded to `room`. There always is one."""
+        idle = self._idle
+        if idle is not None and len(idle) == room:
+            return idle
+        parts = self._begin(room)
+        lost_us = max(self._overtaken_us, now - self.timeout_us + 1)
+        left = self._repeat(parts, room - ACKNOWLEDGEMENTS, now, lost_us)
+        left = self._load(parts, left, now)
+        self._repeat(parts, left, now, now)
+        body = b"".join(parts).ljust(room, b"\0")
+        if self.settled:
+            self._idle = body
+        return body
+
+    def prompt(self, room: int, now: int) -> bytes | None:
+        """The next body that is to leave at once, cut to its size; None when nothing more is to be said now."""
+        parts = self._begin(room)
+        overdue_us = now - self._patience * self.timeout_us + 1
+        left = self._repeat(parts, room - ACKNOWLEDGEMENTS, now, max(self._overtaken_us, overdue_us))
+        if len(parts) > 1 and self._overtaken_us < overdue_us:
+            # Not a sign of life: one body asks whether the other side is there, and the next waits longer.
+            self._patience = min(2 * self._patience, PATIENCE_MAX)
+        self._load(parts, left, now)
+        if len(parts) == 1 and (self._owed_us is None or now < self._owed_us):
+            return None
+        self._owed_us = None
+        return b"".join(parts)
+
+    @property
+    def next_us(self) -> int | None:
+        """When `prompt` has something to say again, if nothing happens before that; None for never."""
+        due = [] if self._owed_us is None else [self._owed_us]
+        for _, last, _ in self._flight.values():
+            due.append(last if last < self._overtaken_us else last + self._patience * self.timeout_us)
+            break
+        return min(due, default=None)
+
+    def take(self, body: bytes, now: int) -> Sequence[Arrival]:
+        """The messages that this body completes, in the order of their lanes; `RemoteError` for nonsense."""
+        if body == self._heard:
+            return _NONE
+        if len(body) < ACKNOWLEDGEMENTS:
+            raise MalformedError("a body without acknowledgements")
+        chunks = read_chunks(body)
+        acks = body[:ACKNOWLEDGEMENTS]
+        if acks != self._heard_acks:
+            self._acknowledged(acks)
+            self._heard_acks = acks
+        if not chunks:
+            self._heard = body
+            return _NONE
+        if self._owed_us is None:
+            self._owed_us = now + ACK_DELAY_US
+        arrivals: list[Arrival] = []
+        zeros_left = ZEROS_MAX
+        for lane, number, content, zeros in chunks:
+            complete = self._in[lane].accept(number, content, zeros)
+            if complete is None:
+                continue
+            self._acks = self._idle = None
+            for message, stripped in complete:
+                zeros_left -= stripped
+                if zeros_left < 0:
+                    raise ExcessError("more zeros than may be under way")
+                arrivals.append((message + bytes(stripped) if stripped else message, lane == CONTROL))
+        return arrivals
+
+    def _begin(self, room: int) -> list[bytes]:
+        if room < ROOM_MIN:
+            raise LocalError(f"a body needs room for {ROOM_MIN} bytes")
+        if self._acks is None:
+            control, short, long = self._in
+            self._acks = _ACKS.pack(*control.acknowledgement(), *short.acknowledgement(), *long.acknowledgement())
+        return [self._acks]
+
+    def _repeat(self, parts: list[bytes], left: int, now: int, before_us: int) -> int:
+        """Send again what was last sent before this time, the oldest first; the room that is left then.
+
+        One that does not fit ends it: nothing may overtake it for ever.
+        """
+        again = []
+        for key, (_, last, chunk) in self._flight.items():
+            if last >= before_us or len(chunk) > left:
+                break
+            again.append(key)
+            parts.append(chunk)
+            left -= len(chunk)
+        for key in again:
+            first, _, chunk = self._flight.pop(key)
+            self._flight[key] = (first, now, chunk)
+            self.bytes_again += len(chunk)
+        return left
+
+    def _load(self, parts: list[bytes], left: int, now: int) -> int:
+        """Cut new chunks for this room; the room that is left then."""
+        control, *lanes = self._out
+        while control.waiting and (chunk := self._cut(control, left, now)) is not None:
+            parts.append(chunk)
+            left -= len(chunk)
+        if self._long_first:
+            lanes.reverse()
+        self._long_first = not self._long_first
+        turns = [lane for lane in lanes if lane.waiting]
+        while turns:
+            lane = turns.pop(0)
+            chunk = self._cut(lane, left, now)
+            if chunk is not None:
+                parts.append(chunk)
+                left -= len(chunk)
+                if lane.waiting:
+                    turns.append(lane)
+        return left
+
+    def _cut(self, lane: Outbound, left: int, now: int) -> bytes | None:
+        cut = lane.cut(left, ZEROS_MAX - self._zeros)
+        if cut is None:
+            return None
+        chunk, zeros = cut
+        self._zeros += zeros
+        self._flight[(lane.next - 1) * LANES + lane.lane] = (now, now, chunk)
+        self.bytes_new += len(chunk)
+        return chunk
+
+    def _acknowledged(self, acks: bytes) -> None:
+        fields = _ACKS.unpack(acks)
+        moves = []
+        for lane in self._out:
+            expected, beyond = fields[2 * lane.lane : 2 * lane.lane + 2]
+            # Every lane is looked at before any is moved: a lie in one leaves everything as it was.
+            step = lane.step(expected, beyond)
+            if step > 0 or (step == 0 and beyond != lane.beyond):
+                moves.append((lane, step, beyond))
+        for lane, step, beyond in moves:
+            numbers, zeros = lane.advance(step, beyond)
+            self._zeros -= zeros
+            for number in numbers:
+                sent = self._flight.pop(number * LANES + lane.lane, None)
+                if sent is not None:
+                    self._overtaken_us = max(self._overtaken_us, sent[0])
+                    self._patience = 1
+
+
+def _without_zeros(message: bytes) -> bytes:
+    """Without those at its end, but never empty. As a number it has leading zeros instead: quicker than `rstrip`."""
+    return message[: int.from_bytes(message, "little").bit_length() + 7 >> 3] or message[:1]
+
+
+SHORT_MAX: Final = 2 * CHUNK_MAX
+"""What a message has without its zeros, to count as short."""
+
+ZEROS_MAX: Final = 4 * MESSAGE_MAX
+"""Zeros cut off the messages under way, in all lanes."""
+
+TIMEOUT_CELLS: Final = 8
+"""Cell periods after which a chunk is repeated before anything new, if nothing else tells that it is lost."""
+
+PROMPT_TIMEOUT_US: Final = 200_000
+"""The same for `prompt`; it doubles each time that nothing is heard."""
+
+PATIENCE_MAX: Final = 8
+"""Timeouts that `prompt` waits at most."""
+
+ACK_DELAY_US: Final = 10_000
+"""How long `prompt` waits for more before it acknowledges: a long message comes in many bodies at once."""
+
+_ACKS: Final = struct.Struct(">" + "IQ" * LANES)
+_NONE: Final[tuple[Arrival, ...]] = ()

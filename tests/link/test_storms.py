@@ -1,0 +1,94 @@
+"""Whatever is lost, repeated or reordered, each message arrives once and in order; and the check sees it if not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from veilcast.link.chunks import NUMBERS
+from veilcast.link.inbound import Inbound
+from veilcast.link.outbound import WINDOW
+from veilcast.link.transfer import Transfer
+
+sys.path.insert(0, str(Path(__file__).parent))
+from courier import Script, assert_all_arrive, scripts
+
+
+@given(scripts())
+def test_every_message_arrives_once_and_in_order_through_any_storm(script: Script) -> None:
+    assert_all_arrive(script)
+
+
+@given(scripts(), st.integers(1, 2 * WINDOW))
+def test_numbers_wrap_in_any_storm(script: Script, before: int) -> None:
+    assert_all_arrive(script, first=NUMBERS - before)
+
+
+@given(scripts())
+def test_prompt_bodies_carry_everything_through_any_storm_too(script: Script) -> None:
+    assert_all_arrive(script, cells=False)
+
+
+class _Forgetful(Inbound):
+    """Takes every chunk that is not early for the one expected."""
+
+    def accept(self, wire: int, content: bytes, zeros: int | None) -> list[tuple[bytes, int]] | None:
+        return super().accept(min(wire, self._expected), content, zeros) or (
+            [(content, zeros)] if wire < self._expected - 1 and zeros is not None else []
+        )
+
+
+class _Hasty(Inbound):
+    """Gives a message away before its turn."""
+
+    def accept(self, wire: int, content: bytes, zeros: int | None) -> list[tuple[bytes, int]] | None:
+        if wire > self._expected and wire not in self._early and zeros is not None and not self._partial:
+            super().accept(wire, content, zeros)
+            return [(content, zeros)]
+        return super().accept(wire, content, zeros)
+
+
+class _WithoutMemory(Transfer):
+    def __init__(self, *, timeout_us: int, first: int = 0) -> None:
+        super().__init__(timeout_us=timeout_us, first=first)
+        self._in = [_Forgetful(first) for _ in self._in]
+
+
+class _WithoutOrder(Transfer):
+    def __init__(self, *, timeout_us: int, first: int = 0) -> None:
+        super().__init__(timeout_us=timeout_us, first=first)
+        self._in = [_Hasty(first) for _ in self._in]
+
+
+class _WithoutRepeats(Transfer):
+    def _repeat(self, parts: list[bytes], left: int, now: int, before_us: int) -> int:
+        return left
+
+
+class _WithoutZeros(Transfer):
+    def put(self, message: bytes, control: bool = False) -> None:
+        super().put(message.rstrip(b"\0") or message[:1], control)
+
+
+class _Deaf(Transfer):
+    """Believes that whatever it sent has arrived."""
+
+    def fill(self, room: int, now: int) -> bytes:
+        body = super().fill(room, now)
+        self._flight.clear()
+        return body
+
+
+@pytest.mark.parametrize("kind", [_WithoutMemory, _WithoutOrder, _WithoutRepeats, _WithoutZeros, _Deaf])
+def test_the_check_catches_a_planted_bug(kind: type[Transfer]) -> None:
+    @settings(phases=(Phase.generate,), database=None, report_multiple_bugs=False)
+    @given(scripts())
+    def claim(script: Script) -> None:
+        assert_all_arrive(script, kind)
+
+    with pytest.raises(AssertionError):
+        claim()
