@@ -97,11 +97,11 @@ def assert_all_arrive(script: Script, kind: type[Transfer] = Transfer, first: in
     for _ in range(CALM + sum(len(parcel.message) for parcel in script.parcels) // 256 if cells else CALM_PROMPT):
         step()
     for side in (0, 1):
+        assert courier.sides[side].dropped == 0
         sent = [(parcel.message, parcel.control) for parcel in script.parcels if parcel.side != side]
         for lane in (_control, _short, _long):
             assert [entry for entry in courier.got[side] if lane(entry)] == [entry for entry in sent if lane(entry)]
         assert courier.sides[side].settled
-        assert courier.sides[side].dropped == 0
 
 
 def scripts(stormy: int = 24) -> st.SearchStrategy[Script]:

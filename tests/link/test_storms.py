@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from veilcast.link.outbound import WINDOW
 from veilcast.link.transfer import Transfer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from courier import Script, assert_all_arrive, scripts
+from courier import Fate, Parcel, Script, assert_all_arrive, scripts
 
 
 @given(scripts())
@@ -31,6 +32,22 @@ def test_numbers_wrap_in_any_storm(script: Script, before: int) -> None:
 @given(scripts())
 def test_prompt_bodies_carry_everything_through_any_storm_too(script: Script) -> None:
     assert_all_arrive(script, cells=False)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("cells", [True, False])
+def test_full_windows_come_through_a_long_storm(seed: int, cells: bool) -> None:
+    rng = random.Random(seed)
+    parcels = []
+    for number, period in enumerate(sorted(rng.choices(range(20), k=200))):
+        times = rng.choice((5, 40, 400, 2_500))
+        parcels.append(Parcel(period, number % 2, bytes((rng.randrange(256), number)), times, zeros=0, control=False))
+    fates = [(_stormy(rng), _stormy(rng)) for _ in range(80)]
+    assert_all_arrive(Script(tuple(parcels), tuple(fates)), cells=cells)
+
+
+def _stormy(rng: random.Random) -> Fate:
+    return tuple(rng.randrange(5) for _ in range(rng.choices((0, 1, 2), (4, 5, 1))[0]))
 
 
 class _Forgetful(Inbound):

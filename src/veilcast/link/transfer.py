@@ -43,8 +43,8 @@ class Transfer:
         if timeout_us <= 0:
             raise LocalError("a timeout has some length")
         self.timeout_us = timeout_us
-        self._patience = 1
-        """Timeouts that `prompt` waits; more when nothing is heard."""
+        self._patience, self._asked_us = 1, 0
+        """Timeouts that `prompt` waits after it asked a silent peer, and when it did."""
         self._out = [Outbound(lane, first) for lane in range(LANES)]
         self._in = [Inbound(first) for _ in range(LANES)]
         self._flight: dict[int, tuple[int, int, bytes]] = {}
@@ -53,13 +53,16 @@ class Transfer:
         """Cut off the messages under way."""
         self._overtaken_us = 0
         """Something that was first sent at this time has arrived: what was last sent before it should have, too."""
-        self._long_first = False
+        self._turns = self._out[SHORT], self._out[LONG]
+        """Who may begin the next body."""
         self._acks: bytes | None = None
         self._idle: bytes | None = None
         """The body that says nothing new; kept while there is nothing new to say."""
-        self._heard = self._heard_acks = b""
+        self._heard: bytes | None = None
+        self._heard_acks: bytes | None = None
         """The last body without chunks, and the last acknowledgements: on a quiet link, most are the same."""
         self._owed_us: int | None = None
+        """When `prompt` has to acknowledge what has arrived."""
         self.bytes_new = 0
         self.bytes_again = 0
         """Chunks sent for the first time, and sent again; the rest of all bodies was padding."""
@@ -109,10 +112,12 @@ class Transfer:
         """The next body that is to leave at once, cut to its size; None when nothing more is to be said now."""
         parts = self._begin(room)
         overdue_us = now - self._patience * self.timeout_us + 1
-        left = self._repeat(parts, room - ACKNOWLEDGEMENTS, now, max(self._overtaken_us, overdue_us))
-        if len(parts) > 1 and self._overtaken_us < overdue_us:
-            # Not a sign of life: one body asks whether the other side is there, and the next waits longer.
-            self._patience = min(2 * self._patience, PATIENCE_MAX)
+        asks = overdue_us > max(self._overtaken_us, self._asked_us)
+        lost_us = overdue_us if asks else self._overtaken_us
+        left = self._repeat(parts, room - ACKNOWLEDGEMENTS, now, lost_us)
+        if asks and len(parts) > 1:
+            # One body asks whether anybody is there; the rest waits for an answer, and the next question longer.
+            self._patience, self._asked_us = min(2 * self._patience, PATIENCE_MAX), now
         self._load(parts, left, now)
         if len(parts) == 1 and (self._owed_us is None or now < self._owed_us):
             return None
@@ -121,15 +126,16 @@ class Transfer:
 
     @property
     def next_us(self) -> int | None:
-        """When `prompt` has something to say again, if nothing happens before that; None for never."""
+        """When `prompt` has something to say again, unless something is put or taken before that; None for never."""
         due = [] if self._owed_us is None else [self._owed_us]
         for _, last, _ in self._flight.values():
-            due.append(last if last < self._overtaken_us else last + self._patience * self.timeout_us)
+            lost = last < self._overtaken_us
+            due.append(last if lost else max(last, self._asked_us) + self._patience * self.timeout_us)
             break
         return min(due, default=None)
 
     def take(self, body: bytes, now: int) -> Sequence[Arrival]:
-        """The messages that this body completes, in the order of their lanes; `RemoteError` for nonsense."""
+        """The messages that this body completes, those of a lane in order; `RemoteError` for nonsense."""
         if body == self._heard:
             return _NONE
         if len(body) < ACKNOWLEDGEMENTS:
@@ -186,14 +192,12 @@ class Transfer:
 
     def _load(self, parts: list[bytes], left: int, now: int) -> int:
         """Cut new chunks for this room; the room that is left then."""
-        control, *lanes = self._out
+        control = self._out[CONTROL]
         while control.waiting and (chunk := self._cut(control, left, now)) is not None:
             parts.append(chunk)
             left -= len(chunk)
-        if self._long_first:
-            lanes.reverse()
-        self._long_first = not self._long_first
-        turns = [lane for lane in lanes if lane.waiting]
+        turns = [lane for lane in self._turns if lane.waiting]
+        self._turns = self._turns[::-1]
         while turns:
             lane = turns.pop(0)
             chunk = self._cut(lane, left, now)
@@ -230,7 +234,7 @@ class Transfer:
                 sent = self._flight.pop(number * LANES + lane.lane, None)
                 if sent is not None:
                     self._overtaken_us = max(self._overtaken_us, sent[0])
-                    self._patience = 1
+                    self._patience, self._asked_us = 1, 0
 
 
 def _without_zeros(message: bytes) -> bytes:
@@ -245,7 +249,8 @@ ZEROS_MAX: Final = 4 * MESSAGE_MAX
 """Zeros cut off the messages under way, in all lanes."""
 
 TIMEOUT_CELLS: Final = 8
-"""Cell periods after which a chunk is repeated before anything new, if nothing else tells that it is lost."""
+"""Cell periods after which a chunk is repeated before anything new, if nothing else tells that it is lost. Where a
+round trip takes longer, a busy link repeats what it need not."""
 
 PROMPT_TIMEOUT_US: Final = 200_000
 """The same for `prompt`; it doubles each time that nothing is heard."""

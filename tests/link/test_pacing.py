@@ -1,0 +1,89 @@
+"""Slots: one cell each, never a burst, whatever the timer does."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.errors import LocalError
+from veilcast.link.pacing import RATES, SECOND_US, Slots, period_us
+
+RATE = st.sampled_from(RATES)
+PHASE = st.integers(0, SECOND_US - 1)
+START = st.integers(0, 1 << 51)
+
+
+@given(RATE, PHASE, START)
+def test_slots_are_a_period_apart_from_the_first_after_the_start(rate: int, phase: int, start: int) -> None:
+    slots = Slots(rate, phase_us=phase, now=start)
+    assert start <= slots.next_us < start + period_us(rate)
+    for _ in range(20):
+        slot = slots.next_us
+        assert slot % period_us(rate) == phase % period_us(rate)
+        assert not slots.due(slot - 1)
+        assert slots.due(slot)
+        assert not slots.due(slot)
+        assert slots.next_us == slot + period_us(rate)
+    assert slots.missed == 0
+
+
+@given(RATE, PHASE, st.lists(st.integers(0, 5 * SECOND_US), max_size=50))
+def test_a_late_timer_sends_one_cell_and_keeps_to_the_grid(rate: int, phase: int, lateness: list[int]) -> None:
+    slots, cells, now = Slots(rate, phase_us=phase, now=0), 0, 0
+    first = slots.next_us
+    for late in lateness:
+        now = slots.next_us + late
+        assert slots.due(now)
+        assert not slots.due(now)
+        cells += 1
+        assert now < slots.next_us <= now + period_us(rate)
+        assert slots.next_us % period_us(rate) == phase % period_us(rate)
+    assert cells + slots.missed == (slots.next_us - first) // period_us(rate)
+
+
+@given(RATE, RATE, PHASE, st.integers(1, 20 * SECOND_US))
+def test_a_rate_changes_at_the_edge_and_no_two_slots_come_closer(
+    before: int, after: int, phase: int, edge: int
+) -> None:
+    slots = Slots(before, phase_us=phase, now=0)
+    slots.change(after, edge_us=edge, now=0)
+    sent = []
+    while slots.next_us < edge + 5 * SECOND_US:
+        sent.append(slots.next_us)
+        assert slots.due(slots.next_us)
+    gaps = [later - earlier for earlier, later in pairwise(sent)]
+    assert all(gap >= period_us(max(before, after)) for gap in gaps)
+    for rate, of_rate in (
+        (before, [slot for slot in sent if slot < edge]),
+        (after, [slot for slot in sent if slot >= edge]),
+    ):
+        assert all(later - earlier == period_us(rate) for earlier, later in pairwise(of_rate))
+    assert min(slot for slot in sent if slot >= edge) < edge + period_us(after)
+    assert slots.period_us == period_us(after)
+
+
+def test_a_change_that_waits_can_be_taken_back() -> None:
+    slots = Slots(4, phase_us=0, now=1)
+    slots.change(16, edge_us=SECOND_US, now=1)
+    slots.change(4, edge_us=SECOND_US, now=1)
+    while slots.next_us <= 2 * SECOND_US:
+        slots.due(slots.next_us)
+    assert slots.period_us == period_us(4)
+    assert slots.next_us == 2 * SECOND_US + period_us(4)
+
+
+def test_rates_phases_and_edges_that_cannot_be_are_our_mistake() -> None:
+    with pytest.raises(LocalError):
+        Slots(2, phase_us=0, now=0)
+    with pytest.raises(LocalError):
+        Slots(1, phase_us=SECOND_US, now=0)
+    with pytest.raises(LocalError):
+        Slots(1, phase_us=0, now=0).change(4, edge_us=7, now=7)
+
+
+def test_rates_divide_one_another() -> None:
+    assert all(faster % slower == 0 for slower, faster in pairwise(RATES))
+    assert all(SECOND_US % rate == 0 for rate in RATES)

@@ -1,0 +1,270 @@
+"""How room is given away, how fast losses are repaired, and where everything ends: queues, windows, patience."""
+
+from __future__ import annotations
+
+import random
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import LocalError
+from veilcast.link.chunks import SHORT, read_chunks
+from veilcast.link.outbound import MESSAGE_COST, QUEUE_MAX, WINDOW
+from veilcast.link.transfer import (
+    ACK_DELAY_US,
+    PATIENCE_MAX,
+    PROMPT_TIMEOUT_US,
+    SHORT_MAX,
+    TIMEOUT_CELLS,
+    ZEROS_MAX,
+    Transfer,
+)
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_MAX, MESSAGE_MAX, ROOM_MIN
+
+sys.path.insert(0, str(Path(__file__).parent))
+from courier import AT_ONCE, LOST, PERIOD_US, ROOM, Courier, pair
+
+HEARTBEAT = b"a beat of thirty bytes, or so.".ljust(1184, b"\0")
+
+
+def test_a_message_arrives_with_the_next_body() -> None:
+    courier = pair()
+    courier.sides[0].put(HEARTBEAT)
+    courier.sides[0].put(b"rekey", control=True)
+    courier.period()
+    assert courier.got[1] == [(b"rekey", True), (HEARTBEAT, False)]
+
+
+def test_a_quiet_link_sends_one_body_over_and_over() -> None:
+    side = Transfer(timeout_us=1)
+    body = side.fill(ROOM, 1)
+    assert side.fill(ROOM, 2) is body
+    assert body == bytes(ROOM)
+    assert len(side.fill(ROOM + 1, 3)) == ROOM + 1
+
+
+def test_a_quiet_link_notices_what_is_put_and_what_arrives() -> None:
+    courier = pair()
+    courier.period()
+    for number in range(3):
+        courier.sides[0].put(bytes((1, number)))
+        courier.period()
+    assert courier.got[1] == [(bytes((1, number)), False) for number in range(3)]
+    assert courier.sides[0].settled
+
+
+def test_an_idle_heartbeat_takes_some_thirty_bytes_of_a_cell() -> None:
+    side = Transfer(timeout_us=1)
+    side.put(HEARTBEAT)
+    assert len(side.fill(ROOM, 1).rstrip(b"\0")) == ACKNOWLEDGEMENTS + 8 + 30
+
+
+@pytest.mark.parametrize("length", [1, 2, CHUNK_MAX, CHUNK_MAX + 1, SHORT_MAX, SHORT_MAX + 1, MESSAGE_MAX])
+@pytest.mark.parametrize("byte", [b"\0", b"x"])
+def test_messages_of_every_length_arrive(byte: bytes, length: int) -> None:
+    courier = pair()
+    courier.sides[0].put(byte * length)
+    for _ in range(60):
+        courier.period()
+    assert courier.got[1] == [(byte * length, False)]
+
+
+@pytest.mark.parametrize("length", [0, MESSAGE_MAX + 1])
+def test_messages_of_no_legal_length_are_our_mistake(length: int) -> None:
+    with pytest.raises(LocalError):
+        Transfer(timeout_us=1).put(bytes(length))
+
+
+def test_a_body_without_room_for_a_chunk_is_our_mistake() -> None:
+    with pytest.raises(LocalError):
+        Transfer(timeout_us=1).fill(ROOM_MIN - 1, 1)
+    with pytest.raises(LocalError):
+        Transfer(timeout_us=0)
+
+
+def test_a_long_message_holds_up_no_short_one() -> None:
+    courier = pair()
+    for _ in range(3):
+        courier.sides[0].put(b"n" * MESSAGE_MAX)
+    for period in range(40):
+        courier.sides[0].put(HEARTBEAT)
+        courier.period()
+        assert courier.got[1].count((HEARTBEAT, False)) == period + 1
+
+
+def test_many_short_messages_leave_half_the_room_to_a_long_one() -> None:
+    courier = pair()
+    courier.sides[0].put(b"n" * MESSAGE_MAX)
+    for _ in range(2 * MESSAGE_MAX // CHUNK_MAX + 4):
+        courier.sides[0].put(b"s" * CHUNK_MAX)
+        courier.period()
+    assert (b"n" * MESSAGE_MAX, False) in courier.got[1]
+
+
+def test_control_messages_go_before_all_others() -> None:
+    courier = pair()
+    for _ in range(20):
+        courier.sides[0].put(b"s" * CHUNK_MAX)
+    courier.period()
+    courier.sides[0].put(b"rekey", control=True)
+    courier.period()
+    assert (b"rekey", True) in courier.got[1]
+    assert len(courier.got[1]) < 5
+
+
+def test_with_room_to_spare_a_loss_costs_one_period() -> None:
+    courier = pair()
+    courier.sides[0].put(HEARTBEAT)
+    courier.period((LOST, AT_ONCE))
+    assert courier.got[1] == []
+    courier.period()
+    assert courier.got[1] == [(HEARTBEAT, False)]
+
+
+def test_without_room_to_spare_a_loss_is_repaired_once_something_later_arrived() -> None:
+    courier = pair()
+    for number in range(30):
+        courier.sides[0].put(bytes((number + 1,)) * CHUNK_MAX)
+    courier.period((LOST, AT_ONCE))
+    for _ in range(3):
+        courier.period()
+    assert courier.got[1][0] == (bytes((1,)) * CHUNK_MAX, False)
+    assert courier.sides[0].bytes_again == CHUNK_MAX + 6
+
+
+def test_a_chunk_of_which_nothing_is_heard_goes_before_new_ones_when_its_time_is_up() -> None:
+    courier = pair()
+    courier.sides[0].put(b"lost")
+    courier.period((LOST, LOST))
+    for _ in range(TIMEOUT_CELLS - 1):
+        # These fill a body; and the other side's cells are all lost, so nothing is heard.
+        courier.sides[0].put(b"s" * CHUNK_MAX)
+        courier.sides[0].put(b"s" * (ROOM - ACKNOWLEDGEMENTS - CHUNK_MAX - 12))
+        courier.period((AT_ONCE, LOST))
+    assert courier.got[1] == []
+    courier.sides[0].put(b"s" * CHUNK_MAX)
+    courier.period()
+    assert courier.got[1][0] == (b"lost", False)
+
+
+def test_at_most_a_window_is_under_way_and_then_all_room_is_to_spare() -> None:
+    side = Transfer(timeout_us=1_000 * PERIOD_US)
+    for _ in range(2 * WINDOW):
+        side.put(b"s" * 100)
+    numbers = set()
+    for period in range(3 * WINDOW):
+        chunks = read_chunks(side.fill(ROOM, period * PERIOD_US))
+        assert chunks
+        numbers |= {number for lane, number, _, _ in chunks if lane == SHORT}
+    assert numbers == set(range(WINDOW))
+    assert side.waiting == WINDOW
+
+
+def test_a_full_queue_drops_the_oldest_that_wait_and_counts_them() -> None:
+    courier = pair()
+    content = 1000
+    fit = QUEUE_MAX // (content + MESSAGE_COST)
+    messages = [number.to_bytes(4, "big") * (content // 4 - 1) + b"last" for number in range(fit + 7)]
+    for message in messages:
+        courier.sides[0].put(message)
+    assert (courier.sides[0].waiting, courier.sides[0].dropped) == (fit, 7)
+    for _ in range(2 * fit):
+        courier.period()
+    assert [message for message, _ in courier.got[1]] == messages[7:]
+
+
+def test_a_message_that_has_begun_to_leave_is_never_dropped() -> None:
+    courier = pair()
+    messages = [bytes((number + 1,)) * MESSAGE_MAX for number in range(8)]
+    courier.sides[0].put(messages[0])
+    courier.period()
+    for message in messages[1:]:
+        courier.sides[0].put(message)
+    assert courier.sides[0].dropped == 3
+    for _ in range(300):
+        courier.period()
+    assert [message for message, _ in courier.got[1]] == [messages[0], *messages[4:]]
+
+
+def test_zeros_under_way_are_bounded_and_all_arrive() -> None:
+    courier = pair()
+    messages = [b"z".ljust(MESSAGE_MAX - number, b"\0") for number in range(12)]
+    for message in messages:
+        courier.sides[0].put(message)
+    courier.period((LOST, AT_ONCE))
+    assert courier.sides[0].waiting == len(messages) - ZEROS_MAX // MESSAGE_MAX
+    for _ in range(12):
+        courier.period()
+    assert [message for message, _ in courier.got[1]] == messages
+
+
+@pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])
+def test_short_messages_pass_a_lossy_link_in_about_a_period_a_loss(loss: float) -> None:
+    """With room to spare the delay is that of the cells alone: the number of tries until one arrives."""
+    courier, rng, waits = pair(), random.Random(4), []
+    for number in range(400):
+        message = number.to_bytes(2, "big") + b"."
+        courier.sides[0].put(message)
+        waited = 0
+        while (message, False) not in courier.got[1][-1:]:
+            courier.period([LOST if rng.random() < loss else AT_ONCE for _ in range(2)])
+            waited += 1
+        waits.append(waited)
+    assert sum(waits) / len(waits) < 1 / (1 - loss) + 0.1
+
+
+class TestPrompt:
+    def test_a_message_leaves_at_once_in_a_body_of_its_size(self) -> None:
+        side = Transfer(timeout_us=PROMPT_TIMEOUT_US)
+        assert side.prompt(ROOM, 5) is None
+        assert side.next_us is None
+        side.put(b"x" * 100)
+        body = side.prompt(ROOM, 5)
+        assert body is not None
+        assert len(body) == ACKNOWLEDGEMENTS + 6 + 100
+        assert side.prompt(ROOM, 5) is None
+        assert side.next_us == 5 + PROMPT_TIMEOUT_US
+
+    def test_a_long_message_leaves_in_many_bodies_at_once_and_is_acknowledged_by_one(self) -> None:
+        courier = pair()
+        courier.sides[0].put(b"x" * MESSAGE_MAX)
+        assert courier.prompt() == -(-MESSAGE_MAX // CHUNK_MAX)
+        assert courier.got[1] == [(b"x" * MESSAGE_MAX, False)]
+        assert courier.sides[1].next_us == courier.now == courier.now - 10_000 + ACK_DELAY_US
+        assert courier.prompt() == 1
+        assert courier.sides[0].settled
+        assert courier.sides[0].next_us is courier.sides[1].next_us is None
+
+    def test_what_is_lost_is_repeated_when_its_time_is_up(self) -> None:
+        courier = _prompt_pair()
+        courier.sides[0].put(b"lost")
+        courier.prompt((LOST, AT_ONCE))
+        due = courier.sides[0].next_us
+        assert due is not None
+        courier.now = due - 1
+        assert courier.sides[0].prompt(ROOM, courier.now) is None
+        courier.now = due
+        courier.prompt()
+        assert courier.got[1] == [(b"lost", False)]
+
+    def test_a_silent_peer_is_asked_less_and_less_often(self) -> None:
+        side = Transfer(timeout_us=PROMPT_TIMEOUT_US)
+        for _ in range(WINDOW):
+            side.put(b"s" * CHUNK_MAX)
+        while side.prompt(ROOM, 0) is not None:
+            pass
+        asked = [0]
+        for _ in range(6):
+            assert side.next_us is not None
+            asked.append(side.next_us)
+            assert side.prompt(ROOM, asked[-1] - 1) is None
+            assert side.prompt(ROOM, asked[-1]) is not None
+            assert side.prompt(ROOM, asked[-1]) is None
+        waits = [(later - earlier) // PROMPT_TIMEOUT_US for earlier, later in pairwise(asked)]
+        assert waits == [1, 2, 4, PATIENCE_MAX, PATIENCE_MAX, PATIENCE_MAX]
+
+
+def _prompt_pair() -> Courier:
+    return Courier((Transfer(timeout_us=PROMPT_TIMEOUT_US), Transfer(timeout_us=PROMPT_TIMEOUT_US)))
