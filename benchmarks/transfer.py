@@ -1,0 +1,202 @@
+"""What does reliable carriage cost a node for each cell, and what does loss cost a link?
+
+First, CPU time to fill and to take one body, beside the bare cipher sealing as many bytes in the same run: idle cells,
+a message in each, fragments of long messages; and the worst body that a hostile neighbour can write. Then two sides
+exchange cells through a link that loses some. Goodput stands beside the ideal: the cells that arrive, full to the last
+byte that is not a header. Delay counts cell periods from `put` to arrival, beside that of a message that is in every
+cell until one arrives. Every message is checked on arrival. Runs in some seconds:
+
+    python benchmarks/transfer.py [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+from collections.abc import Callable
+from math import ceil, log
+from statistics import median
+from time import process_time
+from typing import TypeVar
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from veilcast.link.chunks import write_chunk
+from veilcast.link.outbound import WINDOW
+from veilcast.link.transfer import TIMEOUT_CELLS, Transfer
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CHUNK_HEAD, CHUNK_MAX, LANES, MESSAGE_MAX
+
+T = TypeVar("T")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The cost of carriage, and of loss.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the tables")
+    as_json = parser.parse_args().json
+
+    cipher_us = bare_cipher()
+    costs = {"idle": idle_cost(), **{name: cost(message) for name, message in MESSAGES.items()}}
+    worst_us = worst_take()
+    losses = {f"{loss:.0%}": {**goodput(loss), **delay(loss)} for loss in (0.0, 0.1, 0.3, 0.5)}
+
+    if as_json:
+        print(json.dumps({"cipher_us": cipher_us, "costs_us": costs, "worst_take_us": worst_us, "losses": losses}))
+        return
+    print(f"CPU us for a cell (the bare cipher seals one in {cipher_us:.2f})")
+    print(f"{'':34}{'put':>8}{'fill':>8}{'take':>8}{'fill + take / cipher':>24}")
+    for name, of in costs.items():
+        ratio = (of["fill"] + of["take"]) / cipher_us
+        print(f"{name:34}{of['put']:>8.2f}{of['fill']:>8.2f}{of['take']:>8.2f}{ratio:>24.2f}")
+    print(f"{'the worst body':34}{'':16}{worst_us:>8.2f}")
+    print()
+    print(f"{'':8}{'goodput, bytes a cell':>36}{'delay of a short message, periods':>44}")
+    print(f"{'loss':8}{'ours':>12}{'ideal':>12}{'ratio':>12}{'median':>14}{'ideal':>8}{'p99':>14}{'ideal':>8}")
+    for name, of in losses.items():
+        print(f"{name:8}{of['goodput']:>12.0f}{of['ideal']:>12.0f}{of['goodput'] / of['ideal']:>12.2f}", end="")
+        print(f"{of['median']:>14.0f}{of['median_ideal']:>8.0f}{of['p99']:>14.0f}{of['p99_ideal']:>8.0f}")
+
+
+def bare_cipher() -> float:
+    cipher, nonce, body = AESGCM(bytes(32)), bytes(12), bytes(ROOM)
+    return cpu_us(lambda: cipher.encrypt(nonce, body, b""))
+
+
+def idle_cost() -> dict[str, float]:
+    left, right = Transfer(timeout_us=1), Transfer(timeout_us=1)
+    # Other bytes each time, as a cipher would give them: the same object would compare too fast.
+    bodies = itertools.cycle([bytes(bytearray(left.fill(ROOM, 1))) for _ in range(100)])
+    return {"put": 0.0, "fill": cpu_us(lambda: left.fill(ROOM, 1)), "take": cpu_us(lambda: right.take(next(bodies), 1))}
+
+
+def cost(message: bytes) -> dict[str, float]:
+    """Rounds of as many cells as may be under way. Each is acknowledged between rounds, so that no room is to spare."""
+    left, right = Transfer(timeout_us=1_000), Transfer(timeout_us=1_000)
+    watch = Watch()
+    for now in range(1, ROUNDS + 1):
+        bodies = []
+        for _ in range(CELLS_A_ROUND):
+            if not left.waiting:
+                watch.time("put", lambda: left.put(message))
+            bodies.append(watch.time("fill", lambda: left.fill(ROOM, now)))  # noqa: B023
+        arrived = [watch.time("take", lambda: right.take(body, now)) for body in bodies]  # noqa: B023
+        assert all(entry == (message, False) for entries in arrived for entry in entries)
+        assert any(arrived) or len(message) > CHUNK_MAX
+        left.take(right.fill(ROOM, now), now)
+    cells = ROUNDS * CELLS_A_ROUND
+    return {name: watch.us(name) / cells for name in ("put", "fill", "take")}
+
+
+def worst_take() -> float:
+    """Chunks of one byte in every place that has room for one, all early, all new."""
+    chunks = [write_chunk(lane, number, b"x", 0) for lane in range(LANES) for number in range(1, WINDOW)]
+    body = (bytes(ACKNOWLEDGEMENTS) + b"".join(chunks))[:ROOM]
+    body = body[: ROOM - (ROOM - ACKNOWLEDGEMENTS) % len(chunks[0])]
+    sides = itertools.cycle([Transfer(timeout_us=1) for _ in range(4_000)])
+    return cpu_us(lambda: next(sides).take(body, 1), count=400)
+
+
+class Watch:
+    """CPU time of many short calls, without that of looking at the clock."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+        self._looking = cpu_us(process_time) * 1e-6 + cpu_us(lambda: None) * 1e-6
+
+    def time(self, name: str, work: Callable[[], T]) -> T:
+        start = process_time()
+        result = work()
+        self._spent[name] = self._spent.get(name, 0.0) + process_time() - start - self._looking
+        return result
+
+    def us(self, name: str) -> float:
+        return self._spent.get(name, 0.0) * 1e6
+
+
+def goodput(loss: float) -> dict[str, float]:
+    """Long messages without end, one way; cells go both ways and are lost alike."""
+    rng, exchange = random.Random(1), Exchange(loss)
+    message = rng.randbytes(MESSAGE_MAX)
+    arrived = 0
+    for _ in range(CELLS):
+        while exchange.left.waiting < 2:
+            exchange.left.put(message)
+        for entry in exchange.period():
+            assert entry == message
+            arrived += len(entry)
+    full = ROOM - ACKNOWLEDGEMENTS - 2 * CHUNK_HEAD
+    return {"goodput": arrived / CELLS, "ideal": full * (1 - loss)}
+
+
+def delay(loss: float) -> dict[str, float]:
+    """A short message every few cells, so that there is room to spare."""
+    exchange = Exchange(loss)
+    put_at: list[int] = []
+    delays: list[int] = []
+    for period in range(CELLS):
+        if period % 4 == 0:
+            exchange.left.put(len(put_at).to_bytes(4, "big") + SHORT)
+            put_at.append(period)
+        for entry in exchange.period():
+            assert entry == len(delays).to_bytes(4, "big") + SHORT
+            delays.append(period - put_at[len(delays)] + 1)
+    delays.sort()
+
+    def tries(share: float) -> float:
+        """By how many tries this share has arrived."""
+        return max(1, ceil(log(1 - share) / log(loss))) if loss else 1
+
+    return {
+        "median": median(delays),
+        "median_ideal": tries(0.5),
+        "p99": delays[len(delays) * 99 // 100],
+        "p99_ideal": tries(0.99),
+    }
+
+
+class Exchange:
+    """Two sides, a cell each way in every period."""
+
+    def __init__(self, loss: float) -> None:
+        self._loss, self._rng, self._now = loss, random.Random(2), 1
+        self.left = Transfer(timeout_us=TIMEOUT_CELLS * PERIOD_US)
+        self._right = Transfer(timeout_us=TIMEOUT_CELLS * PERIOD_US)
+
+    def period(self) -> list[bytes]:
+        self._now += PERIOD_US
+        arrived: list[bytes] = []
+        body = self.left.fill(ROOM, self._now)
+        if self._rng.random() >= self._loss:
+            arrived = [message for message, _ in self._right.take(body, self._now)]
+        body = self._right.fill(ROOM, self._now)
+        if self._rng.random() >= self._loss:
+            self.left.take(body, self._now)
+        return arrived
+
+
+def cpu_us(work: Callable[[], object], *, count: int = 2_000) -> float:
+    rounds = []
+    for _ in range(9):
+        start = process_time()
+        for _ in range(count):
+            work()
+        rounds.append((process_time() - start) * 1e6 / count)
+    return median(rounds)
+
+
+ROOM = CELL - 8 - 16
+"""What a header and a tag leave of a cell."""
+PERIOD_US = 250_000
+CELLS = 20_000
+ROUNDS, CELLS_A_ROUND = 300, 32
+SHORT = b"about thirty bytes of a short one"
+MESSAGES = {
+    "an idle heartbeat": b"a beat of thirty bytes, or so.".ljust(1184, b"\0"),
+    "a note of 300 bytes": bytes(range(1, 101)) * 3,
+    "a chunk of 1,024 bytes": b"n" * CHUNK_MAX,
+    "a fragment of 48 KiB": b"n" * MESSAGE_MAX,
+}
+
+if __name__ == "__main__":
+    main()
