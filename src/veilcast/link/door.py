@@ -33,10 +33,14 @@ from veilcast.wire.geometry import THREAD
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a letter led to: a datagram to send back to where it came from, a contact made, both or neither."""
+    """What a letter led to: a datagram to send back to where it came from, a contact made, both or neither.
+
+    `own`: the datagram is what `again` would give, of a handshake that we began; it may wait for our time to send.
+    """
 
     reply: bytes | None = None
     contact: Contact | None = None
+    own: bool = False
 
 
 class Door:
@@ -106,7 +110,7 @@ class Door:
             raise StaleError("a peer that asks for cookies without end")
         knock.cookies -= 1
         knock.letter = msgspec.structs.replace(knock.letter, cookie=letter.cookie)
-        return Step(self._envelopes.seal(knock.letter))
+        return Step(self._envelopes.seal(knock.letter), own=True)
 
     def _read_answer(self, letter: Letter, source: Address, now: int) -> Step:
         knock = self._knock_of(letter, source, now)
@@ -121,7 +125,7 @@ class Door:
             self.settle(source)
             return Step(None, contact)
         knock.letter = Letter(Kind.FINISH, letter.thread, contact.last)
-        return Step(self._envelopes.seal(knock.letter), contact)
+        return Step(self._envelopes.seal(knock.letter), contact, own=True)
 
     def _read_finish(self, letter: Letter, source: Address, now: int) -> Step:
         _expire(self._guests, now)

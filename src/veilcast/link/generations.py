@@ -1,0 +1,72 @@
+"""Generations: the sessions of one link, each with fresher keys than the last.
+
+A link begins with the session that the handshake at the door left. Whoever began that handshake renews: when a session
+is old enough it begins another inside the link, as a message like any other, so nobody who watches sees keys change. It
+seals with the new session as soon as the peer has answered. The peer cannot know whether its answer arrived, so it
+goes on with the old session until a datagram of the new one comes. The old one still opens what was on its way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.errors import MalformedError, StaleError
+from veilcast.link.handshake import Contact, Initiation, Response
+from veilcast.link.party import Party
+
+
+class Generations:
+    """Bounded: the session in use, the one before it, and one that is being agreed on."""
+
+    __slots__ = ("_initiation", "_next", "_old", "_party", "began", "remote", "session")
+
+    def __init__(self, party: Party, contact: Contact) -> None:
+        self._party = party
+        self.remote, self.began = contact.remote, contact.began
+        self.session = contact.session
+        """What we seal with."""
+        self._next = self._old = self.session
+        self._initiation: Initiation | None = None
+
+    def open(self, datagram: bytes, now: int) -> bytes | None:
+        """The body; None for what no session of this link has sealed. `StaleError` for what came before."""
+        session = self.session
+        if session.recognises(datagram):
+            return session.open(datagram, now)
+        if self._next is not session and self._next.recognises(datagram):
+            body = self._next.open(datagram, now)
+            self._old, self.session = session, self._next
+            return body
+        if self._old is not session and self._old.recognises(datagram):
+            return self._old.open(datagram, now)
+        return None
+
+    def renew(self, now: int) -> bytes | None:
+        """The message by which we begin to agree on the next session, when it is time and ours to do."""
+        if not self.began or self._initiation is not None or now < self.session.rekey_us:
+            return None
+        generation = self.session.next_generation
+        self._initiation = Initiation(self._party, now, remote=self.remote, generation=generation)
+        return _FIRST + self._initiation.first
+
+    def agree(self, message: bytes, now: int) -> bytes | None:
+        """Take the peer's message about the next session, and give the answer to it, if there is one to give."""
+        kind, content = message[:1], message[1:]
+        if kind == _FIRST and not self.began:
+            generation = self.session.next_generation
+            response = Response(self._party, content, now, known=True, generation=generation, expected=self.remote)
+            assert response.contact is not None  # As the peer is known.
+            self._next = response.contact.session
+            return _ANSWER + response.answer
+        if kind == _ANSWER:
+            if self._initiation is None:
+                raise StaleError("an answer to nothing that we asked")
+            initiation, self._initiation = self._initiation, None
+            self._old, self.session = self.session, initiation.read(content, now).session
+            self._next = self.session
+            return None
+        raise MalformedError("not a message about sessions, or not the peer's to send")
+
+
+_FIRST: Final = b"\1"
+_ANSWER: Final = b"\2"

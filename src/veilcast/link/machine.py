@@ -1,0 +1,324 @@
+"""The machine of links: wraps a machine, and carries what it says in secured links. It is a machine itself.
+
+The machine inside names its peers and sends them messages of any size, and never sees a datagram. Links open when it
+has something to say, or when a member knocks; they close when nobody has had anything to say for long, or when a peer
+is silent. On every open link, in every slot, one datagram leaves, whatever there is to say: a cell, or a letter while
+there are no keys. What a stranger gets are answers to letters that only a member can write, and those not for free.
+
+Order in time: cells that are due leave before the machine inside gets its turn, so that its work does not delay them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Final, Protocol
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.errors import ExcessError, ExpiredError, ForgedError, RemoteError
+from veilcast.link.bucket import TokenBucket
+from veilcast.link.config import LinkConfig
+from veilcast.link.door import HANDSHAKE_US, Door
+from veilcast.link.doorkeeper import Doorkeeper
+from veilcast.link.generations import Generations
+from veilcast.link.handshake import Contact
+from veilcast.link.hosts import Host, host_of
+from veilcast.link.link import Line, Link
+from veilcast.link.pacing import SECOND_US, Slots
+from veilcast.link.party import Party
+from veilcast.link.recent import remember
+from veilcast.link.transfer import PROMPT_TIMEOUT_US, TIMEOUT_CELLS, Transfer
+from veilcast.machine import Address, Durable, Entropy, Event, Frame, Machine, Peers
+from veilcast.wire.geometry import CELL, DATAGRAM_MIN
+
+
+class Inner(Machine, Peers, Durable, Protocol):
+    """What can be wrapped: a machine that is told which of its peers are there, and what is safe on disk."""
+
+
+class LinkMachine:
+    """`counts` has what left and what was refused, by kind. The owner's calls go to the machine inside."""
+
+    def __init__(
+        self,
+        inner: Inner,
+        config: LinkConfig,
+        keyring: Keyring,
+        rng: Random,
+        entropy: Entropy,
+        *,
+        host: Host = host_of,
+        revoked: Revoked | None = None,
+    ) -> None:
+        self.inner: Final = inner
+        self._config, self._rng, self._rate, self._epoch_us = config, rng, config.rate, keyring.epoch_us
+        self._cells = config.wire == "cells"
+        self._party = Party(keyring, entropy, uniform=self._cells, revoked=revoked)
+        self._door = Door(self._party, Doorkeeper(entropy, host))
+        self._links: dict[Address, Link] = {}
+        self._paths: dict[Address, Link] = {}
+        self._statics: dict[Address, bytes] = {}
+        """The keys of peers that we had a link with, for shorter handshakes."""
+        self._strays = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
+        self._frames: list[Frame] = []
+        self._next_us: int | None = None
+        self.counts: Counter[str] = Counter()
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        try:
+            link = self._paths.get(source)
+            if link is None or not self._take(link, data, now):
+                self._hear_stranger(data, source, now)
+        except (RemoteError, ExpiredError) as error:
+            self.counts[f"refused {type(error).__name__}"] += 1
+
+    def handle_timer(self, now: int) -> None:
+        if self._next_us is not None and now >= self._next_us:
+            for link in list(self._links.values()):
+                if link.slots.due(now):
+                    self._keep(link, now)
+                elif not self._cells:
+                    self._prompt(link, now)
+            self._arm()
+            if self._frames:
+                return  # The driver sends these before it calls again.
+        if (due_us := self.inner.next_timer()) is not None and now >= due_us:
+            self.inner.handle_timer(now)
+
+    def next_timer(self) -> int | None:
+        inner_us = self.inner.next_timer()
+        if inner_us is None or (self._next_us is not None and self._next_us < inner_us):
+            return self._next_us
+        return inner_us
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        for frame in self.inner.frames_to_send(now, INNER_FRAMES):
+            link = self._links.get(frame.destination) or self._begin(frame.destination, now)
+            if link is not None:
+                link.say(frame.data, now)
+                if not self._cells:
+                    self._prompt(link, now)
+        if not self._frames:
+            return []
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        return self.inner.next_event()
+
+    def stored(self, record: int, now: int) -> None:
+        self.inner.stored(record, now)
+
+    # --- the owner
+
+    def change_rate(self, rate: int, now: int) -> None:
+        """Send at another rate from the edge of the epoch on, as everybody does who changes it in this epoch."""
+        self._rate = rate
+        edge_us = (now // self._epoch_us + 1) * self._epoch_us
+        for link in self._links.values():
+            link.slots.change(rate, edge_us=edge_us, now=now)
+
+    # --- what is known of links, for status and tests
+
+    def peers(self) -> list[Address]:
+        """Those with whom a link is up."""
+        return [link.name for link in self._links.values() if link.up]
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    # --- slots
+
+    def _keep(self, link: Link, now: int) -> None:
+        """One slot of one link: what must be looked at now and then, and the datagram that is due."""
+        try:
+            if now - link.spoken_us > IDLE_US:
+                self._close(link)
+            elif link.line is None:
+                self._knock(link, now)
+            else:
+                self._keep_open(link, link.line, now)
+        except ExpiredError:
+            self._lose(link, now)  # Our membership is over: nobody would take us for a member any more.
+
+    def _keep_open(self, link: Link, line: Line, now: int) -> None:
+        silent = now - link.heard_us > (SILENT_US if link.up else UNPROVEN_US)
+        if silent or now >= line.generations.session.ends_us:
+            self._lose(link, now)
+            return
+        if (message := line.generations.renew(now)) is not None:
+            line.transfer.put(message, control=True)
+        link.turn += 1
+        if not link.up and line.generations.began and link.turn % 2 and (letter := self._door.again(link.name, now)):
+            self._send(link, letter, "letters")
+        elif self._cells:
+            self._send(link, self._cell(line, now), "cells")
+        else:
+            self._prompt(link, now)
+
+    def _cell(self, line: Line, now: int) -> bytes:
+        if line.transfer.settled:
+            self.counts["cells of padding"] += 1
+        return line.generations.session.seal(line.transfer.fill(BODY, now), now)
+
+    def _knock(self, link: Link, now: int) -> None:
+        letter = self._door.again(link.name, now)
+        if letter is None:
+            # A key that leads to no answer may be an old one.
+            letter = self._door.knock(link.name, now, self._statics.pop(link.name, None))
+        self._send(link, letter, "letters")
+
+    def _prompt(self, link: Link, now: int) -> None:
+        line = link.line
+        if line is None or now >= line.generations.session.ends_us:
+            return
+        while (body := line.transfer.prompt(BODY, now)) is not None:
+            self._send(link, line.generations.session.seal(body, now), "datagrams")
+        due_us = line.transfer.next_us
+        if due_us is not None and (self._next_us is None or due_us < self._next_us):
+            self._next_us = due_us
+
+    def _send(self, link: Link, datagram: bytes, kind: str) -> None:
+        self.counts[kind] += 1
+        self._frames.append(Frame(link.path, datagram))
+
+    def _arm(self) -> None:
+        due = [link.slots.next_us for link in self._links.values()]
+        if not self._cells:
+            lines = [link.line for link in self._links.values() if link.line is not None]
+            due += [due_us for line in lines if (due_us := line.transfer.next_us) is not None]
+        self._next_us = min(due, default=None)
+
+    # --- datagrams
+
+    def _take(self, link: Link, data: bytes, now: int) -> bool:
+        """Whether this was a datagram of the link."""
+        was_up, line = link.up, link.line
+        body = link.open(data, now)
+        if body is None:
+            return False
+        link.heard_us = now
+        if was_up and link.line is not line:
+            self.inner.peer_lost(link.name, now)
+        if not link.up:
+            self._come_up(link, now)
+        assert link.line is not None
+        try:
+            for message, control in link.line.transfer.take(body, now):
+                if control:
+                    if (answer := link.line.generations.agree(message, now)) is not None:
+                        link.line.transfer.put(answer, control=True)
+                else:
+                    link.spoken_us = now
+                    self.inner.receive(message, link.name, now)
+        except RemoteError:
+            self._lose(link, now)
+            raise
+        if not self._cells:
+            self._prompt(link, now)
+        return True
+
+    def _hear_stranger(self, data: bytes, source: Address, now: int) -> None:
+        try:
+            step = self._door.receive(data, source, now)
+        except ForgedError:
+            if not self._roam(data, source, now):
+                raise
+            return
+        if step.reply is not None and not step.own:  # Our own letters leave in our own slots.
+            self.counts["letters"] += 1
+            self._frames.append(Frame(source, step.reply))
+        if step.contact is not None:
+            self._meet(source, step.contact, now)
+
+    def _roam(self, data: bytes, source: Address, now: int) -> bool:
+        """Whether this comes from a peer of ours at another address; it must be the newest word of that peer."""
+        if not self._strays.take(now):
+            raise ExcessError("more strays than we look at")
+        for link in self._links.values():
+            if link.up and link.path != source and self._take(link, data, now):
+                self._paths.pop(link.path, None)
+                link.path = source
+                self._paths[source] = link
+                return True
+        return False
+
+    # --- the life of a link
+
+    def _begin(self, name: Address, now: int) -> Link | None:
+        if len(self._links) >= self._config.links_max and not self._make_room(now):
+            self.counts["refused for want of room"] += 1
+            return None
+        slots = Slots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now)
+        link = self._links[name] = self._paths[name] = Link(name, slots, now)
+        self._next_us = slots.next_us if self._next_us is None else min(self._next_us, slots.next_us)
+        return link
+
+    def _make_room(self, now: int) -> bool:
+        """Close the link on which nothing was said for longest, if it can be spared."""
+        idlest = min(self._links.values(), key=lambda link: link.spoken_us)
+        if now - idlest.spoken_us < SPARE_US:
+            return False
+        self._lose(idlest, now)
+        return True
+
+    def _meet(self, source: Address, contact: Contact, now: int) -> None:
+        """There are keys. Where there were others, both sides must come to use the same."""
+        link = self._links.get(source) or self._begin(source, now)
+        if link is None:
+            return
+        timeout_us = TIMEOUT_CELLS * link.slots.period_us if self._cells else PROMPT_TIMEOUT_US
+        line = Line(Generations(self._party, contact), Transfer(timeout_us=timeout_us), now)
+        old = link.line
+        if old is None:
+            link.connect(line, now)
+        else:
+            at_once = old.generations.began is not contact.began and now - old.since_us < HANDSHAKE_US
+            # Where both knocked at once, the handshake counts that was begun by the one with the lesser key.
+            if not at_once or contact.began is (self._party.static.public < contact.remote):
+                link.rival = line
+
+    def _come_up(self, link: Link, now: int) -> None:
+        assert link.line is not None
+        link.up = True
+        self._door.settle(link.name)
+        remote = link.line.generations.remote
+        for other in [other for other in self._links.values() if other.line is not None and other is not link]:
+            if other.line is not None and other.line.generations.remote == remote:
+                self._lose(other, now)
+        remember(self._statics, link.name, remote, STATICS_MAX)
+        self.inner.peer_up(link.name, now)
+
+    def _lose(self, link: Link, now: int) -> None:
+        was_up = link.up
+        self._close(link)
+        if was_up:
+            self.inner.peer_lost(link.name, now)
+
+    def _close(self, link: Link) -> None:
+        self._links.pop(link.name, None)
+        self._paths.pop(link.path, None)
+        self._door.settle(link.name)
+
+
+BODY: Final = CELL - DATAGRAM_MIN
+"""What a datagram carries at most."""
+INNER_FRAMES: Final = 1 << 16
+"""All that the machine inside has to say, at once: queues are the link's own, and bounded."""
+
+IDLE_US: Final = 60 * SECOND_US
+"""After which a link closes on which nobody had anything to say. Neighbours in a mesh say something every second."""
+SILENT_US: Final = 15 * SECOND_US
+"""After which a peer of which nothing comes is lost."""
+UNPROVEN_US: Final = 8 * SECOND_US
+"""The same for one that has not used its keys yet."""
+SPARE_US: Final = 10 * SECOND_US
+"""How long a link must have been idle to be closed in favour of another."""
+
+STRAY_EVERY_US: Final = 5_000
+STRAY_BURST: Final = 32
+"""Datagrams from nowhere that are held against the keys of all links: 200 a second."""
+STATICS_MAX: Final = 256
