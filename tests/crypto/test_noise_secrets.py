@@ -41,7 +41,8 @@ def test_a_finished_handshake_keeps_no_secrets(protocol: Protocol) -> None:
         assert secrets_of(side) == []
         side.split()
         side.export()
-        assert side._sessions is side._exported is None
+        assert side._sessions is None
+        assert side._exported is None
 
 
 @PROTOCOLS

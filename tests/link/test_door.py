@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from veilcast.errors import ExpiredError, ForgedError, RemoteError, StaleError
 from veilcast.link.door import GUESTS_MAX, HANDSHAKE_US, KNOCKS_MAX, Door
@@ -15,7 +17,7 @@ from veilcast.link.envelope import Envelopes, Kind, Letter
 from veilcast.link.handshake import Contact
 from veilcast.link.session import Session
 from veilcast.machine import Address
-from veilcast.wire.geometry import CELL, CELL_BODY
+from veilcast.wire.geometry import CELL, CELL_BODY, LETTER_ROOM
 
 sys.path.insert(0, str(Path(__file__).parent))
 from pairs import LATE, NOW, A, B, C, door, network, party, static
@@ -239,6 +241,20 @@ def test_a_flood_of_made_up_datagrams_leaves_nothing_behind() -> None:
             theirs.receive(noise(CELL), Address(f"10.3.0.{number}:1"), NOW)
     assert len(theirs) == 0
     assert len(theirs._doorkeeper._strangers) == 0
+
+
+@given(st.sampled_from(Kind), st.binary(max_size=LETTER_ROOM), st.booleans())
+def test_whatever_a_member_writes_is_refused_as_a_strangers(kind: Kind, content: bytes, waiting: bool) -> None:
+    ours, keeper = party(PEOPLE.alice), Doorkeeper(random.Random(3).randbytes)
+    target, thread = Door(ours, keeper), b"thread 8"
+    if waiting:
+        thread = ENVELOPES.open(target.knock(A, NOW)).thread
+    cookie = keeper.cookie(A, thread, NOW)
+    if kind is Kind.COOKIE and waiting:
+        assert target.receive(ENVELOPES.seal(Letter(kind, thread, content, cookie)), A, NOW).contact is None
+        return
+    with pytest.raises(RemoteError):
+        target.receive(ENVELOPES.seal(Letter(kind, thread, content, cookie)), A, NOW)
 
 
 def test_a_door_whose_membership_is_over_says_so_to_its_owner() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.veil import Veil
-from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
+from veilcast.errors import ForgedError, LocalError, MalformedError
 from veilcast.link.envelope import NO_COOKIE, Envelopes, Kind, Letter
-from veilcast.wire.geometry import CELL, COOKIE, LETTER_HEAD, LETTER_ROOM, THREAD
+from veilcast.wire.geometry import CELL, COOKIE, LETTER_HEAD, LETTER_ROOM, LINK_HEADER, THREAD
 
 sys.path.insert(0, str(Path(__file__).parent))
 from pairs import network, party
@@ -69,16 +69,29 @@ def test_an_envelope_of_another_network_does_not_open() -> None:
 @pytest.mark.parametrize(
     "plain",
     [
-        bytes(CELL - 28),
-        bytes([6]) + bytes(CELL - 29),
+        bytes(LETTER_HEAD + LETTER_ROOM),
+        bytes([6]) + bytes(LETTER_HEAD - 1 + LETTER_ROOM),
         bytes([1]) + bytes(LETTER_HEAD - 3) + (LETTER_ROOM + 1).to_bytes(2, "big") + bytes(LETTER_ROOM),
         bytes([1]) + bytes(LETTER_HEAD - 1) + bytes(LETTER_ROOM - 1) + b"x",
     ],
     ids=["kind 0", "kind 6", "too long", "padding that is none"],
 )
 def test_members_who_write_nonsense_are_refused(plain: bytes) -> None:
-    with pytest.raises(RemoteError, match="not a letter"):
-        ENVELOPES.open(Veil(KEY).seal(plain, entropy=random.Random(2).randbytes))
+    sealed = ENVELOPES._veil.seal(plain, entropy=random.Random(2).randbytes)
+    with pytest.raises(MalformedError, match="not a letter"):
+        ENVELOPES.open(ENVELOPES._stamp_of(sealed) + sealed)
+
+
+def test_a_true_stamp_on_a_forged_letter_does_not_open_it() -> None:
+    forged = bytes(CELL - LINK_HEADER)
+    with pytest.raises(ForgedError, match="does not open"):
+        ENVELOPES.open(ENVELOPES._stamp_of(forged) + forged)
+
+
+def test_a_made_up_datagram_is_refused_by_its_stamp_before_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Veil, "open", None)
+    with pytest.raises(ForgedError, match="of this network"):
+        ENVELOPES.open(random.Random(3).randbytes(CELL))
 
 
 def test_a_letter_that_does_not_fit_cannot_be_written() -> None:

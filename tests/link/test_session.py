@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import random
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -195,11 +194,21 @@ def test_a_handshake_gives_one_session_and_an_unfinished_one_none() -> None:
         Session(unfinished, generation=GENERATIONS, born_us=NOW)
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy], ids=["deepcopy"])
-def test_a_session_cannot_be_doubled_and_so_uses_no_counter_twice(duplicate: Callable[[Session], Session]) -> None:
-    ours, _ = sessions()
+def test_a_session_cannot_be_doubled_and_so_uses_no_counter_twice() -> None:
+    ours, theirs = sessions()
     with pytest.raises(LocalError, match="copied"):
-        duplicate(ours)
+        copy.deepcopy(ours)
+    for sender in (ours, copy.copy(ours), ours):
+        theirs.open(sender.seal(BODY, NOW), NOW)
+
+
+@given(st.binary(max_size=40) | st.binary(min_size=CELL - 2, max_size=CELL + 2))
+def test_whatever_arrives_is_refused_as_a_strangers(datagram: bytes) -> None:
+    for uniform in (True, False):
+        _, theirs = sessions(uniform=uniform)
+        assert not theirs.recognises(datagram)
+        with pytest.raises(RemoteError):
+            theirs.open(datagram, NOW)
 
 
 def test_a_session_says_nothing_of_its_keys() -> None:

@@ -36,7 +36,7 @@ class Party:
         self.uniform: Final = uniform
         self.static: Final = Keypair(keyring.membership.link)
         self.psk: Final = derive(keyring.membership.network, b"vc/link-psk")
-        self.envelope: Final = derive(keyring.membership.network, b"vc/link-letters")
+        self.envelope: Final = derive(keyring.membership.network, b"vc/link-envelope")
 
     def shown(self, now: int) -> bytes:
         """Our certificate, as others get it; `ExpiredError` if it is not for this epoch."""

@@ -31,7 +31,7 @@ CELL: Final = 1200
 CELL_PAYLOAD: Final = 1024
 
 LINK_HEADER: Final = 8
-"""Generation and counter of a cell, masked."""
+"""Generation and counter of a cell, masked; of a letter, its stamp."""
 
 LINK_SAMPLE: Final = veil.SAMPLE
 """What the mask of a header is made from: the beginning of the ciphertext, which is never shorter."""
@@ -50,7 +50,7 @@ COOKIE: Final = 16
 LETTER_HEAD: Final = 1 + THREAD + COOKIE + 2
 """Kind, thread, cookie and length, before the content of a letter."""
 
-LETTER_ROOM: Final = CELL - veil.OVERHEAD - LETTER_HEAD
+LETTER_ROOM: Final = CELL - LINK_HEADER - veil.OVERHEAD - LETTER_HEAD
 """What one message of a handshake may have; a test builds the largest."""
 
 ADDRESS_MAX: Final = 128
