@@ -74,9 +74,9 @@ class Wrapper:
 
 
 def innermost(machine: Any) -> Any:
-    """The machine inside all wrappers."""
-    while isinstance(machine, Wrapper):
-        machine = machine.inner
+    """The machine inside all wrappers, and inside its links."""
+    while (inner := getattr(machine, "inner", None)) is not None:
+        machine = inner
     return machine
 
 

@@ -22,7 +22,8 @@ from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Note, Publication
+from veilcast.link.config import LinkConfig
+from veilcast.machine import Address, Machine, Note, Publication
 from veilcast.mesh.certified import TRIES_MAX
 from veilcast.mesh.config import Config
 from veilcast.mesh.load import Load
@@ -69,6 +70,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     publishers: int = 1
     prefixes: int = 0
     """Over how many prefixes the addresses are spread; 0 is one for each."""
+    link: LinkConfig | None = None
+    """How nodes keep secured links to one another; without, what they say travels as it is."""
     topics: int = 1
     """Each has a publisher and readers of its own, drawn from all nodes; notes are published on them in turn."""
 
@@ -84,6 +87,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         for name in ("every_us", "contacts", "join_us", "publishers", "topics"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")
+        if self.link is not None and "nonces" in self.checks:
+            raise ConfigError('population.checks: "nonces" looks into notes, and links show none')
         if self.mesh.profile == "hardened" and any(check in self.checks for check in ("tree", "reach")):
             raise ConfigError('population.checks: "tree" and "reach" are for the paper\'s profile')
         if self.topics > 1 and (self.publishers > 1 or any(check in self.checks for check in _OF_ONE_TOPIC)):
@@ -136,10 +141,11 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             roles = {topic: cast[address] for topic, cast in casts.items() if address in cast}
             keyring = self._keyring(roles, number, world.epoch_us)
             if self._joining:
-                owner = Owner(self.mesh, keyring, roles, addresses[: self.contacts], prefix_of, earlier=number)
+                contacts = addresses[: self.contacts]
+                owner = Owner(self.mesh, keyring, roles, contacts, prefix_of, earlier=number, link=self.link)
                 world.add(address, owner.start, number * self.join_us)
             else:
-                world.add(address, Owner(self.mesh, keyring, roles, known[address], prefix_of).start)
+                world.add(address, Owner(self.mesh, keyring, roles, known[address], prefix_of, link=self.link).start)
             for topic, role in roles.items():
                 for part in ("publisher", "subscriber") if role == "both" else (role,):
                     if part != "forger":
@@ -199,8 +205,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         profile = self.mesh.profile
         if profile == "paper" and self.topics == 1:
             role = roles.get(TOPIC, "forwarder")
-            certified = self.mesh.membership == "certified"
-            return own_keyring(role, self.addresses()[number]) if certified else keyrings()[role]
+            shown = self.mesh.membership == "certified" or self.link is not None
+            return own_keyring(role, self.addresses()[number]) if shown else keyrings()[role]
         length_us = epoch_us if profile == "hardened" else HOUR_US
         return keyring_of(records(self._names, self.cover_share, profile), length_us, grants(roles), number)
 
@@ -235,12 +241,12 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         turn = number // self.topics // self.publishers
         at_us = self.first_us + number * self.every_us
 
-        def publish(machine: MeshNode, now: int) -> None:
+        def publish(machine: Machine, now: int) -> None:
             ledger.sent[body] = publication
             ledger.turns[body] = Sent((publisher, world.incarnation(publisher)), turn, world.now)
             if at_us >= self.owed_us:
                 ledger.owed[body] = None
-            machine.publish(publication, now)
+            innermost(machine).publish(publication, now)
 
         world.after(at_us, lambda: world.call(publisher, publish))
 

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
+from veilcast.link.config import LinkConfig
+from veilcast.link.machine import LinkMachine
 from veilcast.machine import Address, Delivered, Event, Machine, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
+from veilcast.sim.adversaries import innermost
 from veilcast.sim.checkers import Checker
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_adversaries import Forger
@@ -34,9 +37,10 @@ class Owner:
         neighbours: Sequence[Address],
         prefix_of: Callable[[Address], str],
         earlier: int | None = None,
+        link: LinkConfig | None = None,
     ) -> None:
         self._config, self._keyring, self._roles = config, keyring, roles
-        self._neighbours, self._prefix_of, self._earlier = neighbours, prefix_of, earlier
+        self._neighbours, self._prefix_of, self._earlier, self._link = neighbours, prefix_of, earlier, link
 
     def start(self, birth: Birth) -> Machine:
         known = self._neighbours[: None if birth.incarnation else self._earlier]
@@ -59,8 +63,21 @@ class Owner:
         for topic in (topic for topic, role in self._roles.items() if role == "forger"):
             epoch = epoch_of(birth.now, self._keyring.epoch_us)
             forged = Publication((Label(topic).pair,), b"note of a forger")
-            return Forger(node, self._keyring.at(epoch).topic(topic), epoch, forged, birth.entropy)
-        return node
+            return self._linked(Forger(node, self._keyring.at(epoch).topic(topic), epoch, forged, birth.entropy), birth)
+        return self._linked(node, birth)
+
+    def _linked(self, node: MeshNode | Forger, birth: Birth) -> Machine:
+        if self._link is None:
+            return node
+        return Linked(node, self._link, self._keyring, birth.rng, birth.entropy)
+
+
+class Linked(LinkMachine):
+    """A node with its links, as checkers know it."""
+
+    @property
+    def version(self) -> int:
+        return int(innermost(self).version)
 
 
 class Clients(Checker):
@@ -69,4 +86,4 @@ class Clients(Checker):
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if isinstance(event, Delivered):
             note = event.note.id
-            world.call(address, lambda machine, now: machine.acknowledge(note, now))
+            world.call(address, lambda machine, now: innermost(machine).acknowledge(note, now))
