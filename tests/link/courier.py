@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from veilcast.link.transfer import TIMEOUT_CELLS, Transfer
+from veilcast.link.transfer import PROMPT_TIMEOUT_US, TIMEOUT_CELLS, Transfer
 
 ROOM = 1176
 PERIOD_US = 250_000
@@ -79,14 +79,14 @@ class Courier:
             self.got[side].extend(self.sides[side].take(body, self.now))
 
 
-def pair(kind: type[Transfer] = Transfer, first: int = 0) -> Courier:
-    timeout_us = TIMEOUT_CELLS * PERIOD_US
+def pair(kind: type[Transfer] = Transfer, first: int = 0, *, cells: bool = True) -> Courier:
+    timeout_us = TIMEOUT_CELLS * PERIOD_US if cells else PROMPT_TIMEOUT_US
     return Courier((kind(timeout_us=timeout_us, first=first), kind(timeout_us=timeout_us, first=first)))
 
 
 def assert_all_arrive(script: Script, kind: type[Transfer] = Transfer, first: int = 0, *, cells: bool = True) -> None:
     """Every message once, in order within its lane, and soon after the storm."""
-    courier = pair(kind, first)
+    courier = pair(kind, first, cells=cells)
     step = courier.period if cells else courier.prompt
     last = max(parcel.period for parcel in script.parcels)
     for period in range(max(last + 1, len(script.fates))):

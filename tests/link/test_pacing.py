@@ -30,18 +30,39 @@ def test_slots_are_a_period_apart_from_the_first_after_the_start(rate: int, phas
     assert slots.missed == 0
 
 
-@given(RATE, PHASE, st.lists(st.integers(0, 5 * SECOND_US), max_size=50))
+LATENESS = st.lists(st.integers(0, 5 * SECOND_US), max_size=50)
+
+
+@given(RATE, PHASE, LATENESS)
 def test_a_late_timer_sends_one_cell_and_keeps_to_the_grid(rate: int, phase: int, lateness: list[int]) -> None:
-    slots, cells, now = Slots(rate, phase_us=phase, now=0), 0, 0
-    first = slots.next_us
+    assert_never_a_burst(Slots(rate, phase_us=phase, now=0), lateness)
+
+
+class _Diligent(Slots):
+    """Makes up for what it missed."""
+
+    def due(self, now: int) -> bool:
+        if now < self.next_us:
+            return False
+        self.next_us += self.period_us
+        return True
+
+
+def test_the_check_catches_a_planted_burst() -> None:
+    with pytest.raises(AssertionError):
+        assert_never_a_burst(_Diligent(4, phase_us=0, now=0), [3 * SECOND_US])
+
+
+def assert_never_a_burst(slots: Slots, lateness: list[int]) -> None:
+    first, cells = slots.next_us, 0
     for late in lateness:
         now = slots.next_us + late
         assert slots.due(now)
         assert not slots.due(now)
         cells += 1
-        assert now < slots.next_us <= now + period_us(rate)
-        assert slots.next_us % period_us(rate) == phase % period_us(rate)
-    assert cells + slots.missed == (slots.next_us - first) // period_us(rate)
+        assert now < slots.next_us <= now + slots.period_us
+        assert (slots.next_us - first) % slots.period_us == 0
+    assert cells + slots.missed == (slots.next_us - first) // slots.period_us
 
 
 @given(RATE, RATE, PHASE, st.integers(1, 20 * SECOND_US))

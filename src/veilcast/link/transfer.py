@@ -248,9 +248,10 @@ SHORT_MAX: Final = 2 * CHUNK_MAX
 ZEROS_MAX: Final = 4 * MESSAGE_MAX
 """Zeros cut off the messages under way, in all lanes."""
 
-TIMEOUT_CELLS: Final = 8
-"""Cell periods after which a chunk is repeated before anything new, if nothing else tells that it is lost. Where a
-round trip takes longer, a busy link repeats what it need not."""
+TIMEOUT_CELLS: Final = 32
+"""Cell periods after which a chunk is repeated before anything new, though nothing sent later has arrived either. Two
+seconds at the highest rate: a busy link with a longer round trip repeats what it need not. Waiting costs little, for
+the first thing that does arrive tells of all that was lost before it."""
 
 PROMPT_TIMEOUT_US: Final = 200_000
 """The same for `prompt`; it doubles each time that nothing is heard."""
