@@ -4,7 +4,7 @@ A side fills a body whenever a cell is due and takes those of the other. Every b
 acknowledgements cost nothing and none is worth repeating. Room goes, in this order, to
 
 1. chunks that are lost as far as one can tell: something sent later has arrived, or time is up;
-2. new chunks: control messages first, then the lanes of short and of long messages in turns;
+2. new chunks, one of each lane in turns: control begins, then short and long messages, or long and short;
 3. chunks under way that may have arrived or not, those sent longest ago first. A link with room to spare sends each
    chunk in every body until it is acknowledged, so a loss costs one period, and nobody sees more than the same cells.
 
@@ -53,8 +53,8 @@ class Transfer:
         """Cut off the messages under way."""
         self._overtaken_us = 0
         """Something that was first sent at this time has arrived: what was last sent before it should have, too."""
-        self._turns = self._out[SHORT], self._out[LONG]
-        """Who may begin the next body."""
+        self._turns = self._out[CONTROL], self._out[SHORT], self._out[LONG]
+        """Who comes first in the next body: of short and long, the one that did not in the last."""
         self._acks: bytes | None = None
         self._idle: bytes | None = None
         """The body that says nothing new; kept while there is nothing new to say."""
@@ -99,8 +99,9 @@ class Transfer:
         if idle is not None and len(idle) == room:
             return idle
         parts = self._begin(room)
-        lost_us = max(self._overtaken_us, now - self.timeout_us + 1)
-        left = self._repeat(parts, room - ACKNOWLEDGEMENTS, now, lost_us)
+        left = room - ACKNOWLEDGEMENTS
+        if self._flight:
+            left = self._repeat(parts, left, now, max(self._overtaken_us, now - self.timeout_us + 1))
         left = self._load(parts, left, now)
         self._repeat(parts, left, now, now)
         body = b"".join(parts).ljust(room, b"\0")
@@ -191,32 +192,24 @@ class Transfer:
         return left
 
     def _load(self, parts: list[bytes], left: int, now: int) -> int:
-        """Cut new chunks for this room; the room that is left then."""
-        control = self._out[CONTROL]
-        while control.waiting and (chunk := self._cut(control, left, now)) is not None:
-            parts.append(chunk)
-            left -= len(chunk)
+        """Cut new chunks for this room, one of each lane in turns; the room that is left then."""
         turns = [lane for lane in self._turns if lane.waiting]
-        self._turns = self._turns[::-1]
+        control, first, second = self._turns
+        self._turns = control, second, first
         while turns:
             lane = turns.pop(0)
-            chunk = self._cut(lane, left, now)
-            if chunk is not None:
-                parts.append(chunk)
-                left -= len(chunk)
-                if lane.waiting:
-                    turns.append(lane)
+            cut = lane.cut(left, ZEROS_MAX - self._zeros)
+            if cut is None:
+                continue
+            chunk, zeros = cut
+            self._flight[(lane.next - 1) * LANES + lane.lane] = (now, now, chunk)
+            self._zeros += zeros
+            self.bytes_new += len(chunk)
+            parts.append(chunk)
+            left -= len(chunk)
+            if lane.waiting:
+                turns.append(lane)
         return left
-
-    def _cut(self, lane: Outbound, left: int, now: int) -> bytes | None:
-        cut = lane.cut(left, ZEROS_MAX - self._zeros)
-        if cut is None:
-            return None
-        chunk, zeros = cut
-        self._zeros += zeros
-        self._flight[(lane.next - 1) * LANES + lane.lane] = (now, now, chunk)
-        self.bytes_new += len(chunk)
-        return chunk
 
     def _acknowledged(self, acks: bytes) -> None:
         fields = _ACKS.unpack(acks)
