@@ -21,7 +21,6 @@ from collections.abc import Callable
 from math import ceil, log
 from statistics import median
 from time import process_time
-from typing import TypeVar
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -29,8 +28,6 @@ from veilcast.link.chunks import write_chunk
 from veilcast.link.outbound import WINDOW
 from veilcast.link.transfer import TIMEOUT_CELLS, Transfer
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CHUNK_HEAD, CHUNK_MAX, LANES, MESSAGE_MAX
-
-T = TypeVar("T")
 
 
 def main() -> None:
@@ -81,21 +78,29 @@ def idle_cost() -> dict[str, float]:
 
 
 def cost(message: bytes) -> dict[str, float]:
-    """Rounds of as many cells as may be under way. Each is acknowledged between rounds, so that no room is to spare."""
-    left, right = Transfer(timeout_us=1_000), Transfer(timeout_us=1_000)
-    watch = Watch()
+    """The median of rounds, in each of which every one of many links carries one cell and has it acknowledged."""
+    lefts = [Transfer(timeout_us=1) for _ in range(LINKS)]
+    rights = [Transfer(timeout_us=1) for _ in range(LINKS)]
+    times: dict[str, list[float]] = {"put": [], "fill": [], "take": []}
+    arrived = 0
     for now in range(1, ROUNDS + 1):
-        bodies = []
-        for _ in range(CELLS_A_ROUND):
-            if not left.waiting:
-                watch.time("put", lambda: left.put(message))
-            bodies.append(watch.time("fill", lambda: left.fill(ROOM, now)))  # noqa: B023
-        arrived = [watch.time("take", lambda: right.take(body, now)) for body in bodies]  # noqa: B023
-        assert all(entry == (message, False) for entries in arrived for entry in entries)
-        assert any(arrived) or len(message) > CHUNK_MAX
-        left.take(right.fill(ROOM, now), now)
-    cells = ROUNDS * CELLS_A_ROUND
-    return {name: watch.us(name) / cells for name in ("put", "fill", "take")}
+        idle = [left for left in lefts if not left.waiting]
+        clock = [process_time()]
+        for left in idle:
+            left.put(message)
+        clock.append(process_time())
+        bodies = [left.fill(ROOM, now) for left in lefts]
+        clock.append(process_time())
+        entries = [right.take(body, now) for right, body in zip(rights, bodies, strict=True)]
+        clock.append(process_time())
+        for name, (start, end) in zip(times, itertools.pairwise(clock), strict=True):
+            times[name].append((end - start) * 1e6 / LINKS)
+        for left, right, of_link in zip(lefts, rights, entries, strict=True):
+            assert all(entry == (message, False) for entry in of_link)
+            arrived += len(of_link)
+            left.take(right.fill(ROOM, now), now)
+    assert arrived >= LINKS * ROUNDS // ceil(len(message) / CHUNK_MAX) - LINKS
+    return {name: median(values) for name, values in times.items()}
 
 
 def worst_take() -> float:
@@ -105,23 +110,6 @@ def worst_take() -> float:
     body = body[: ROOM - (ROOM - ACKNOWLEDGEMENTS) % len(chunks[0])]
     sides = itertools.cycle([Transfer(timeout_us=1) for _ in range(4_000)])
     return cpu_us(lambda: next(sides).take(body, 1), count=400)
-
-
-class Watch:
-    """CPU time of many short calls, without that of looking at the clock."""
-
-    def __init__(self) -> None:
-        self._spent: dict[str, float] = {}
-        self._looking = cpu_us(process_time) * 1e-6 + cpu_us(lambda: None) * 1e-6
-
-    def time(self, name: str, work: Callable[[], T]) -> T:
-        start = process_time()
-        result = work()
-        self._spent[name] = self._spent.get(name, 0.0) + process_time() - start - self._looking
-        return result
-
-    def us(self, name: str) -> float:
-        return self._spent.get(name, 0.0) * 1e6
 
 
 def goodput(loss: float, away: int) -> float:
@@ -205,7 +193,7 @@ PERIOD_US = 250_000
 CELLS = 10_000
 FAR = 4
 """Periods that a cell takes one way, where it is far."""
-ROUNDS, CELLS_A_ROUND = 300, 32
+LINKS, ROUNDS = 200, 60
 SHORT = b"about thirty bytes of a short one"
 MESSAGES = {
     "an idle heartbeat": b"a beat of thirty bytes, or so.".ljust(1184, b"\0"),
