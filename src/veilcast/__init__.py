@@ -18,12 +18,17 @@ from veilcast.errors import (
     TamperedError,
     UnknownMemberError,
     UnknownTopicError,
+    UnreachableError,
     VeilcastError,
 )
 from veilcast.machine import Note, Publication
+from veilcast.net.blocking import connect_sync
+from veilcast.net.client import connect
 from veilcast.topics import All, Box, Equal, Label, Range
 
 __all__ = [
+    "connect",
+    "connect_sync",
     "Label",
     "Range",
     "Box",
@@ -37,6 +42,7 @@ __all__ = [
     "StorageError",
     "PermissionsError",
     "PassphraseError",
+    "UnreachableError",
     "TamperedError",
     "AuthorityError",
     "UnknownTopicError",

@@ -36,6 +36,10 @@ class TamperedError(LocalError):
     """A local file is not what we wrote: damaged, truncated or edited."""
 
 
+class UnreachableError(LocalError):
+    """The node of this machine is not running, or has gone away."""
+
+
 class AuthorityError(LocalError):
     """The authority refuses: the request does not fit what it has declared and granted."""
 

@@ -27,13 +27,16 @@ class Context:
     has_terminal: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty()
     ask_secret: Callable[[str], str] = getpass.getpass
     warn: Callable[[str], object] = lambda line: sys.stderr.write(f"veilcast: {line}\n")
+    say: Callable[[str], object] = lambda line: (sys.stdout.write(f"{line}\n"), sys.stdout.flush())
+    read_input: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
     cost: Cost = field(default_factory=Cost)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a command found: `data` for `--json`, `lines` for people, and the exit code."""
+    """What a command found: `data` for `--json`, `lines` for people, and the exit code. A command that has said all
+    as it went on has no data."""
 
-    data: dict[str, Any]
+    data: dict[str, Any] | None
     lines: list[str] = field(default_factory=list)
     code: int = 0

@@ -24,6 +24,7 @@ _CODES: Final[tuple[tuple[type[errors.VeilcastError], int, str], ...]] = (
     (errors.ExpiredError, 10, "expired"),
     (errors.AuthorityError, 11, "refused"),
     (errors.RemoteError, 12, "forged"),
+    (errors.UnreachableError, 14, "unreachable"),
 )
 
 

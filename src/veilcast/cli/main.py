@@ -8,7 +8,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from veilcast.cli import authority, demo, exits, sim
+from veilcast.cli import authority, demo, exits, node, pub, sim, status, sub
 from veilcast.cli.context import Context, Report
 from veilcast.errors import VeilcastError
 
@@ -44,12 +44,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
     parser.set_defaults(run=None, json=False, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for room in (demo, authority, sim):
+    for room in (demo, authority, node, pub, sub, status, sim):
         room.add_commands(commands)
     return parser
 
 
 def _print(report: Report, *, as_json: bool) -> None:
+    if report.data is None:
+        return
     lines = [json.dumps(report.data, sort_keys=True)] if as_json else report.lines
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Where a passphrase comes from: a file or a prompt, never the command's arguments.
+"""Where a passphrase comes from: a file, an open descriptor or a prompt, never the command's arguments.
 
 In order: the file named by an option, the file that a command left beside what it locked, the file named in
 VEILCAST_PASSPHRASE_FILE, and the terminal. Where nobody can be asked a new passphrase is drawn and written to a file
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
+from typing import Final
 
 from veilcast.authority.vault import read_private, write_whole
 from veilcast.cli.context import Context
@@ -25,6 +26,18 @@ def existing(context: Context, what: str, option: Path | None, beside: Path) -> 
     if context.has_terminal():
         return _asked(context, f"passphrase for {what}: ")
     raise PassphraseError(f"no terminal to ask for the passphrase of {what}; name a file with --passphrase-file")
+
+
+def from_descriptor(descriptor: int) -> Secret:
+    """What whoever started us has put into an open file or pipe; it is closed afterwards."""
+    try:
+        with open(descriptor, "rb") as file:
+            content = file.read(_DESCRIPTOR_MAX).rstrip(b"\r\n")
+    except OSError as error:
+        raise PassphraseError(f"cannot read a passphrase from descriptor {descriptor}: {error.strerror}") from error
+    if not content:
+        raise PassphraseError(f"descriptor {descriptor} holds no passphrase")
+    return Secret(content)
 
 
 def fresh(context: Context, what: str, option: Path | None, beside: Path, *, draw: bool = False) -> Secret:
@@ -67,3 +80,6 @@ def _asked(context: Context, prompt: str) -> Secret:
     if not answer:
         raise PassphraseError("an empty passphrase protects nothing; nothing was done")
     return Secret(answer.encode())
+
+
+_DESCRIPTOR_MAX: Final = 4096

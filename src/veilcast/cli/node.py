@@ -1,0 +1,71 @@
+"""`veilcast node ...`: one member's node, from its configuration to its last cell."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from veilcast.cli import passphrase
+from veilcast.cli.context import Context, Report
+from veilcast.cli.files import passphrase_file
+from veilcast.cli.reach import add_config, config_of
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError
+from veilcast.net import log
+from veilcast.net.blocking import connect_sync
+from veilcast.net.service import Service, serve
+from veilcast.net.udp import UdpDriver
+
+
+def add_commands(commands: Any) -> None:
+    group = commands.add_parser("node", help="a member's node: run, stop")
+    group.set_defaults(parser=group)
+    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
+
+    run = verbs.add_parser("run", help="run the node until SIGTERM", description="Run a node until SIGTERM or Ctrl-C.")
+    add_config(run)
+    source = run.add_mutually_exclusive_group()
+    source.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
+    source.add_argument("--passphrase-fd", type=int, metavar="N", help="read it from the open file descriptor N")
+    run.add_argument("--json", action="store_true", help="print JSON objects, one a line")
+    run.set_defaults(run=_run, parser=run)
+
+    stop = verbs.add_parser("stop", help="let the running node finish, and end")
+    add_config(stop)
+    stop.add_argument("--json", action="store_true", help="print one JSON object")
+    stop.set_defaults(run=_stop, parser=stop)
+
+
+def compose(config: Path, passphrase_for: Callable[[Path], Secret]) -> AbstractContextManager[Service]:
+    """The node that a configuration file describes; what it holds open is closed afterwards."""
+    raise ConfigError(f"{config}: this version has no mode that runs over the network")
+
+
+def _run(arguments: argparse.Namespace, context: Context) -> Report:
+    # Before anything can go wrong; the configuration may choose another style.
+    log.set_up()
+
+    def passphrase_for(keyring: Path) -> Secret:
+        if arguments.passphrase_fd is not None:
+            return passphrase.from_descriptor(arguments.passphrase_fd)
+        return passphrase.existing(context, str(keyring), arguments.passphrase_file, passphrase_file(keyring))
+
+    def ready(driver: UdpDriver) -> None:
+        places = list(driver.addresses)
+        context.say(json.dumps({"listening": places}) if arguments.json else f"listening at {', '.join(places)}")
+
+    with compose(config_of(arguments), passphrase_for) as service:
+        drained = asyncio.run(serve(service, ready))
+    line = "all that was promised has gone out" if drained else "the outbox keeps what has not gone out"
+    return Report({"drained": drained}, [line])
+
+
+def _stop(arguments: argparse.Namespace, _: Context) -> Report:
+    with connect_sync(config_of(arguments)) as me:
+        me.stop()
+    return Report({"stopping": True}, ["the node finishes and ends"])

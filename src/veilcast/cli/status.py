@@ -1,0 +1,56 @@
+"""`veilcast status` and `veilcast peers`: how the running node is, and how hidden its member."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.cli.context import Context, Report
+from veilcast.cli.reach import add_config, config_of
+from veilcast.net.agent import Status
+from veilcast.net.blocking import connect_sync
+
+
+def add_commands(commands: Any) -> None:
+    for name, run, text in (
+        ("status", _status, "how the running node is, and how hidden you are"),
+        ("peers", _peers, "the neighbours of the running node"),
+    ):
+        parser = commands.add_parser(name, help=text, description=text)
+        add_config(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.set_defaults(run=run, parser=parser)
+
+
+def _status(arguments: argparse.Namespace, _: Context) -> Report:
+    with connect_sync(config_of(arguments)) as me:
+        status = me.status()
+    warning = warning_of(status)
+    lines = [
+        f"mode           {status.mode}, {status.profile}" + (", finishing" if status.draining else ""),
+        f"group          {status.members} members, {status.neighbours} of them neighbours",
+        f"cover          {status.cover_share:.0%} of the others act as readers of what you read",
+        f"subscriptions  {status.subscriptions}, with {status.inbox} notes that nobody has acknowledged",
+        f"outbox         {status.outbox} publications under way",
+        f"running for    {status.uptime_s:,.0f} s",
+        *([f"warning: {warning}"] if warning else []),
+    ]
+    return Report({**msgspec.to_builtins(status), "warning": warning}, lines)
+
+
+def warning_of(status: Status) -> str | None:
+    if status.members >= MEMBERS_FEW:
+        return None
+    return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
+
+
+def _peers(arguments: argparse.Namespace, _: Context) -> Report:
+    with connect_sync(config_of(arguments)) as me:
+        peers = me.peers()
+    lines = [f"{peer.address:24} {'up' if peer.up else 'down':5} for {peer.since_s:,.0f} s" for peer in peers]
+    return Report({"peers": msgspec.to_builtins(peers)}, lines or ["no neighbours yet"])
+
+
+MEMBERS_FEW: Final = 20

@@ -1,0 +1,87 @@
+"""`veilcast sub`: print the notes of a subscription, one a line, each acknowledged when it has been printed."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import re
+from typing import Any, Final
+
+from veilcast.cli.bounds import within
+from veilcast.cli.context import Context, Report
+from veilcast.cli.pub import number_or_text
+from veilcast.cli.reach import add_config, config_of
+from veilcast.errors import ConfigError
+from veilcast.machine import Note
+from veilcast.net.blocking import connect_sync
+from veilcast.topics import All, Conjunction, Label, Range
+
+
+def add_commands(commands: Any) -> None:
+    text = "print notes through the running node, one a line, until Ctrl-C or --count"
+    sub = commands.add_parser("sub", help="subscribe through the running node", description=text)
+    sub.add_argument("topic", metavar="TOPIC", nargs="?")
+    sub.add_argument(
+        "--range",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "LOW..HIGH"),
+        help="only with the attribute between these, as in --range temp 20..25; either end may be left out",
+    )
+    sub.add_argument("--count", type=int, metavar="N", help="end after N notes")
+    sub.add_argument("--keep", action="store_true", help="let the node go on collecting for the next `sub` of the same")
+    add_config(sub)
+    sub.add_argument("--json", action="store_true", help="print one JSON object a note")
+    sub.set_defaults(run=_sub, parser=sub)
+
+
+def _sub(arguments: argparse.Namespace, context: Context) -> Report:
+    if arguments.count is not None:
+        within("--count", arguments.count, 1, _COUNT_MAX)
+    interest = interest_of(arguments.topic, arguments.range)
+    show = as_json if arguments.json else as_line
+    with connect_sync(config_of(arguments)) as me:
+        subscription = me.subscribe(interest, keep=arguments.keep)
+        for number, note in enumerate(subscription, start=1):
+            context.say(show(note))
+            subscription.acknowledge()
+            if number == arguments.count:
+                break
+    return Report(None)
+
+
+def interest_of(topic: str | None, ranges: list[list[str]]) -> Conjunction:
+    parts: list[Conjunction] = [Label(topic)] if topic is not None else []
+    parts += [parse_range(name, bounds) for name, bounds in ranges]
+    if not parts:
+        raise ConfigError("name a TOPIC, or a --range, or both")
+    return parts[0] if len(parts) == 1 else All(*parts)
+
+
+def parse_range(name: str, bounds: str) -> Range:
+    match = re.fullmatch(r"(.*?)\.\.(.*)", bounds)
+    ends = [None if not end else number_or_text(end) for end in match.groups()] if match else []
+    if not any(end is not None for end in ends) or any(isinstance(end, str) for end in ends):
+        raise ConfigError(f"--range {name} {bounds}: write LOW..HIGH with numbers; one of them may be left out")
+    return Range(name, *ends)  # type: ignore[arg-type]
+
+
+def as_line(note: Note) -> str:
+    """The body as one line of text. Whoever wrote it is a stranger: nothing of it may steer a terminal."""
+    text = note.publication.body.decode(errors="backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def as_json(note: Note) -> str:
+    """The body as text where it is UTF-8, and as base64 otherwise."""
+    found: dict[str, Any] = {"id": note.id.hex(), "pairs": note.publication.pairs}
+    try:
+        found["body"] = note.publication.body.decode()
+    except UnicodeDecodeError:
+        found["base64"] = base64.b64encode(note.publication.body).decode()
+    return json.dumps(found)
+
+
+_COUNT_MAX: Final = 1 << 32

@@ -1,0 +1,14 @@
+"""The network: the only room with asyncio and sockets. It drives machines and knows nothing of what they say.
+
+address     UDP addresses as text
+clock       time that never goes back
+udp         drives one machine over UDP
+agent       what a running node offers its clients
+protocol    what is said on the control socket
+control     the node's side of it
+client      the client's side: `veilcast.connect`
+blocking    the same without async: `veilcast.connect_sync`
+log         logs that name no topic, no peer and no key
+metrics     numbers for Prometheus, on loopback
+service     all of them together, from start to the last cell
+"""

@@ -1,0 +1,55 @@
+"""UDP addresses as text: "127.0.0.1:4000", "[::1]:4000", "[fe80::1%2]:4000".
+
+Machines compare addresses and never parse them, so one address has one text: what `name` gives. Host names are refused:
+to look one up would tell a name server who talks to whom.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from typing import Final, TypeAlias
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+
+SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
+
+
+def parse(text: str) -> tuple[socket.AddressFamily, SocketAddress]:
+    """The family and the address as sockets want it; `ConfigError` if the text is no address and port."""
+    match = _FORM.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError
+        port = int(match["port"])
+        if port > 0xFFFF:
+            raise ValueError
+        if match["four"] is not None:
+            return socket.AF_INET, (str(ipaddress.IPv4Address(match["four"])), port)
+        six = ipaddress.IPv6Address(match["six"])
+        scope = int(six.scope_id) if six.scope_id else 0
+        return socket.AF_INET6, (str(six).partition("%")[0], port, 0, scope)
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} is no address and port; write 192.0.2.1:4000 or [2001:db8::1]:4000, with numbers only"
+        ) from error
+
+
+def name(address: SocketAddress) -> Address:
+    """The text of what a socket calls a peer."""
+    if len(address) == 2:
+        return Address(f"{address[0]}:{address[1]}")
+    host, port, _, scope = address
+    return Address(f"[{host}%{scope}]:{port}" if scope else f"[{host}]:{port}")
+
+
+def canonical(text: str) -> Address:
+    """The one text of an address that a person wrote in one of several ways."""
+    return name(parse(text)[1])
+
+
+_FORM: Final = re.compile(
+    r"(?:(?P<four>[0-9.]+)|\[(?P<six>[0-9A-Fa-f:.]+(?:%[0-9]+)?)\]):(?P<port>[0-9]{1,5})", re.ASCII
+)

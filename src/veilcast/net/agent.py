@@ -1,0 +1,67 @@
+"""What a running node offers its local clients: the seam between the control socket and a mode's machine and store.
+
+The control server calls it, and nothing else does. Whoever fulfils it keeps two promises: `publish` returns when the
+publication is on the disk, and a note is handed out again, to whoever asks for the notes of that subscription, until
+`acknowledge` has returned for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+import msgspec
+
+from veilcast.machine import Note, Publication
+from veilcast.topics import Conjunction
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How a node is, and how hidden its member."""
+
+    mode: str
+    profile: str
+    members: int
+    """How many there are in the group, this one included, as far as the node knows."""
+    cover_share: float
+    """The share of others that act as subscribers: the smallest among the topics this node reads."""
+    neighbours: int
+    subscriptions: int
+    outbox: int
+    """Publications that are on the disk, and not yet known to be with others."""
+    inbox: int
+    """Notes that no client has acknowledged."""
+    uptime_s: float
+    draining: bool = False
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """One neighbour, for the eyes of the node's owner."""
+
+    address: str
+    up: bool
+    since_s: float
+    """How long it has been so."""
+
+
+class Agent(Protocol):
+    async def publish(self, publication: Publication) -> None:
+        """Returns when it is on the disk."""
+
+    async def subscribe(self, interest: Conjunction) -> int:
+        """The number of the subscription; the same one for the same interest."""
+
+    async def unsubscribe(self, number: int) -> None: ...
+
+    def notes(self, number: int) -> AsyncGenerator[Note, None]:
+        """Each note of a subscription that is not acknowledged, once, oldest first, and then as they come."""
+
+    async def acknowledge(self, number: int, note: bytes) -> None:
+        """Returns when it is on the disk. Of an id that is not known, or acknowledged already, nothing more comes."""
+
+    def status(self) -> Status: ...
+
+    def peers(self) -> list[Peer]: ...
+
+    async def finish(self) -> None:
+        """Take no more publications; return when all that there are have been handed on."""

@@ -1,0 +1,122 @@
+"""Numbers for Prometheus, on loopback: `GET /metrics` and nothing else.
+
+A metric has a name from `METRICS` and no labels, so there is no place where a topic or a peer could appear. The server
+is ours and small: it reads one request of bounded length in bounded time, answers, and closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeAlias
+
+from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.machine import Address
+from veilcast.net.address import name, parse
+
+Kind: TypeAlias = Literal["counter", "gauge", "summary"]
+Numbers: TypeAlias = Callable[[], Mapping[str, float]]
+"""Gives what is known now, by names of `METRICS` without the prefix; of a summary NAME, `NAME_sum` and `NAME_count`."""
+
+
+def render(numbers: Mapping[str, float]) -> str:
+    """The text that Prometheus reads (version 0.0.4 of its format)."""
+    lines: list[str] = []
+    left = dict(numbers)
+    for metric, (kind, text) in METRICS.items():
+        parts = [f"{metric}_sum", f"{metric}_count"] if kind == "summary" else [metric]
+        known = [(part, left.pop(part)) for part in parts if part in left]
+        if known:
+            lines += [f"# HELP {PREFIX}{metric} {text}", f"# TYPE {PREFIX}{metric} {kind}"]
+            lines += [f"{PREFIX}{part} {float(value)!r}" for part, value in known]
+    if left:
+        raise LocalError("a number that is no declared metric")
+    return "".join(f"{line}\n" for line in lines)
+
+
+class MetricsServer:
+    def __init__(self, listen: str, numbers: Numbers) -> None:
+        _, self._at = parse(listen)
+        if not ipaddress.ip_address(self._at[0]).is_loopback:
+            raise ConfigError(f"metrics: {listen} is not loopback; others must not see how busy this node is")
+        self._numbers = numbers
+        self._server: asyncio.Server | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> Address:
+        assert self._server is not None
+        return name(self._server.sockets[0].getsockname())
+
+    async def open(self) -> None:
+        try:
+            self._server = await asyncio.start_server(self._answer, *self._at[:2], limit=REQUEST_MAX)
+        except OSError as error:
+            raise StorageError(f"metrics: cannot use {name(self._at)}: {error.strerror}") from error
+
+    async def close(self) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            if len(self._answering) >= CLIENTS_MAX:
+                return
+            self._answering.add(task)
+            async with asyncio.timeout(REQUEST_S):
+                request = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._response(request.split(b"\r\n", 1)[0]))
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # A request that does not come, or is none, gets no answer.
+        finally:
+            self._answering.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+                async with asyncio.timeout(REQUEST_S):
+                    await writer.wait_closed()
+            writer.transport.abort()
+
+    def _response(self, line: bytes) -> bytes:
+        match line.split(b" "):
+            case [b"GET", b"/metrics", b"HTTP/1.0" | b"HTTP/1.1"]:
+                status, body = "200 OK", render(self._numbers()).encode()
+            case [b"GET", _, b"HTTP/1.0" | b"HTTP/1.1"]:
+                status, body = "404 Not Found", b"only /metrics\n"
+            case _:
+                status, body = "405 Method Not Allowed", b"only GET\n"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {_TYPE}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        return head.encode() + body
+
+
+METRICS: Final[dict[str, tuple[Kind, str]]] = {
+    "datagrams_received_total": ("counter", "Datagrams that arrived, of whatever sender."),
+    "datagrams_sent_total": ("counter", "Datagrams that the system took for sending."),
+    "datagrams_blocked_total": ("counter", "Datagrams dropped because the system would not take them at once."),
+    "datagrams_undeliverable_total": ("counter", "Datagrams dropped because there is no way to their address."),
+    "timer_lateness_seconds": ("summary", "By how much timers ran after their time."),
+    "callback_faults_total": ("counter", "Faults of veilcast itself that were survived."),
+    "control_clients": ("gauge", "Clients on the control socket."),
+    "cells_sent_total": ("counter", "Cells sent on all links, padding included."),
+    "cells_padding_total": ("counter", "Cells sent that carried nothing but padding."),
+    "queue_age_seconds": ("gauge", "Age of the oldest message that waits for a cell."),
+    "swaps_total": ("counter", "Places in meshes that this node has swapped with others."),
+    "delivery_latency_seconds": ("summary", "From a publication to its note at this node, by their clocks."),
+    "outbox_records": ("gauge", "Publications on the disk that are not yet known to be with others."),
+    "inbox_notes": ("gauge", "Notes that no client has acknowledged."),
+}
+"""Every metric there is. Append only; docs/operating.md has the same table."""
+
+PREFIX: Final = "veilcast_"
+REQUEST_MAX: Final = 4096
+REQUEST_S: Final = 5.0
+CLIENTS_MAX: Final = 8
+_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

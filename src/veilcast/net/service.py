@@ -1,0 +1,124 @@
+"""A node in service: driver, control socket and metrics, up in order, and down in order when told to stop.
+
+The first SIGTERM or SIGINT, or a client's wish, lets the owner finish: what was promised goes out, cells keep their
+rate meanwhile, clients may still read and acknowledge. That has a limit, and a second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from veilcast.machine import Event, Machine
+from veilcast.net.agent import Agent
+from veilcast.net.control import ControlServer
+from veilcast.net.log import LoopFaults
+from veilcast.net.metrics import MetricsServer
+from veilcast.net.udp import UdpDriver
+
+
+class Owner(Agent, Protocol):
+    """The agent that owns a machine: it hears its events, too, and knows its numbers."""
+
+    def act_on(self, event: Event) -> None: ...
+
+    def numbers(self) -> Mapping[str, float]:
+        """By names of `metrics.METRICS`; what the sockets count is added to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """The parts of one node, not yet running."""
+
+    machine: Machine
+    hire: Callable[[UdpDriver], Owner]
+    """Makes the owner. It calls the machine with the driver's `now()`, and the driver's `touch()` after each call."""
+    listen: Sequence[str]
+    control: Path
+    metrics: str | None = None
+    drain_s: float = 10.0
+
+
+async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lambda _: None) -> bool:
+    """Run until told to stop; whether all that was promised has gone out by then."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    faults = LoopFaults()
+    asyncio.get_running_loop().set_exception_handler(faults)
+    driver = UdpDriver(service.machine, service.listen, lambda event: owner.act_on(event))
+    owner = service.hire(driver)
+    control = ControlServer(service.control, owner, stop.set)
+
+    def numbers() -> dict[str, float]:
+        return {**owner.numbers(), **_of_sockets(driver, control, faults)}
+
+    async with contextlib.AsyncExitStack() as parts:
+        parts.callback(driver.close)
+        # The control socket comes first: it tells whether another node lives here.
+        await control.open()
+        parts.push_async_callback(control.close)
+        if service.metrics is not None:
+            metrics = MetricsServer(service.metrics, numbers)
+            await metrics.open()
+            parts.push_async_callback(metrics.close)
+        driver.open()
+        parts.enter_context(_signals(stop, hurry))
+        _LOG.info("started")
+        on_ready(driver)
+        await stop.wait()
+        _LOG.info("stopping; at most %g s for what is under way", service.drain_s)
+        drained = await driver.drain(lambda: _unless(hurry, owner.finish()), service.drain_s)
+        drained = drained and not hurry.is_set()
+        _LOG.info("stopped" if drained else "stopped; the outbox keeps what has not gone out")
+        return drained
+
+
+async def _unless(hurry: asyncio.Event, work: Coroutine[object, object, None]) -> None:
+    """Wait for the work, or for the signal not to."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+    if tasks[0].done() and not tasks[0].cancelled():
+        tasks[0].result()
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, told)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _of_sockets(driver: UdpDriver, control: ControlServer, faults: LoopFaults) -> dict[str, float]:
+    counts = driver.counts
+    return {
+        "datagrams_received_total": counts.received,
+        "datagrams_sent_total": counts.sent,
+        "datagrams_blocked_total": counts.blocked,
+        "datagrams_undeliverable_total": counts.undeliverable,
+        "timer_lateness_seconds_sum": counts.late_us / 1e6,
+        "timer_lateness_seconds_count": counts.timers,
+        "callback_faults_total": faults.count,
+        "control_clients": control.clients,
+    }
+
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LOG: Final = logging.getLogger("veilcast.node")

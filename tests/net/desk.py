@@ -1,0 +1,129 @@
+"""An agent that keeps everything in memory, and what tests of the control socket share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from pathlib import Path
+
+from veilcast.errors import LocalError, UnknownTopicError
+from veilcast.machine import Delivered, Event, Note, Publication
+from veilcast.net.agent import Peer, Status
+from veilcast.net.control import ControlServer
+from veilcast.topics import Conjunction, Constraint
+
+
+class Desk:
+    """Hands every publication to whoever wants it on this very desk. Ids count from 1."""
+
+    def __init__(self, *, members: int = 24) -> None:
+        self.members = members
+        self.published: list[Publication] = []
+        self.acknowledged: list[bytes] = []
+        self.interests: dict[int, Conjunction] = {}
+        self.kept: dict[int, dict[bytes, Note]] = {}
+        self.news = asyncio.Condition()
+        self.finished = asyncio.Event()
+        self.hold_finish = asyncio.Event()
+        self.hold_finish.set()
+        self.draining = False
+        self.reading = 0
+        """Iterators over notes that are open."""
+
+    async def publish(self, publication: Publication) -> None:
+        if ("topic", "nobody/knows") in publication.pairs:
+            raise UnknownTopicError("no topic 'nobody/knows'")
+        if ("topic", "bug") in publication.pairs:
+            raise ZeroDivisionError("a secret plaintext")
+        if self.draining:
+            raise LocalError("the node is stopping")
+        self.published.append(publication)
+        note = Note(len(self.published).to_bytes(16, "big"), publication)
+        async with self.news:
+            for number, interest in self.interests.items():
+                if interest.matches(publication):
+                    self.kept[number][note.id] = note
+            self.news.notify_all()
+
+    async def subscribe(self, interest: Conjunction) -> int:
+        for number, known in self.interests.items():
+            if known.constraints == interest.constraints:
+                return number
+        number = len(self.kept)
+        self.interests[number], self.kept[number] = interest, {}
+        async with self.news:
+            self.news.notify_all()
+        return number
+
+    async def unsubscribe(self, number: int) -> None:
+        del self.interests[number]
+        async with self.news:
+            self.news.notify_all()
+
+    async def notes(self, number: int) -> AsyncGenerator[Note, None]:
+        handed: set[bytes] = set()
+        self.reading += 1
+        try:
+            while number in self.interests:
+                fresh = [note for note in self.kept[number].values() if note.id not in handed]
+                for note in fresh:
+                    handed.add(note.id)
+                    yield note
+                if not fresh:
+                    async with self.news:
+                        await self.news.wait()
+        finally:
+            self.reading -= 1
+
+    async def acknowledge(self, number: int, note: bytes) -> None:
+        self.acknowledged.append(note)
+        self.kept[number].pop(note, None)
+
+    def status(self) -> Status:
+        return Status(
+            mode="mesh",
+            profile="hardened",
+            members=self.members,
+            cover_share=0.78,
+            neighbours=5,
+            subscriptions=len(self.interests),
+            outbox=0,
+            inbox=sum(map(len, self.kept.values())),
+            uptime_s=12.5,
+            draining=self.draining,
+        )
+
+    def peers(self) -> list[Peer]:
+        return [Peer(address="192.0.2.7:4000", up=True, since_s=3.0)]
+
+    async def finish(self) -> None:
+        self.draining = True
+        await self.hold_finish.wait()
+        self.finished.set()
+
+    def act_on(self, event: Event) -> None:
+        assert isinstance(event, Delivered)
+
+    def numbers(self) -> Mapping[str, float]:
+        return {"cells_sent_total": 7, "cells_padding_total": 6}
+
+    async def until_subscribed(self, *constraints: Constraint) -> None:
+        async with self.news:
+            await self.news.wait_for(lambda: any(i.constraints == constraints for i in self.interests.values()))
+
+
+@contextlib.asynccontextmanager
+async def served(directory: Path, desk: Desk) -> AsyncIterator[ControlServer]:
+    """The desk behind a control socket; `directory / "node.toml"` leads to it."""
+    (directory / "node.toml").write_text('control = "node.sock"\n')
+    server = ControlServer(directory / "node.sock", desk, lambda: desk.hold_finish.set())
+    await server.open()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+TIMEOUT_S = 20.0
+"""Nothing here takes that long; it ends a test that hangs."""

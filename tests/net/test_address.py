@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.errors import ConfigError
+from veilcast.net.address import canonical, name, parse
+
+PORTS = st.integers(0, 0xFFFF)
+
+
+@given(st.ip_addresses(v=4), PORTS)
+def test_every_address_of_four_bytes_has_one_text(host: ipaddress.IPv4Address, port: int) -> None:
+    text = f"{host}:{port}"
+    assert parse(text) == (socket.AF_INET, (str(host), port))
+    assert canonical(text) == text
+
+
+@given(st.ip_addresses(v=6), PORTS, st.integers(0, 99))
+def test_every_address_of_sixteen_bytes_has_one_text(host: ipaddress.IPv6Address, port: int, scope: int) -> None:
+    address = (str(host), port, 0, scope)
+    assert parse(name(address)) == (socket.AF_INET6, address)
+    assert canonical(f"[{host.exploded}]:{port}") == f"[{host}]:{port}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a" * 10_000, "localhost:4000"),
+        *("127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:4000 ", "127.0.0.1:\u0663"),
+        *("256.0.0.1:1", "1.2.3:4", "01.2.3.4:5"),
+        *("::1:4000", "[::1]", "[::g]:1", "[fe80::1%eth0]:1", "[127.0.0.1]:4"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="no address and port"):
+        parse(text)
