@@ -35,6 +35,8 @@ async def ask(server: MetricsServer, request: bytes) -> bytes:
     try:
         writer.write(request)
         return await reader.read()
+    except ConnectionResetError:
+        return b""  # Closed with what was sent unread.
     finally:
         writer.close()
         with contextlib.suppress(OSError):

@@ -1,0 +1,239 @@
+"""The commands of a running node, each in a process of its own beside a node that keeps everything in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from veilcast.cli import passphrase
+from veilcast.cli.main import main
+from veilcast.cli.sub import as_json, as_line, interest_of
+from veilcast.errors import ConfigError, PassphraseError
+from veilcast.machine import Note, Publication
+from veilcast.topics import All, Label, Range
+
+TIMEOUT_S = 30.0
+DESK = str(Path(__file__).parents[1] / "net")
+NODE = """
+import contextlib, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from desk import Desk
+from veilcast.cli import main, node
+from veilcast.net.service import Service
+from veilcast.sim.flood import Flood
+
+@contextlib.contextmanager
+def compose(config, passphrase_for):
+    if (config.parent / "keyring").exists():
+        passphrase_for(config.parent / "keyring")
+    members = int((config.parent / "members").read_text())
+    yield Service(machine=Flood(), hire=lambda driver: Desk(members=members), listen=["127.0.0.1:0"],
+                  control=config.parent / "control.sock")
+
+node.compose = compose
+sys.exit(main.main(sys.argv[2:]))
+"""
+
+
+class Home:
+    """A directory with a node's configuration, and the commands that are run in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("VEILCAST_")}
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(arguments, cwd=self.directory, env=kept, text=True, **{**streams, **options})
+
+    def command(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        return self.start(sys.executable, "-m", "veilcast.cli.main", *arguments, **options)
+
+    def run(self, *arguments: str, given: str | None = None) -> tuple[int, str, str]:
+        child = self.command(*arguments, stdin=subprocess.PIPE if given is not None else subprocess.DEVNULL)
+        out, err = child.communicate(given, timeout=TIMEOUT_S)
+        return child.returncode, out, err
+
+    @contextlib.contextmanager
+    def node(self, *arguments: str, members: int = 24, **options: Any) -> Iterator[subprocess.Popen[str]]:
+        (self.directory / "members").write_text(str(members))
+        child = self.start(sys.executable, "-c", NODE, DESK, "node", "run", *arguments, **options)
+        try:
+            assert "listening" in line_of(child.stdout)
+            yield child
+        finally:
+            child.kill()
+            child.communicate()
+
+
+def line_of(stream: IO[str] | None) -> str:
+    assert stream is not None
+    return stream.readline()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    (tmp_path / "node.toml").write_text('state = "."\n')
+    return Home(tmp_path)
+
+
+def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) -> None:
+    with home.node("--json") as node:
+        # Kept, so that nothing depends on which of the two commands is there first.
+        reader = home.command("sub", "weather", "--keep", "--json", "--count", "3")
+        until_subscribed(home)
+        (home.directory / "body").write_bytes(b"\xff\x00")
+        assert home.run("pub", "weather", "-m", "sunny", "--value", "temp=21.5")[0] == 0
+        assert home.run("pub", "weather", given="two\nlines")[0] == 0
+        code, out, _ = home.run("pub", "weather", "--file", "body", "--json")
+        assert (code, json.loads(out)) == (0, {"published": 2})
+        out, err = reader.communicate(timeout=TIMEOUT_S)
+        notes = [json.loads(line) for line in out.splitlines()]
+        assert (reader.returncode, err) == (0, "")
+        assert [note.get("body") for note in notes] == ["sunny", "two\nlines", None]
+        assert notes[0]["pairs"] == [["topic", "weather"], ["temp", 21.5]]
+        assert notes[2]["base64"] == "/wA="
+        assert json.loads(home.run("status", "--json")[1])["inbox"] == 0
+        node.send_signal(signal.SIGTERM)
+        out, err = node.communicate(timeout=TIMEOUT_S)
+        assert (node.returncode, json.loads(out)) == (0, {"drained": True})
+        assert "weather" not in err
+        assert "sunny" not in err
+
+
+def test_ctrl_c_ends_a_subscription_cleanly_and_what_was_printed_was_flushed(home: Home) -> None:
+    with home.node():
+        reader = home.command("sub", "--range", "temp", "20..25")
+        until_subscribed(home)
+        home.run("pub", "weather", "-m", "sunny", "--value", "temp=20")
+        assert line_of(reader.stdout) == "sunny\n"
+        reader.send_signal(signal.SIGINT)
+        out, err = reader.communicate(timeout=TIMEOUT_S)
+        assert (reader.returncode, out, err) == (130, "", "veilcast: interrupted\n")
+        assert json.loads(home.run("status", "--json")[1])["subscriptions"] == 0
+
+
+def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Home) -> None:
+    with home.node() as node:
+        reader = home.command("sub", "weather")
+        until_subscribed(home)
+        node.kill()
+        _, err = reader.communicate(timeout=TIMEOUT_S)
+        assert reader.returncode == 14
+        assert err == "veilcast: the node has gone away\n"
+    code, out, err = home.run("status", "--json")
+    assert (code, json.loads(out)["error"]) == (14, "unreachable")
+    assert "veilcast node run -c" in err
+
+
+@pytest.mark.parametrize(("members", "warned"), [(19, True), (20, False)])
+def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, members: int, warned: bool) -> None:
+    with home.node(members=members):
+        _, out, _ = home.run("status")
+        assert f"{members} members" in out
+        assert "78% of the others" in out
+        assert ("warning:" in out) is warned
+        data = json.loads(home.run("status", "--json")[1])
+        assert (data["members"], data["cover_share"]) == (members, 0.78)
+        assert (data["warning"] is not None) is warned
+        assert "192.0.2.7:4000" in home.run("peers")[1]
+        assert json.loads(home.run("peers", "--json")[1])["peers"][0]["up"] is True
+
+
+def test_a_node_stops_when_it_is_asked_to(home: Home) -> None:
+    with home.node() as node:
+        assert home.run("node", "stop")[0] == 0
+        out, _ = node.communicate(timeout=TIMEOUT_S)
+        assert node.returncode == 0
+        assert "has gone out" in out
+
+
+def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> None:
+    with home.node():
+        second = home.start(sys.executable, "-c", NODE, DESK, "node", "run")
+        _, err = second.communicate(timeout=TIMEOUT_S)
+        assert second.returncode == 1
+        assert err.startswith("veilcast: control: a node is running at")
+        assert len(err.splitlines()) == 1
+        assert home.run("status")[0] == 0
+
+
+def test_the_passphrase_comes_from_a_descriptor(home: Home) -> None:
+    (home.directory / "keyring").touch()
+    read, write = os.pipe()
+    os.write(write, b"correct horse\n")
+    os.close(write)
+    with home.node("--passphrase-fd", str(read), pass_fds=(read,)):
+        os.close(read)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n"])
+def test_a_descriptor_without_a_passphrase_is_refused(content: bytes) -> None:
+    read, write = os.pipe()
+    os.write(write, content)
+    os.close(write)
+    with pytest.raises(PassphraseError, match="holds no passphrase"):
+        passphrase.from_descriptor(read)
+    with pytest.raises(PassphraseError, match="cannot read"):
+        passphrase.from_descriptor(read)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("sub", "name a TOPIC"),
+        ("sub a --count 0", "--count must be between"),
+        ("sub --range temp 20", "write LOW..HIGH"),
+        ("sub --range temp ..", "write LOW..HIGH"),
+        ("sub --range temp a..b", "write LOW..HIGH"),
+        ("sub --range temp 25..20", "range of 'temp' is empty"),
+        ("pub a -m x --value temp", "write NAME=VALUE"),
+        ("pub a -m x", "there is no node.toml"),
+        ("status -c none.toml", "there is no none.toml"),
+        ("node run", "there is no node.toml"),
+    ],
+)
+def test_what_a_person_gets_wrong_is_named_in_one_line(
+    arguments: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VEILCAST_NODE", raising=False)
+    monkeypatch.setattr("veilcast.net.log.set_up", lambda: None)
+    assert main(arguments.split()) != 0
+    error = capsys.readouterr().err
+    assert problem in error
+    assert len(error.splitlines()) == 1
+
+
+def test_interests_are_what_the_options_say() -> None:
+    assert interest_of("news", []) == Label("news")
+    assert interest_of(None, [["temp", "20..25"]]) == Range("temp", 20, 25)
+    assert interest_of("news", [["temp", "-1.5.."]]) == All(Label("news"), Range("temp", -1.5, None))
+    assert interest_of(None, [["temp", "..1e3"]]) == Range("temp", None, 1000.0)
+    with pytest.raises(ConfigError):
+        interest_of(None, [])
+
+
+def test_nothing_in_a_note_can_steer_a_terminal_or_break_a_line() -> None:
+    note = Note(b"\x01", Publication((("topic", "t"),), "a\nb\x1b[2J\u202e\u00e9".encode() + b"\xff"))
+    assert as_line(note) == "a\\nb\\x1b[2J\\u202e\u00e9\\xff"
+    assert "\n" not in as_json(note)
+
+
+def until_subscribed(home: Home) -> None:
+    while not json.loads(home.run("status", "--json")[1])["subscriptions"]:
+        pass

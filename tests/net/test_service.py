@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from veilcast import LocalError, connect
+from veilcast.net.address import parse
+from veilcast.net.service import Service, serve
+from veilcast.net.udp import UdpDriver
+from veilcast.sim.flood import Flood
+
+sys.path.insert(0, str(Path(__file__).parent))
+from desk import TIMEOUT_S, Desk
+
+
+def in_service(
+    directory: Path, test: Callable[[Desk, Service], Awaitable[None]], drain_s: float = TIMEOUT_S
+) -> tuple[bool, Desk]:
+    """Run a test beside a node in service; whether it drained, when the test had it stopped."""
+
+    async def run() -> tuple[bool, Desk]:
+        desk, ready = Desk(), asyncio.Event()
+        (directory / "node.toml").write_text("")
+        service = Service(
+            machine=Flood(),
+            hire=lambda driver: desk,
+            listen=["127.0.0.1:0"],
+            control=directory / "control.sock",
+            metrics="127.0.0.1:0",
+            drain_s=drain_s,
+        )
+        async with asyncio.timeout(TIMEOUT_S):
+            running = asyncio.ensure_future(serve(service, lambda _: ready.set()))
+            await ready.wait()
+            await test(desk, service)
+            return await running, desk
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_owner_finish_while_clients_are_served(tmp_path: Path, number: signal.Signals) -> None:
+    async def test(desk: Desk, _: Service) -> None:
+        desk.hold_finish.clear()
+        async with connect(tmp_path / "node.toml") as me:
+            os.kill(os.getpid(), number)
+            while not (await me.status()).draining:
+                pass
+            with pytest.raises(LocalError, match="stopping"):
+                await me.publish("news")
+        desk.hold_finish.set()
+
+    drained, desk = in_service(tmp_path, test)
+    assert drained
+    assert desk.finished.is_set()
+    assert not (tmp_path / "control.sock").exists()
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    async def test(desk: Desk, _: Service) -> None:
+        desk.hold_finish.clear()
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not desk.draining:
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    drained, desk = in_service(tmp_path, test)
+    assert not drained
+    assert not desk.finished.is_set()
+
+
+def test_an_owner_that_does_not_finish_is_left_behind(tmp_path: Path) -> None:
+    async def test(desk: Desk, _: Service) -> None:
+        desk.hold_finish.clear()
+        async with connect(tmp_path / "node.toml") as me:
+            await me.stop()
+
+    drained, _ = in_service(tmp_path, test, drain_s=0.05)
+    assert not drained
+
+
+def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(tmp_path: Path) -> None:
+    async def test(desk: Desk, service: Service) -> None:
+        with pytest.raises(LocalError, match="a node is running"):
+            await serve(service)
+        async with connect(tmp_path / "node.toml") as me:
+            await me.stop()
+
+    assert in_service(tmp_path, test)[0]
+
+
+def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: Path) -> None:
+    async def run() -> str:
+        desk, ready = Desk(), list[UdpDriver]()
+        started = asyncio.Event()
+        port = _free_port()
+        service = Service(
+            machine=Flood(),
+            hire=lambda driver: desk,
+            listen=["127.0.0.1:0"],
+            control=tmp_path / "control.sock",
+            metrics=f"127.0.0.1:{port}",
+        )
+        async with asyncio.timeout(TIMEOUT_S):
+            running = asyncio.ensure_future(serve(service, lambda driver: (ready.append(driver), started.set())))
+            await started.wait()
+            assert parse(ready[0].addresses[0])[1][1] > 0
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            text = (await reader.read()).decode()
+            writer.close()
+            await writer.wait_closed()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await running
+        return text
+
+    text = asyncio.run(run())
+    assert "veilcast_cells_sent_total 7.0" in text
+    assert "veilcast_datagrams_received_total 0.0" in text
+    assert "veilcast_control_clients 0.0" in text
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
