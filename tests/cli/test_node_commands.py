@@ -1,4 +1,4 @@
-"""The commands of a running node, each in a process of its own beside a node that keeps everything in memory."""
+"""The commands of a running node: the node, which keeps everything in memory, and `sub` in processes of their own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import IO, Any
 import pytest
 
 from veilcast.cli import passphrase
+from veilcast.cli.context import Context
 from veilcast.cli.main import main
 from veilcast.cli.sub import as_json, as_line, interest_of
 from veilcast.errors import ConfigError, PassphraseError
@@ -48,8 +49,8 @@ sys.exit(main.main(sys.argv[2:]))
 class Home:
     """A directory with a node's configuration, and the commands that are run in it."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory, self.capsys = directory, capsys
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("VEILCAST_")}
@@ -59,10 +60,11 @@ class Home:
     def command(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         return self.start(sys.executable, "-m", "veilcast.cli.main", *arguments, **options)
 
-    def run(self, *arguments: str, given: str | None = None) -> tuple[int, str, str]:
-        child = self.command(*arguments, stdin=subprocess.PIPE if given is not None else subprocess.DEVNULL)
-        out, err = child.communicate(given, timeout=TIMEOUT_S)
-        return child.returncode, out, err
+    def run(self, *arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+        """Here, without a process: what the command gives back and prints."""
+        code = main(list(arguments), Context(read_input=lambda: given))
+        out, err = self.capsys.readouterr()
+        return code, out, err
 
     @contextlib.contextmanager
     def node(self, *arguments: str, members: int = 24, **options: Any) -> Iterator[subprocess.Popen[str]]:
@@ -82,9 +84,11 @@ def line_of(stream: IO[str] | None) -> str:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VEILCAST_NODE", raising=False)
     (tmp_path / "node.toml").write_text('state = "."\n')
-    return Home(tmp_path)
+    return Home(tmp_path, capsys)
 
 
 def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) -> None:
@@ -94,7 +98,7 @@ def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) 
         until_subscribed(home)
         (home.directory / "body").write_bytes(b"\xff\x00")
         assert home.run("pub", "weather", "-m", "sunny", "--value", "temp=21.5")[0] == 0
-        assert home.run("pub", "weather", given="two\nlines")[0] == 0
+        assert home.run("pub", "weather", given=b"two\nlines")[0] == 0
         code, out, _ = home.run("pub", "weather", "--file", "body", "--json")
         assert (code, json.loads(out)) == (0, {"published": 2})
         out, err = reader.communicate(timeout=TIMEOUT_S)

@@ -98,8 +98,12 @@ def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(t
 
 def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: Path) -> None:
     async def run() -> str:
-        desk, ready = Desk(), list[UdpDriver]()
-        started = asyncio.Event()
+        desk, drivers, started = Desk(), list[UdpDriver](), asyncio.Event()
+
+        def ready(driver: UdpDriver) -> None:
+            drivers.append(driver)
+            started.set()
+
         port = _free_port()
         service = Service(
             machine=Flood(),
@@ -109,9 +113,9 @@ def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: 
             metrics=f"127.0.0.1:{port}",
         )
         async with asyncio.timeout(TIMEOUT_S):
-            running = asyncio.ensure_future(serve(service, lambda driver: (ready.append(driver), started.set())))
+            running = asyncio.ensure_future(serve(service, ready))
             await started.wait()
-            assert parse(ready[0].addresses[0])[1][1] > 0
+            assert parse(drivers[0].addresses[0])[1][1] > 0
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
             text = (await reader.read()).decode()
