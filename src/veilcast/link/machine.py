@@ -127,6 +127,13 @@ class LinkMachine:
         """Those with whom a link is up."""
         return [link.name for link in self._links.values() if link.up]
 
+    def known(self) -> list[tuple[Address, bool, int]]:
+        """All that we have or want a link with, whether it is up, and since when there has been one."""
+        return [
+            (link.name, link.up, link.spoken_us if link.line is None else link.line.since_us)
+            for link in self._links.values()
+        ]
+
     def __len__(self) -> int:
         return len(self._links)
 

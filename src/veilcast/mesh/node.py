@@ -228,6 +228,16 @@ class MeshNode:
         self._links.end(peer, now)
         self.neighbourhood.lost(peer, now)
 
+    # --- what an owner may want to know
+
+    def group_size(self) -> int:
+        """How many members there are, as far as we have met them or were told, and we."""
+        known = self.neighbourhood.sizes()
+        return 1 + max(known.get("passive", 0), known.get("neighbours", 0), len(self._members.present))
+
+    def swaps_played(self) -> int:
+        return self.overlay.policy.played()
+
     # --- checkers
 
     @property

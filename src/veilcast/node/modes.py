@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
@@ -23,6 +24,12 @@ from veilcast.mesh.prefixes import of_ip
 
 class Resident(Member, Peers, Durable, Protocol):
     """The machine of a member whose driver has links and a disk."""
+
+    def group_size(self) -> int:
+        """Among how many members this one is, itself included, as far as it knows."""
+
+    def swaps_played(self) -> int:
+        """Places that it has changed with others; 0 where a mode knows no places."""
 
 
 class Start(NamedTuple):
@@ -60,7 +67,7 @@ def _mesh_settings(profile: Profile, table: dict[str, Any]) -> msgspec.Struct:
 
 
 def _mesh(start: Start) -> Resident:
-    return MeshNode(
+    node = MeshNode(
         start.settings,
         start.keyring,
         start.rng,
@@ -71,6 +78,11 @@ def _mesh(start: Start) -> Resident:
         of_ip,
         start.records,
     )
+    epoch = epoch_of(start.now, start.keyring.epoch_us)
+    for name, keys in start.keyring.at(epoch).topics.items():
+        if keys.role == "publisher":
+            node.advertise(name, start.now)
+    return node
 
 
 MODES: Final = {"mesh": Mode(_mesh_settings, _mesh, "udp")}
