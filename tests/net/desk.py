@@ -102,6 +102,9 @@ class Desk:
         await self.hold_finish.wait()
         self.finished.set()
 
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
     def act_on(self, event: Event) -> None:
         assert isinstance(event, Delivered)
 
@@ -114,10 +117,10 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def served(directory: Path, desk: Desk) -> AsyncIterator[ControlServer]:
+async def served(directory: Path, desk: Desk, clients_max: int = 16) -> AsyncIterator[ControlServer]:
     """The desk behind a control socket; `directory / "node.toml"` leads to it."""
     (directory / "node.toml").write_text('control = "node.sock"\n')
-    server = ControlServer(directory / "node.sock", desk, lambda: desk.hold_finish.set())
+    server = ControlServer(directory / "node.sock", desk, lambda: desk.hold_finish.set(), clients_max)
     await server.open()
     try:
         yield server

@@ -33,12 +33,12 @@ from desk import TIMEOUT_S, Desk, served
 Test = Callable[[Path, Desk, ControlServer], Awaitable[None]]
 
 
-def at_desk(directory: Path, test: Test) -> Desk:
+def at_desk(directory: Path, test: Test, clients_max: int = 16) -> Desk:
     """Run a test with a desk that is served at `directory / "node.toml"`."""
 
     async def run() -> Desk:
         desk = Desk()
-        async with asyncio.timeout(TIMEOUT_S), served(directory, desk) as server:
+        async with asyncio.timeout(TIMEOUT_S), served(directory, desk, clients_max) as server:
             await test(directory / "node.toml", desk, server)
         return desk
 
@@ -244,7 +244,6 @@ def test_an_interest_in_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_there_is_an_end_to_clients_and_to_their_subscriptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "CLIENTS_MAX", 3)
     monkeypatch.setattr(control, "SUBSCRIPTIONS_MAX", 2)
 
     async def test(config: Path, desk: Desk, server: ControlServer) -> None:
@@ -260,7 +259,7 @@ def test_there_is_an_end_to_clients_and_to_their_subscriptions(tmp_path: Path, m
         async with connect(config) as again:
             await again.status()
 
-    at_desk(tmp_path, test)
+    at_desk(tmp_path, test, clients_max=3)
 
 
 # --- the socket itself ----------------------------------------------------------------------------------------
@@ -293,7 +292,7 @@ def test_the_socket_of_a_dead_node_is_replaced(tmp_path: Path) -> None:
 
 def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
     async def test(config: Path, desk: Desk, _: ControlServer) -> None:
-        second = ControlServer(tmp_path / "node.sock", desk, lambda: None)
+        second = ControlServer(tmp_path / "node.sock", desk, lambda: None, 1)
         with pytest.raises(LocalError, match="a node is running"):
             await second.open()
         await second.close()

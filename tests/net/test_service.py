@@ -27,7 +27,7 @@ def in_service(
 
     async def run() -> tuple[bool, Desk]:
         desk, ready = Desk(), asyncio.Event()
-        (directory / "node.toml").write_text("")
+        (directory / "node.toml").write_text('state = "."')
         service = Service(
             machine=Flood(),
             hire=lambda driver: desk,

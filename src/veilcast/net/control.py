@@ -30,10 +30,11 @@ from veilcast.topics import All
 class ControlServer:
     """Serves an agent to the clients of one socket, until closed. `on_stop` is called when a client asks to stop."""
 
-    def __init__(self, path: Path, agent: Agent, on_stop: Callable[[], object]) -> None:
+    def __init__(self, path: Path, agent: Agent, on_stop: Callable[[], object], clients_max: int) -> None:
         self._path = path
         self._agent = agent
         self._on_stop = on_stop
+        self._clients_max = clients_max
         self._clients: dict[asyncio.Task[None], _Client] = {}
         self._server: asyncio.Server | None = None
         self._inode = 0
@@ -65,8 +66,8 @@ class ControlServer:
         assert task is not None
         client = _Client(self, self._agent, reader, writer)
         try:
-            if len(self._clients) >= CLIENTS_MAX:
-                client.say(0, protocol.Refused.of(LocalError(f"the node serves {CLIENTS_MAX} clients already")))
+            if len(self._clients) >= self._clients_max:
+                client.say(0, protocol.Refused.of(LocalError(f"the node serves {self._clients_max} clients already")))
                 return
             self._clients[task] = client
             await client.serve()
@@ -254,7 +255,6 @@ def _check_directory(directory: Path) -> None:
         raise PermissionsError(f"control: others may write to {directory}; chmod go-w {directory}")
 
 
-CLIENTS_MAX: Final = 32
 SUBSCRIPTIONS_MAX: Final = 64
 LAST_WORD_S: Final = 1.0
 PATH_MAX: Final = 100

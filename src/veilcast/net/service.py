@@ -26,6 +26,9 @@ from veilcast.net.udp import UdpDriver
 class Owner(Agent, Protocol):
     """The agent that owns a machine: it hears its events, too, and knows its numbers."""
 
+    async def run(self) -> None:
+        """Its own work. Returns never; what it raises ends the node."""
+
     def act_on(self, event: Event) -> None: ...
 
     def numbers(self) -> Mapping[str, float]:
@@ -42,6 +45,7 @@ class Service:
     listen: Sequence[str]
     control: Path
     metrics: str | None = None
+    clients_max: int = 16
     drain_s: float = 10.0
 
 
@@ -52,7 +56,7 @@ async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lamb
     asyncio.get_running_loop().set_exception_handler(faults)
     driver = UdpDriver(service.machine, service.listen, lambda event: owner.act_on(event))
     owner = service.hire(driver)
-    control = ControlServer(service.control, owner, stop.set)
+    control = ControlServer(service.control, owner, stop.set, service.clients_max)
 
     def numbers() -> dict[str, float]:
         return {**owner.numbers(), **_of_sockets(driver, control, faults)}
@@ -68,26 +72,41 @@ async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lamb
             parts.push_async_callback(metrics.close)
         driver.open()
         parts.enter_context(_signals(stop, hurry))
+        work = asyncio.create_task(owner.run())
+        parts.push_async_callback(_end, work)
         _LOG.info("started")
         on_ready(driver)
-        await stop.wait()
+        await _first(work, stop.wait())
         _LOG.info("stopping; at most %g s for what is under way", service.drain_s)
-        drained = await driver.drain(lambda: _unless(hurry, owner.finish()), service.drain_s)
+        drained = await driver.drain(lambda: _finish(owner, hurry), service.drain_s)
         drained = drained and not hurry.is_set()
         _LOG.info("stopped" if drained else "stopped; the outbox keeps what has not gone out")
         return drained
 
 
-async def _unless(hurry: asyncio.Event, work: Coroutine[object, object, None]) -> None:
-    """Wait for the work, or for the signal not to."""
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())]
+async def _first(work: asyncio.Task[None], other: Coroutine[object, object, object]) -> None:
+    """Wait for either; raises what the work raised."""
+    waiting = asyncio.ensure_future(other)
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-    if tasks[0].done() and not tasks[0].cancelled():
-        tasks[0].result()
+        waiting.cancel()
+    if work.done():
+        work.result()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _finish(owner: Owner, hurry: asyncio.Event) -> None:
+    """Let the owner finish, or the signal not to wait for it."""
+    work = asyncio.create_task(owner.finish())
+    try:
+        await _first(work, hurry.wait())
+    finally:
+        await _end(work)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,8 @@ def control_path(config: Path) -> Path:
     for key in ("control", "state"):
         if not isinstance(values.get(key, ""), str):
             raise ConfigError(f"{config}: {key} must be a path")
-    return config.absolute().parent / (values.get("control") or Path(values.get("state", "")) / SOCKET)
+    return config.absolute().parent / (values.get("control") or Path(values.get("state", STATE)) / SOCKET)
 
 
+STATE: Final = "state"
 SOCKET: Final = "control.sock"
