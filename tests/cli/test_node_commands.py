@@ -115,6 +115,17 @@ def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) 
         assert "sunny" not in err
 
 
+def test_neither_topic_nor_text_of_a_failed_request_reaches_the_log_of_the_node(home: Home) -> None:
+    with home.node() as node:
+        code, _, err = home.run("pub", "bug", "-m", "planted plaintext")
+        assert (code, err) == (1, "veilcast: the node failed to do this; its log has the cause\n")
+        assert home.run("pub", "nobody/knows", "-m", "x")[0] == 8
+        assert home.run("node", "stop")[0] == 0
+        _, log = node.communicate(timeout=TIMEOUT_S)
+        assert "ZeroDivisionError at" in log
+        assert not [planted for planted in ("secret", "planted", "nobody", "bug") if planted in log]
+
+
 def test_ctrl_c_ends_a_subscription_cleanly_and_what_was_printed_was_flushed(home: Home) -> None:
     with home.node():
         reader = home.command("sub", "--range", "temp", "20..25")

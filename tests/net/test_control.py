@@ -69,6 +69,21 @@ def test_a_publication_comes_to_a_subscriber_of_the_same_node(tmp_path: Path) ->
     at_desk(tmp_path, test)
 
 
+def test_whatever_can_be_published_can_be_handed_out(tmp_path: Path) -> None:
+    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+        frame = len(protocol.encode_request(1, protocol.Publish(Publication((("topic", "news"),), bytes(1 << 16)))))
+        largest = protocol.REQUEST_MAX - (frame - protocol.LENGTH - (1 << 16))
+        async with connect(config) as me:
+            notes = me.subscribe("news")
+            await notes.start()
+            with pytest.raises(LocalError, match="too large"):
+                await me.publish("news", bytes(largest + 1))
+            await me.publish("news", bytes(largest))
+            assert len((await anext(notes)).publication.body) == largest
+
+    at_desk(tmp_path, test)
+
+
 def test_a_note_that_was_not_acknowledged_comes_again_to_the_next_client(tmp_path: Path) -> None:
     async def test(config: Path, desk: Desk, _: ControlServer) -> None:
         async with connect(config) as me:
@@ -124,8 +139,8 @@ def test_errors_of_the_node_are_the_errors_of_the_client(tmp_path: Path) -> None
             with pytest.raises(LocalError, match="its log has the cause") as caught:
                 await me.publish("bug")
             assert "secret" not in str(caught.value)
-            with pytest.raises(LocalError, match="too large"):
-                await me.publish("news", bytes(protocol.MESSAGE_MAX))
+            with pytest.raises(LocalError, match="too large for the control socket"):
+                await me.publish("news", bytes(protocol.REQUEST_MAX))
             with pytest.raises(LocalError, match="has its body"):
                 await me.publish(Publication(()), b"twice")
             await me.publish(Label("news"), b"still there")
@@ -180,12 +195,12 @@ def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(t
         async with connect(config) as quick:
             _, deaf = await asyncio.open_unix_connection(tmp_path / "node.sock")
             deaf.transport.pause_reading()  # type: ignore[attr-defined]
-            deaf.write(protocol.encode(1, protocol.Subscribe(Label("news").constraints)))
+            deaf.write(protocol.encode_request(1, protocol.Subscribe(Label("news").constraints)))
             await desk.until_subscribed(*Label("news").constraints)
             for _ in range(30):
                 await quick.publish("news", bytes(200_000))
             buffered = [client._writer.transport.get_write_buffer_size() for client in server._clients.values()]
-            assert max(buffered) < 2 * protocol.MESSAGE_MAX
+            assert max(buffered) < 2 * protocol.REQUEST_MAX
             deaf.transport.abort()
             await until(desk, lambda: server.clients == 1)
             await quick.status()
@@ -200,8 +215,8 @@ def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(t
         b"\x00\x00\x00\x01\xc1",
         b"\x00\x00\x00\x00",
         b"\x00\x00\x00\x03\x92\x01\x80",
-        protocol.encode(1, protocol.Done()),
-        protocol.encode(1, protocol.Publish(Publication((("a", 1),), b"x"))).replace(b"Publish", b"Pilfers"),
+        protocol.encode_answer(1, protocol.Done()),
+        protocol.encode_request(1, protocol.Publish(Publication((("a", 1),), b"x"))).replace(b"Publish", b"Pilfers"),
     ],
 )
 def test_what_is_no_message_ends_that_client_only(tmp_path: Path, garbage: bytes) -> None:
@@ -323,7 +338,7 @@ def test_a_place_where_others_may_write_or_that_is_none_is_refused(tmp_path: Pat
 @pytest.mark.parametrize(
     ("first", "problem"),
     [
-        (protocol.encode(0, protocol.Welcome(protocol.VERSION + 1)), "another version"),
+        (protocol.encode_answer(0, protocol.Welcome(protocol.VERSION + 1)), "another version"),
         (b"SSH-2.0-OpenSSH", "no node of ours"),
         (b"", "no node of ours"),
     ],

@@ -124,7 +124,7 @@ class Client:
             raise self._lost
         self._asked += 1
         number, future = self._asked, asyncio.get_running_loop().create_future()
-        message = protocol.encode(number, request)
+        message = protocol.encode_request(number, request)
         self._answers[number] = future
         try:
             self._writer.write(message)

@@ -142,7 +142,7 @@ class _Client:
             await self._writer.drain()
 
     def say(self, number: int, answer: Answer) -> None:
-        self._writer.write(protocol.encode(number, answer))
+        self._writer.write(protocol.encode_answer(number, answer))
 
     async def close(self) -> None:
         """Say what is still to be said, if the client takes it soon."""

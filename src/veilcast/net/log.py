@@ -60,7 +60,7 @@ class LoopFaults:
         self._logged += 1
         if self._logged <= FAULTS_LOGGED:
             error = context.get("exception")
-            _LOG.error("a fault in a callback, the %dth since the start", self.count, exc_info=error)
+            _LOG.error("a fault in a callback; %d since the start", self.count, exc_info=error)
 
 
 class LogFormatter(logging.Formatter):

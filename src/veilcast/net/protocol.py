@@ -106,24 +106,32 @@ Request: TypeAlias = Publish | Subscribe | Unsubscribe | Acknowledge | AskStatus
 Answer: TypeAlias = Welcome | Done | Subscribed | Noted | Ended | StatusIs | PeersAre | Refused
 
 
-def encode(number: int, message: Request | Answer) -> bytes:
-    body = _ENCODER.encode((number, message))
-    if len(body) > MESSAGE_MAX:
-        raise LocalError(f"the message is too large for the control socket: at most {MESSAGE_MAX:,} bytes")
+def encode_request(number: int, request: Request) -> bytes:
+    return _encode((number, request), REQUEST_MAX)
+
+
+def encode_answer(number: int, answer: Answer) -> bytes:
+    return _encode((number, answer), ANSWER_MAX)
+
+
+def _encode(message: object, at_most: int) -> bytes:
+    body = _ENCODER.encode(message)
+    if len(body) > at_most:
+        raise LocalError(f"too large for the control socket: {len(body):,} bytes, and {at_most:,} at most")
     return len(body).to_bytes(LENGTH, "big") + body
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[int, Request]:
-    return _decode(_REQUESTS, await _read(reader))
+    return _decode(_REQUESTS, await _read(reader, REQUEST_MAX))
 
 
 async def read_answer(reader: asyncio.StreamReader) -> tuple[int, Answer]:
-    return _decode(_ANSWERS, await _read(reader))
+    return _decode(_ANSWERS, await _read(reader, ANSWER_MAX))
 
 
-async def _read(reader: asyncio.StreamReader) -> bytes:
+async def _read(reader: asyncio.StreamReader, at_most: int) -> bytes:
     size = int.from_bytes(await reader.readexactly(LENGTH), "big")
-    if size > MESSAGE_MAX:
+    if size > at_most:
         raise MalformedError("a message longer than any of ours")
     return await reader.readexactly(size)
 
@@ -137,7 +145,9 @@ def _decode(decoder: msgspec.msgpack.Decoder[_T], body: bytes) -> _T:
 
 VERSION: Final = 1
 LENGTH: Final = 4
-MESSAGE_MAX: Final = 1 << 20
+REQUEST_MAX: Final = 1 << 20
+ANSWER_MAX: Final = REQUEST_MAX + 4096
+"""More than a request, so that whatever could be published can be handed out."""
 WINDOW: Final = 16
 """Notes of one subscription that a client may have without having acknowledged them. The node sends no more, so this
 bounds what either side keeps in memory."""
