@@ -127,7 +127,7 @@ class Books:
         return {"swaps_total": 1}
 
 
-def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]]) -> bool:
+def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain_s: float = TIMEOUT_S) -> bool:
     async def run() -> bool:
         books, ready = Books(), asyncio.Event()
         (directory / "node.toml").write_text('state = "."')
@@ -135,7 +135,9 @@ def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]]) -> bo
         def hire(driver: UdpDriver) -> NodeOwner:
             return NodeOwner(books, books, driver, books)
 
-        service = Service(machine=books, hire=hire, listen=["127.0.0.1:0"], control=directory / "control.sock")
+        service = Service(
+            machine=books, hire=hire, listen=["127.0.0.1:0"], control=directory / "control.sock", drain_s=drain_s
+        )
         async with asyncio.timeout(TIMEOUT_S):
             running = asyncio.create_task(serve(service, lambda _: ready.set()))
             await ready.wait()
@@ -197,6 +199,17 @@ def test_a_write_that_fails_ends_the_node_and_nobody_is_told_that_it_succeeded(t
     with pytest.raises(StorageError, match="disk is full"):
         owned(tmp_path, test)
     assert not (tmp_path / "control.sock").exists()
+
+
+def test_a_write_that_fails_while_the_node_stops_is_told_too(tmp_path: Path) -> None:
+    async def test(books: Books, config: Path) -> None:
+        books.todo.append(("keep", 0))
+        books.broken = True
+        async with connect(config) as me:
+            await me.stop()
+
+    with pytest.raises(StorageError, match="disk is full"):
+        owned(tmp_path, test, drain_s=0.2)
 
 
 def test_a_node_that_stops_takes_no_more_and_waits_for_what_is_not_through(tmp_path: Path) -> None:

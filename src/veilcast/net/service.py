@@ -11,12 +11,13 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
 from veilcast.machine import Event, Machine
 from veilcast.net.agent import Agent
+from veilcast.net.clock import Clock
 from veilcast.net.control import ControlServer
 from veilcast.net.log import LoopFaults
 from veilcast.net.metrics import MetricsServer
@@ -47,6 +48,8 @@ class Service:
     metrics: str | None = None
     clients_max: int = 16
     drain_s: float = 10.0
+    clock: Clock = field(default_factory=Clock)
+    """The driver's. Whoever builds the machine reads the same one."""
 
 
 async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lambda _: None) -> bool:
@@ -54,7 +57,7 @@ async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lamb
     stop, hurry = asyncio.Event(), asyncio.Event()
     faults = LoopFaults()
     asyncio.get_running_loop().set_exception_handler(faults)
-    driver = UdpDriver(service.machine, service.listen, lambda event: owner.act_on(event))
+    driver = UdpDriver(service.machine, service.listen, lambda event: owner.act_on(event), service.clock)
     owner = service.hire(driver)
     control = ControlServer(service.control, owner, stop.set, service.clients_max)
 
@@ -80,6 +83,8 @@ async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lamb
         _LOG.info("stopping; at most %g s for what is under way", service.drain_s)
         drained = await driver.drain(lambda: _finish(owner, hurry), service.drain_s)
         drained = drained and not hurry.is_set()
+        if work.done():
+            work.result()
         _LOG.info("stopped" if drained else "stopped; the outbox keeps what has not gone out")
         return drained
 
