@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from veilcast.cli import passphrase
+from veilcast.cli.compose import compose, set_up
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.reach import add_config, config_of
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError
-from veilcast.net import log
 from veilcast.net.blocking import connect_sync
-from veilcast.net.service import Service, serve
+from veilcast.net.service import serve
 from veilcast.net.udp import UdpDriver
+from veilcast.node.config import NodeConfig
 
 
 def add_commands(commands: Any) -> None:
@@ -41,28 +39,28 @@ def add_commands(commands: Any) -> None:
     stop.set_defaults(run=_stop, parser=stop)
 
 
-def compose(config: Path, passphrase_for: Callable[[Path], Secret]) -> AbstractContextManager[Service]:
-    """The node that a configuration file describes; what it holds open is closed afterwards."""
-    raise ConfigError(f"{config}: this version has no mode that runs over the network")
-
-
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
-    # Before anything can go wrong; the configuration may choose another style.
-    log.set_up()
-
-    def passphrase_for(keyring: Path) -> Secret:
-        if arguments.passphrase_fd is not None:
-            return passphrase.from_descriptor(arguments.passphrase_fd)
-        return passphrase.existing(context, str(keyring), arguments.passphrase_file, passphrase_file(keyring))
+    config = set_up(config_of(arguments))
 
     def ready(driver: UdpDriver) -> None:
         places = list(driver.addresses)
         context.say(json.dumps({"listening": places}) if arguments.json else f"listening at {', '.join(places)}")
 
-    with compose(config_of(arguments), passphrase_for) as service:
+    with compose(config, _passphrase(arguments, config, context)) as service:
         drained = asyncio.run(serve(service, ready))
     line = "all that was promised has gone out" if drained else "the outbox keeps what has not gone out"
     return Report({"drained": drained}, [line])
+
+
+def _passphrase(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> Secret:
+    """From where the command line says, or else the file, or from who started us."""
+    named, descriptor = arguments.passphrase_file, arguments.passphrase_fd
+    if named is None and descriptor is None:
+        named = None if config.passphrase_file is None else Path(config.passphrase_file)
+        descriptor = config.passphrase_fd
+    if descriptor is not None:
+        return passphrase.from_descriptor(descriptor)
+    return passphrase.existing(context, config.keyring, named, passphrase_file(Path(config.keyring)))
 
 
 def _stop(arguments: argparse.Namespace, _: Context) -> Report:

@@ -1,0 +1,126 @@
+"""From a node's file to a node that can be served: keyring, store, machine, links, owner, each handed what it needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from random import SystemRandom
+from typing import TextIO
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.vault import read_secret
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError
+from veilcast.link.config import LinkConfig
+from veilcast.link.machine import LinkMachine
+from veilcast.machine import Machine
+from veilcast.net import log
+from veilcast.net.agent import Peer
+from veilcast.net.clock import Clock
+from veilcast.net.owner import About, NodeOwner
+from veilcast.net.service import Service
+from veilcast.node import config as node_config
+from veilcast.node.agent import Agent
+from veilcast.node.config import Log, NodeConfig
+from veilcast.node.modes import Resident, Start, mode_of
+from veilcast.node.store import Store
+from veilcast.topics import TOPIC, Equal
+
+
+@contextmanager
+def compose(
+    config: NodeConfig, passphrase: Secret, around: Callable[[Machine], Machine] | None = None
+) -> Iterator[Service]:
+    """The node that a configuration describes; what it holds open is closed afterwards.
+
+    `around` may wrap the outermost machine, as a tap does.
+    """
+    keyring = read_secret(Path(config.keyring), Keyring, passphrase)
+    clock, rng = Clock(), SystemRandom()
+    with Store(
+        Path(config.state),
+        keyring.membership.link,
+        os.urandom,
+        unread_max=config.limits.unread,
+        remembered_max=config.limits.remembered,
+    ) as store:
+        start = Start(
+            config.settings, keyring, rng, os.urandom, config.told, config.contacts, store.records(), clock.now()
+        )
+        member = mode_of(config.mode).build(start)
+        wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
+        links = LinkMachine(member, wire, keyring, rng, os.urandom)
+        agent = Agent(member, store, clock.now(), subscriptions_max=config.limits.subscriptions)
+        view = _View(config, keyring, member, links, agent, clock)
+        yield Service(
+            machine=links if around is None else around(links),
+            hire=lambda driver: NodeOwner(agent, store, driver, view),
+            listen=[config.listen],
+            control=config.control_path,
+            metrics=config.metrics.listen,
+            clients_max=config.limits.clients,
+            clock=clock,
+        )
+
+
+def set_up(path: Path) -> NodeConfig:
+    """Read a node's file, and log as it says from here on."""
+    config = node_config.load(path)
+    log.set_up(config.log.format, config.log.level, _log_file(config.log))
+    return config
+
+
+class _View:
+    """What can be told of a machine and its links: how hidden its member is, its peers, its numbers."""
+
+    def __init__(
+        self, config: NodeConfig, keyring: Keyring, member: Resident, links: LinkMachine, agent: Agent, clock: Clock
+    ) -> None:
+        self._config, self._keyring, self._clock = config, keyring, clock
+        self._member, self._links, self._agent = member, links, agent
+
+    def about(self) -> About:
+        return About(
+            mode=self._config.mode,
+            profile=self._config.profile,
+            members=self._member.group_size(),
+            cover_share=self._cover_share(),
+            neighbours=len(self._links.peers()),
+        )
+
+    def peers(self) -> list[Peer]:
+        now = self._clock.now()
+        return [
+            Peer(address=name, up=up, since_s=max(0, now - since_us) / 1e6)
+            for name, up, since_us in self._links.known()
+        ]
+
+    def numbers(self) -> Mapping[str, float]:
+        counts = self._links.counts
+        return {
+            "cells_sent_total": counts["cells"],
+            "cells_padding_total": counts["cells of padding"],
+            "swaps_total": self._member.swaps_played(),
+        }
+
+    def _cover_share(self) -> float:
+        """The smallest among the topics that are read; the papers' profile has no such covers."""
+        topics = self._keyring.at(epoch_of(self._clock.now(), self._keyring.epoch_us)).topics
+        constraints = [
+            constraint for interest in self._agent.interests().values() for constraint in interest.constraints
+        ]
+        read = [each.text for each in constraints if isinstance(each, Equal) and each.attribute == TOPIC]
+        shares = [topics[name].record.cover_share for name in read if name in topics]
+        return min(shares, default=0.0) if self._config.profile == "hardened" else 0.0
+
+
+def _log_file(settings: Log) -> TextIO | None:
+    if settings.file is None:
+        return None
+    try:
+        return open(settings.file, "a", encoding="utf-8", buffering=1)  # For the life of the process.
+    except OSError as error:
+        raise ConfigError(f"log.file: cannot write {settings.file}: {error.strerror}") from error
