@@ -143,7 +143,7 @@ def silent_neighbour_never_missed(patch: pytest.MonkeyPatch) -> None:
 BUGS: list[tuple[Plant, int, str]] = [
     (skipped_duplicate_check, 3, "AtMostOnce"),
     (forgotten_lock_release, 3, "Leases"),
-    (lost_edge_in_a_swap, 3, "Steady"),
+    (lost_edge_in_a_swap, 4, "Steady"),
     (reused_nonce, 3, "Nonces"),
     (unsigned_advert_accepted, 3, "Intact"),
     (table_without_bound, 3, "Bounded"),

@@ -25,7 +25,7 @@ from veilcast.net.service import Service
 from veilcast.node import config as node_config
 from veilcast.node.agent import Agent
 from veilcast.node.config import Log, NodeConfig
-from veilcast.node.modes import Resident, Start, mode_of
+from veilcast.node.modes import LiveMember, Start, mode_of
 from veilcast.node.store import Store
 from veilcast.topics import TOPIC, Equal
 
@@ -77,7 +77,7 @@ class _View:
     """What can be told of a machine and its links: how hidden its member is, its peers, its numbers."""
 
     def __init__(
-        self, config: NodeConfig, keyring: Keyring, member: Resident, links: LinkMachine, agent: Agent, clock: Clock
+        self, config: NodeConfig, keyring: Keyring, member: LiveMember, links: LinkMachine, agent: Agent, clock: Clock
     ) -> None:
         self._config, self._keyring, self._clock = config, keyring, clock
         self._member, self._links, self._agent = member, links, agent

@@ -25,6 +25,10 @@ from veilcast.mesh.prefixes import of_ip
 class Resident(Member, Peers, Durable, Protocol):
     """The machine of a member whose driver has links and a disk."""
 
+
+class LiveMember(Resident, Protocol):
+    """One that can also tell its owner how it is."""
+
     def group_size(self) -> int:
         """Among how many members this one is, itself included, as far as it knows."""
 
@@ -49,7 +53,7 @@ class Start(NamedTuple):
 class Mode(NamedTuple):
     settings: Callable[[Profile, dict[str, Any]], msgspec.Struct]
     """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
-    build: Callable[[Start], Resident]
+    build: Callable[[Start], LiveMember]
     driver: str
 
 
@@ -66,7 +70,7 @@ def _mesh_settings(profile: Profile, table: dict[str, Any]) -> msgspec.Struct:
     return msgspec.convert({"membership": "certified", **table, "profile": profile}, Config)
 
 
-def _mesh(start: Start) -> Resident:
+def _mesh(start: Start) -> LiveMember:
     node = MeshNode(
         start.settings,
         start.keyring,
