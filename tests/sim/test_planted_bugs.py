@@ -15,11 +15,10 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import UnknownTopicError
 from veilcast.link.window import Window
 from veilcast.machine import Address, Delivered, Entropy, Note
-from veilcast.mesh import content, paper
+from veilcast.mesh import content, overlay, paper
 from veilcast.mesh.content import Content, note_id, open_notify
 from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.inbox import Inbox, Stream
-from veilcast.mesh.membership import Membership
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.paper import Paper
 from veilcast.mesh.shellgame import ShellGamePolicy
@@ -27,7 +26,7 @@ from veilcast.mesh.swap import Swaps
 from veilcast.sim import soak
 from veilcast.sim.mesh import TOPIC
 from veilcast.topics import Label
-from veilcast.wire.messages import Advert, Message, Notify
+from veilcast.wire.messages import Advert, Greet, Message, Notify
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -135,9 +134,9 @@ def forwarder_keeps_notes_to_itself(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MeshNode, "_post", lazy)
 
 
-def silent_neighbour_never_missed(patch: pytest.MonkeyPatch) -> None:
-    """Failure is noticed only where the driver tells of it."""
-    patch.setattr(Membership, "silent", lambda self, now: [])
+def who_comes_back_is_told_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A neighbour that started again, or missed something, asks in vain."""
+    patch.setitem(overlay._ACTS, Greet, lambda self, message, source, now: self.forget(source, now))
 
 
 BUGS: list[tuple[Plant, int, str]] = [
@@ -151,7 +150,7 @@ BUGS: list[tuple[Plant, int, str]] = [
     (wrong_order, 9, "InTurn"),
     (delivered_without_subscription, 3, "OnlyReaders"),
     (forwarder_keeps_notes_to_itself, 3, "Everyone"),
-    (silent_neighbour_never_missed, 56, "Steady"),
+    (who_comes_back_is_told_nothing, 9, "Steady"),
 ]
 
 
