@@ -22,6 +22,8 @@ def same(u: str, v: str) -> bool:
         ("2001:db8::1", "[2001:db8::2%eth0]:1"),
         ("[::ffff:192.0.2.1]:1", "192.0.2.1:1"),
         ("[2002:c000:0201::5]:1", "192.0.2.1:1"),
+        ("[fd00:1::1]:1", "[fd00:1::2]:1"),
+        ("10.1.2.3:1", "10.1.2.3:2"),
         ("a.example.org:1", "B.Example.org.:2"),
         (f"{'a' * 56}.onion:1", f"a{'b' * 55}.onion:1"),
     ],
@@ -38,6 +40,9 @@ def test_addresses_that_one_owner_may_have_share_a_prefix(u: str, v: str) -> Non
         ("a.example.org:1", "a.example.net:1"),
         (f"{'a' * 56}.onion:1", f"{'b' * 56}.onion:1"),
         ("0.0.0.1:1", "[::1]:1"),
+        ("192.168.1.4:4000", "192.168.1.5:4000"),
+        ("127.0.0.1:4000", "127.0.0.2:4000"),
+        ("[fd00:1::1]:1", "[fd00:1:0:1::1]:1"),
     ],
 )
 def test_addresses_of_different_networks_do_not(u: str, v: str) -> None:

@@ -8,7 +8,7 @@ one for the network's `host:port`; a simulator has its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final, TypeAlias
 
 from veilcast.link.hosts import host_part
@@ -21,6 +21,8 @@ Prefix: TypeAlias = Callable[[Address], str]
 def of_ip(address: Address) -> str:
     """The /16 of an IPv4 address and the /32 of an IPv6 one, about what one provider hands out.
 
+    Addresses of one's own network (private, local to the link or the machine) are each their own prefix, and so is the
+    /64 of an IPv6 one: a group in one building would else be strangers who must not have too many links to one another.
     Onion names cost nothing: they fall into 32 groups by their first character, whatever their number. Any other name
     counts by the last two of its labels, which somebody had to register.
     """
@@ -33,10 +35,18 @@ def of_ip(address: Address) -> str:
     if isinstance(ip, IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour
         if inner is None:
-            return f"ipv6 {int(ip) >> _IPV6_HOST_BITS:x}"
+            bits = _IPV6_OWN_BITS if any(ip in network for network in _OWN_IPV6) else _IPV6_HOST_BITS
+            return f"ipv6 {int(ip) >> bits:x}"
         ip = inner
+    if any(ip in network for network in _OWN_IPV4):
+        return f"ipv4 {ip}"
     return f"ipv4 {int(ip) >> _IPV4_HOST_BITS:x}"
 
 
 _IPV4_HOST_BITS: Final = 16
 _IPV6_HOST_BITS: Final = 96
+_IPV6_OWN_BITS: Final = 64
+_OWN_IPV4: Final = tuple(
+    map(IPv4Network, ("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"))
+)
+_OWN_IPV6: Final = tuple(map(IPv6Network, ("::1/128", "fc00::/7", "fe80::/10")))
