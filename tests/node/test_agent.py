@@ -127,6 +127,17 @@ def test_what_is_settled_is_forgotten_and_was_safe(store: Store) -> None:
     assert agent.status().unsettled == 0
 
 
+def test_the_time_that_publications_take_is_counted_but_for_those_that_are_withdrawn(store: Store) -> None:
+    scribe = Scribe()
+    agent = agent_of(scribe, store)
+    through, _, given_up = (agent.publish(X, now) for now in (10, 20, 30))
+    agent.step(scribe, 30)
+    agent.withdraw(given_up, 40)
+    scribe.events.append(Settled(through))
+    agent.step(scribe, 50)
+    assert (agent.status().settled, agent.status().settled_us) == (1, 40)
+
+
 def test_a_machines_own_records_are_kept_and_no_publications(store: Store) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)

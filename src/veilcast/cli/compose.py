@@ -99,11 +99,13 @@ class _View:
         ]
 
     def numbers(self) -> Mapping[str, float]:
-        counts = self._links.counts
+        counts, kept = self._links.counts, self._agent.status()
         return {
             "cells_sent_total": counts["cells"],
             "cells_padding_total": counts["cells of padding"],
             "swaps_total": self._member.swaps_played(),
+            "delivery_latency_seconds_sum": kept.settled_us / 1e6,
+            "delivery_latency_seconds_count": kept.settled,
         }
 
     def _cover_share(self) -> float:

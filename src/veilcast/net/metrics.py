@@ -109,7 +109,7 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
     "cells_padding_total": ("counter", "Cells sent that carried nothing but padding."),
     "queue_age_seconds": ("gauge", "Age of the oldest message that waits for a cell."),
     "swaps_total": ("counter", "Places in meshes that this node has swapped with others."),
-    "delivery_latency_seconds": ("summary", "From a publication to its note at this node, by their clocks."),
+    "delivery_latency_seconds": ("summary", "From a publication at this node to the word that it is with others."),
     "outbox_records": ("gauge", "Publications on the disk that are not yet known to be with others."),
     "inbox_notes": ("gauge", "Notes that no client has acknowledged."),
 }

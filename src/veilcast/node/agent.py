@@ -54,6 +54,9 @@ class Status(msgspec.Struct, frozen=True):
     """Subscriptions of earlier lives that our grants or our mode do not allow now. They are kept, with what waits."""
     full: int
     """Notes that found their subscription full, each time that they came."""
+    settled: int
+    settled_us: int
+    """Publications of this life that are through, and the time that they took together."""
 
 
 class Agent:
@@ -68,6 +71,9 @@ class Agent:
         self._lapsed: dict[int, None] = {}
         self._unsettled: dict[int, bool] = dict.fromkeys(store.published(), True)
         """Whether it is safe, for each record of a publication."""
+        self._since_us: dict[int, int] = {}
+        """When each of them was published, if in this life."""
+        self._settled = self._settled_us = 0
         self._overdue: dict[int, None] = {}
         self._waiting: dict[int, int | None] = {}
         self._changes: list[Change] = []
@@ -83,7 +89,7 @@ class Agent:
     def publish(self, publication: Publication, now: int) -> int:
         """Take a publication: the number by which to ask whether it is safe. `LocalError` if it cannot be taken."""
         record = self._member.publish(publication, now)
-        self._unsettled[record] = False
+        self._unsettled[record], self._since_us[record] = False, now
         return record
 
     def is_safe(self, record: int) -> bool:
@@ -93,6 +99,7 @@ class Agent:
     def withdraw(self, record: int, now: int) -> None:
         """Try no more for what was published under this number."""
         self._member.withdraw(record, now)
+        self._since_us.pop(record, None)
 
     def subscribe(self, interest: Conjunction, now: int) -> int:
         """Start a subscription, or come back to the one with the same interest and all that waits for it."""
@@ -145,6 +152,8 @@ class Agent:
             waiting=dict(self._waiting),
             lapsed=tuple(self._lapsed),
             full=self._full,
+            settled=self._settled,
+            settled_us=self._settled_us,
         )
 
     # --- the driver
@@ -156,6 +165,9 @@ class Agent:
                 self._changes.append(Keep(record, data, record in self._unsettled))
             case Settled(record):
                 self._overdue.pop(record, None)
+                if (since_us := self._since_us.pop(record, None)) is not None:
+                    self._settled += 1
+                    self._settled_us += now - since_us
                 self._changes.append(Forget(record))
             case Delivered(inner, note):
                 if inner in self._numbers:
