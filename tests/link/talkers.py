@@ -1,9 +1,12 @@
-"""Talkers: the least machine that links can carry, and a world of them."""
+"""Talkers: the least machine that links can carry, a world of them, and a town where they move about."""
 
 from __future__ import annotations
 
+import heapq
 import random
+from collections.abc import Sequence
 from functools import cache
+from itertools import count
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
@@ -11,6 +14,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
 from veilcast.machine import Address, Event, Frame
+from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
 from veilcast.sim.links import Links
@@ -67,6 +71,16 @@ class Talker:
         pass
 
 
+class Wire(Checker):
+    """An observer of every wire: when, from where, to where, how much."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, Address, Address, int]] = []
+
+    def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
+        self.seen += [(world.now - START_US, address, frame.destination, len(frame.data)) for frame in frames]
+
+
 class Street(World):
     """Members who talk over links."""
 
@@ -77,8 +91,12 @@ class Street(World):
         seed: int = 1,
         latency_us: int = 20_000,
         keyrings: dict[str, Keyring] | None = None,
+        watched: bool = False,
     ) -> None:
         super().__init__(seed=seed, links=Links(latency_us=(latency_us,)))
+        self.wire = Wire()
+        if watched:
+            self.watch(self.wire)
         self._rings = dict(zip(names, rings(len(names)), strict=True)) | (keyrings or {})
         self._config = config or LinkConfig()
         for name in names:
@@ -103,3 +121,70 @@ class Street(World):
 
     def heard(self, name: str) -> list[bytes]:
         return [message for _, message in self.talker(name).heard]
+
+
+class Town:
+    """Two or more machines on one wire, each at an address that it may leave; anybody may write any source."""
+
+    def __init__(self, config: LinkConfig | None = None, *names: str) -> None:
+        self.now = START_US
+        self._config = config or LinkConfig()
+        self.machines: dict[str, LinkMachine] = {}
+        self.where: dict[str, Address] = {}
+        for name, ring in zip(names, rings(len(names)), strict=True):
+            self.add(name, ring)
+        self.sent: list[tuple[int, Address, Frame]] = []
+        """All that was on the wire, with its source."""
+        self._under_way: list[tuple[int, int, Address, Frame]] = []
+        self._number = count().__next__
+
+    def add(self, name: str, ring: Keyring) -> LinkMachine:
+        rng = random.Random(name)
+        self.machines[name] = LinkMachine(Talker(), self._config, ring, rng, random.Random(rng.random()).randbytes)
+        self.where[name] = Address(name)
+        return self.machines[name]
+
+    def talker(self, name: str) -> Talker:
+        inner = self.machines[name].inner
+        assert isinstance(inner, Talker)
+        return inner
+
+    def tell(self, name: str, peer: str, *messages: bytes) -> None:
+        self.talker(name).say(Address(peer), *messages)
+        self._collect(name)
+
+    def heard(self, name: str) -> list[bytes]:
+        return [message for _, message in self.talker(name).heard]
+
+    def inject(self, source: Address, destination: Address, data: bytes) -> None:
+        """Put something on the wire, as anybody can."""
+        heapq.heappush(self._under_way, (self.now, self._number(), source, Frame(destination, data)))
+
+    def cells(self, source: str, destination: str) -> list[bytes]:
+        return [frame.data for _, by, frame in self.sent if (by, frame.destination) == (source, destination)]
+
+    def run(self, duration_us: int) -> None:
+        end = self.now + duration_us
+        while True:
+            timers = [(due, name) for name, one in self.machines.items() if (due := one.next_timer()) is not None]
+            due_us, due_name = min(timers, default=(end + 1, ""))
+            arrival_us = self._under_way[0][0] if self._under_way else end + 1
+            if min(due_us, arrival_us) > end:
+                self.now = end
+                return
+            self.now = max(self.now, min(due_us, arrival_us))
+            if due_us < arrival_us:
+                self.machines[due_name].handle_timer(self.now)
+                self._collect(due_name)
+                continue
+            _, _, source, frame = heapq.heappop(self._under_way)
+            for name, place in self.where.items():
+                if place == frame.destination:
+                    self.machines[name].receive(frame.data, source, self.now)
+                    self._collect(name)
+
+    def _collect(self, name: str) -> None:
+        for frame in self.machines[name].frames_to_send(self.now, 1 << 20):
+            self.sent.append((self.now, self.where[name], frame))
+            entry = (self.now + 10_000, self._number(), self.where[name], frame)
+            heapq.heappush(self._under_way, entry)

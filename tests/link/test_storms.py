@@ -87,8 +87,8 @@ class _WithoutRepeats(Transfer):
 
 
 class _WithoutZeros(Transfer):
-    def put(self, message: bytes, control: bool = False) -> None:
-        super().put(message.rstrip(b"\0") or message[:1], control)
+    def put(self, message: bytes, control: bool = False, now: int = 0) -> None:
+        super().put(message.rstrip(b"\0") or message[:1], control, now)
 
 
 class _Deaf(Transfer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -26,5 +26,9 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.rate not in RATES:
             raise ConfigError(f"link.rate must be one of {', '.join(map(str, RATES))}")
-        if self.links_max < 1:
-            raise ConfigError("link.links_max must be at least 1")
+        if not 1 <= self.links_max <= LINKS_MAX:
+            raise ConfigError(f"link.links_max must be between 1 and {LINKS_MAX}")
+
+
+LINKS_MAX: Final = 128
+"""As many as can knock at a time."""

@@ -3,16 +3,18 @@
 A link begins with the session that the handshake at the door left. Whoever began that handshake renews: when a session
 is old enough it begins another inside the link, as a message like any other, so nobody who watches sees keys change. It
 seals with the new session as soon as the peer has answered. The peer cannot know whether its answer arrived, so it
-goes on with the old session until a datagram of the new one comes. The old one still opens what was on its way.
+goes on with the old session until a datagram of the new one comes. The old one still opens what was on its way, and its
+keys are gone when it is over. A handshake costs a millisecond, so no peer is let begin one before its time.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from veilcast.errors import MalformedError, StaleError
+from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.link.handshake import Contact, Initiation, Response
 from veilcast.link.party import Party
+from veilcast.link.session import REKEY_US
 
 
 class Generations:
@@ -43,6 +45,8 @@ class Generations:
 
     def renew(self, now: int) -> bytes | None:
         """The message by which we begin to agree on the next session, when it is time and ours to do."""
+        if self._old is not self.session and now >= self._old.ends_us:
+            self._old = self.session
         if not self.began or self._initiation is not None or now < self.session.rekey_us:
             return None
         generation = self.session.next_generation
@@ -53,6 +57,8 @@ class Generations:
         """Take the peer's message about the next session, and give the answer to it, if there is one to give."""
         kind, content = message[:1], message[1:]
         if kind == _FIRST and not self.began:
+            if self._next is not self.session or now < self.session.born_us + EARLIEST_US:
+                raise ExcessError("a new session while the last one is fresh")
             generation = self.session.next_generation
             response = Response(self._party, content, now, known=True, generation=generation, expected=self.remote)
             assert response.contact is not None  # As the peer is known.
@@ -67,6 +73,9 @@ class Generations:
             return None
         raise MalformedError("not a message about sessions, or not the peer's to send")
 
+
+EARLIEST_US: Final = REKEY_US // 2
+"""The age of a session at which a peer may ask for the next: clocks differ, and sessions are not born at once."""
 
 _FIRST: Final = b"\1"
 _ANSWER: Final = b"\2"

@@ -5,6 +5,9 @@ carries a cell; it is up when the peer has shown, by a cell, that it has the key
 another handshake with the same peer: of a peer that lost its memory, or of one that knocked while we did. The rival
 takes over with its first cell, and what may not have arrived by the old line is said again by the new.
 
+So a message arrives once on a line, and in order with its like; over a change of lines, of which both machines are
+told, it may arrive again.
+
 `name` is what the machine inside calls the peer, for ever; `path` is where it is now.
 """
 
@@ -13,8 +16,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from veilcast.link.bucket import TokenBucket
 from veilcast.link.generations import Generations
 from veilcast.link.pacing import Slots
+from veilcast.link.session import Session
 from veilcast.link.transfer import Transfer
 from veilcast.machine import Address
 
@@ -29,27 +34,61 @@ class Line:
 
 
 class Link:
-    __slots__ = ("_unsure", "heard_us", "line", "name", "path", "rival", "slots", "spoken_us", "turn", "up")
+    __slots__ = (
+        "_unsure",
+        "alarm_us",
+        "allowance",
+        "asked_us",
+        "heard_us",
+        "line",
+        "name",
+        "path",
+        "rival",
+        "said_us",
+        "since_us",
+        "slots",
+        "spoken_us",
+        "told",
+        "turn",
+        "up",
+    )
 
-    def __init__(self, name: Address, slots: Slots, now: int) -> None:
+    def __init__(self, name: Address, slots: Slots, allowance: TokenBucket, now: int) -> None:
         self.name = self.path = name
         self.slots = slots
+        self.allowance = allowance
+        """What the peer may make us take."""
         self.line: Line | None = None
         self.rival: Line | None = None
         self.up = False
+        self.told = False
+        """Whether the machine inside believes that it is up."""
         self.heard_us = now
         """When the last authentic datagram came."""
+        self.asked_us = now
+        """When we last began to wait for an acknowledgement."""
+        self.said_us = now
+        """When our machine last had something to say, or the link began."""
+        self.since_us = now
         self.spoken_us = now
         """When a machine last had something to say, at either end."""
         self.turn = 0
-        self._unsure: deque[bytes] = deque(maxlen=UNSURE_MAX)
-        """What was said and may not have arrived."""
+        self.alarm_us: int | None = None
+        self._unsure: deque[tuple[bytes, int]] = deque(maxlen=UNSURE_MAX)
+        """What was said and may not have arrived, and when."""
 
     def connect(self, line: Line, now: int) -> None:
-        """There are keys: what was said before them is carried now."""
-        self.line, self.rival, self.up, self.heard_us = line, None, False, now
-        for message in self._unsure:
-            line.transfer.put(message)
+        """There are keys: what was said before them is carried now. Not to somebody else than it was said to."""
+        if self.line is not None and self.line.generations.remote != line.generations.remote:
+            self._unsure.clear()
+        self.line, self.rival, self.up, self.heard_us, self.asked_us = line, None, False, now, now
+        for message, said_us in self._unsure:
+            line.transfer.put(message, now=said_us)
+
+    def disconnect(self) -> None:
+        """The keys are of no use: begin again, with what was said so far."""
+        self.line = self.rival = None
+        self.up = False
 
     def open(self, datagram: bytes, now: int) -> bytes | None:
         """The body; None for what is not of this link. A datagram of the rival makes it the line."""
@@ -60,8 +99,13 @@ class Link:
             return body
         return None
 
+    @property
+    def newest(self) -> tuple[Session, int] | None:
+        """The peer's newest word: it changes with every datagram that was sealed later than all others so far."""
+        return None if self.line is None else (self.line.generations.session, self.line.generations.session.newest)
+
     def say(self, message: bytes, now: int) -> None:
-        self.spoken_us = now
+        self.said_us = self.spoken_us = now
         if self.line is None:
             # Only the newest: a peer that comes late asks for all there is.
             while len(self._unsure) >= EARLY_MAX:
@@ -69,8 +113,16 @@ class Link:
         else:
             if self.line.transfer.settled:
                 self._unsure.clear()
-            self.line.transfer.put(message)
-        self._unsure.append(message)
+                self.asked_us = now
+            self.line.transfer.put(message, now=now)
+        self._unsure.append((message, now))
+
+    @property
+    def oldest_us(self) -> int | None:
+        """Since when the message waits that has waited longest for its turn; None if none does."""
+        if self.line is not None:
+            return self.line.transfer.oldest_us
+        return self._unsure[0][1] if self._unsure else None
 
 
 EARLY_MAX: Final = 4

@@ -6,6 +6,8 @@ is silent. On every open link, in every slot, one datagram leaves, whatever ther
 there are no keys. What a stranger gets are answers to letters that only a member can write, and those not for free.
 
 Order in time: cells that are due leave before the machine inside gets its turn, so that its work does not delay them.
+The machine inside is told `peer_up` when a link is, and `peer_lost` when the peer is silent, breaks the rules, or has
+forgotten us. It is not told when a link rests, because nobody had anything to say.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Final, Protocol
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
-from veilcast.errors import ExcessError, ExpiredError, ForgedError, RemoteError
+from veilcast.errors import ExcessError, ExpiredError, ForgedError, MalformedError, RemoteError
+from veilcast.link.alarms import Alarms
 from veilcast.link.bucket import TokenBucket
 from veilcast.link.config import LinkConfig
 from veilcast.link.door import HANDSHAKE_US, Door
@@ -25,9 +28,10 @@ from veilcast.link.generations import Generations
 from veilcast.link.handshake import Contact
 from veilcast.link.hosts import Host, host_of
 from veilcast.link.link import Line, Link
-from veilcast.link.pacing import SECOND_US, Slots
+from veilcast.link.pacing import RATES, SECOND_US, Slots
 from veilcast.link.party import Party
 from veilcast.link.recent import remember
+from veilcast.link.sparing import to_spare
 from veilcast.link.transfer import PROMPT_TIMEOUT_US, TIMEOUT_CELLS, Transfer
 from veilcast.machine import Address, Durable, Entropy, Event, Frame, Machine, Peers
 from veilcast.wire.geometry import CELL, DATAGRAM_MIN
@@ -53,6 +57,8 @@ class LinkMachine:
     ) -> None:
         self.inner: Final = inner
         self._config, self._rng, self._rate, self._epoch_us = config, rng, config.rate, keyring.epoch_us
+        self._change: tuple[int, int] | None = None
+        """The rate to come, and from when on."""
         self._cells = config.wire == "cells"
         self._party = Party(keyring, entropy, uniform=self._cells, revoked=revoked)
         self._door = Door(self._party, Doorkeeper(entropy, host))
@@ -61,8 +67,10 @@ class LinkMachine:
         self._statics: dict[Address, bytes] = {}
         """The keys of peers that we had a link with, for shorter handshakes."""
         self._strays = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
+        self._alarms = Alarms()
         self._frames: list[Frame] = []
-        self._next_us: int | None = None
+        self._yielded = False
+        """Whether the machine inside has let cells go first; it does so once, and not for ever."""
         self.counts: Counter[str] = Counter()
 
     # --- the driver
@@ -70,28 +78,32 @@ class LinkMachine:
     def receive(self, data: bytes, source: Address, now: int) -> None:
         try:
             link = self._paths.get(source)
-            if link is None or not self._take(link, data, now):
+            if link is not None and (body := link.open(data, now)) is not None:
+                self._take(link, body, now)
+            else:
                 self._hear_stranger(data, source, now)
         except (RemoteError, ExpiredError) as error:
             self.counts[f"refused {type(error).__name__}"] += 1
 
     def handle_timer(self, now: int) -> None:
-        if self._next_us is not None and now >= self._next_us:
-            for link in list(self._links.values()):
-                if link.slots.due(now):
-                    self._keep(link, now)
-                elif not self._cells:
-                    self._prompt(link, now)
-            self._arm()
-            if self._frames:
-                return  # The driver sends these before it calls again.
+        for link in self._alarms.due(now):
+            if link.slots.due(now):
+                self._keep(link, now)
+            elif not self._cells:
+                self._prompt(link, now)
+            if self._links.get(link.name) is link:
+                self._alarms.set(link, link.slots.next_us)
+        if self._frames and not self._yielded:
+            self._yielded = True  # The driver sends these before it calls again.
+            return
+        self._yielded = False
         if (due_us := self.inner.next_timer()) is not None and now >= due_us:
             self.inner.handle_timer(now)
 
     def next_timer(self) -> int | None:
-        inner_us = self.inner.next_timer()
-        if inner_us is None or (self._next_us is not None and self._next_us < inner_us):
-            return self._next_us
+        inner_us, our_us = self.inner.next_timer(), self._alarms.next_us
+        if inner_us is None or (our_us is not None and our_us < inner_us):
+            return our_us
         return inner_us
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
@@ -116,10 +128,10 @@ class LinkMachine:
 
     def change_rate(self, rate: int, now: int) -> None:
         """Send at another rate from the edge of the epoch on, as everybody does who changes it in this epoch."""
-        self._rate = rate
-        edge_us = (now // self._epoch_us + 1) * self._epoch_us
+        self._settle_rate(now)
+        self._change = rate, (now // self._epoch_us + 1) * self._epoch_us
         for link in self._links.values():
-            link.slots.change(rate, edge_us=edge_us, now=now)
+            self._announce(link, now)
 
     # --- what is known of links, for status and tests
 
@@ -137,6 +149,24 @@ class LinkMachine:
     def __len__(self) -> int:
         return len(self._links)
 
+    def status(self, now: int) -> dict[str, int | float]:
+        """Numbers about all links together, and none about any peer: fit to be shown to anybody who asks."""
+        links = self._links.values()
+        waiting_us = [oldest_us for link in links if (oldest_us := link.oldest_us) is not None]
+        transfers = [link.line.transfer for link in links if link.line is not None]
+        return {
+            "links": len(links),
+            "links up": sum(link.up for link in links),
+            "handshakes under way": len(self._door),
+            "messages waiting": sum(transfer.waiting for transfer in transfers),
+            "messages dropped": self.counts["messages dropped"] + sum(transfer.dropped for transfer in transfers),
+            "queue age us": now - min(waiting_us, default=now),
+            "slots missed": self.counts["slots missed"] + sum(link.slots.missed for link in links),
+            "padding share": self.counts["cells of padding"] / max(1, self.counts["cells"]),
+            **{kind: self.counts[kind] for kind in ("cells", "letters", "datagrams", "cells taken")},
+            **{kind: times for kind, times in sorted(self.counts.items()) if kind.startswith("refused")},
+        }
+
     # --- slots
 
     def _keep(self, link: Link, now: int) -> None:
@@ -149,15 +179,26 @@ class LinkMachine:
             else:
                 self._keep_open(link, link.line, now)
         except ExpiredError:
-            self._lose(link, now)  # Our membership is over: nobody would take us for a member any more.
+            # Our membership is over: nobody would take us for a member any more.
+            self.counts["refused ExpiredError"] += 1
+            self._lose(link, now)
 
     def _keep_open(self, link: Link, line: Line, now: int) -> None:
-        silent = now - link.heard_us > (SILENT_US if link.up else UNPROVEN_US)
-        if silent or now >= line.generations.session.ends_us:
+        if not link.up and now - link.heard_us > UNPROVEN_US:
+            if line.generations.began:
+                self._door.settle(link.name)
+                link.disconnect()
+                self._knock(link, now)
+            else:
+                self._lose(link, now)
+            return
+        if self._is_silent(link, line, now) or now >= line.generations.session.ends_us:
             self._lose(link, now)
             return
         if (message := line.generations.renew(now)) is not None:
-            line.transfer.put(message, control=True)
+            if line.transfer.settled:
+                link.asked_us = now
+            line.transfer.put(message, control=True, now=now)
         link.turn += 1
         if not link.up and line.generations.began and link.turn % 2 and (letter := self._door.again(link.name, now)):
             self._send(link, letter, "letters")
@@ -165,6 +206,12 @@ class LinkMachine:
             self._send(link, self._cell(line, now), "cells")
         else:
             self._prompt(link, now)
+
+    def _is_silent(self, link: Link, line: Line, now: int) -> bool:
+        """Where every slot brings a cell, silence says enough. Elsewhere only what we wait for can be missed."""
+        if self._cells:
+            return now - link.heard_us > SILENT_US
+        return now - max(link.heard_us, link.asked_us) > SILENT_US and not line.transfer.settled
 
     def _cell(self, line: Line, now: int) -> bytes:
         if line.transfer.settled:
@@ -184,93 +231,102 @@ class LinkMachine:
             return
         while (body := line.transfer.prompt(BODY, now)) is not None:
             self._send(link, line.generations.session.seal(body, now), "datagrams")
-        due_us = line.transfer.next_us
-        if due_us is not None and (self._next_us is None or due_us < self._next_us):
-            self._next_us = due_us
+        if (due_us := line.transfer.next_us) is not None:
+            self._alarms.set(link, due_us)
 
     def _send(self, link: Link, datagram: bytes, kind: str) -> None:
         self.counts[kind] += 1
         self._frames.append(Frame(link.path, datagram))
 
-    def _arm(self) -> None:
-        due = [link.slots.next_us for link in self._links.values()]
-        if not self._cells:
-            lines = [link.line for link in self._links.values() if link.line is not None]
-            due += [due_us for line in lines if (due_us := line.transfer.next_us) is not None]
-        self._next_us = min(due, default=None)
+    def _settle_rate(self, now: int) -> None:
+        """A change whose time has come is the rate."""
+        if self._change is not None and now >= self._change[1]:
+            (self._rate, _), self._change = self._change, None
+
+    def _announce(self, link: Link, now: int) -> None:
+        if self._change is not None:
+            rate, edge_us = self._change
+            link.slots.change(rate, edge_us=edge_us, now=now)
+        self._alarms.set(link, link.slots.next_us)
 
     # --- datagrams
 
-    def _take(self, link: Link, data: bytes, now: int) -> bool:
-        """Whether this was a datagram of the link."""
-        was_up, line = link.up, link.line
-        body = link.open(data, now)
-        if body is None:
-            return False
+    def _take(self, link: Link, body: bytes, now: int) -> None:
+        """Take what the peer of this link has sealed."""
         link.heard_us = now
-        if was_up and link.line is not line:
-            self.inner.peer_lost(link.name, now)
         if not link.up:
             self._come_up(link, now)
-        assert link.line is not None
+        if not link.allowance.take(now):
+            raise ExcessError("more cells than any class of links has")
+        self.counts["cells taken"] += 1
+        line = link.line
+        assert line is not None
         try:
-            for message, control in link.line.transfer.take(body, now):
+            for message, control in line.transfer.take(body, now):
                 if control:
-                    if (answer := link.line.generations.agree(message, now)) is not None:
-                        link.line.transfer.put(answer, control=True)
+                    if (answer := line.generations.agree(message, now)) is not None:
+                        line.transfer.put(answer, control=True, now=now)
                 else:
                     link.spoken_us = now
                     self.inner.receive(message, link.name, now)
-        except RemoteError:
+        except (RemoteError, ExpiredError):
             self._lose(link, now)
             raise
         if not self._cells:
             self._prompt(link, now)
-        return True
 
     def _hear_stranger(self, data: bytes, source: Address, now: int) -> None:
         try:
             step = self._door.receive(data, source, now)
-        except ForgedError:
+        except (ForgedError, MalformedError):
             if not self._roam(data, source, now):
                 raise
             return
-        if step.reply is not None and not step.own:  # Our own letters leave in our own slots.
+        # Our own letters leave in our own slots, where there are cells.
+        if step.reply is not None and not (step.own and self._cells):
             self.counts["letters"] += 1
             self._frames.append(Frame(source, step.reply))
         if step.contact is not None:
             self._meet(source, step.contact, now)
 
     def _roam(self, data: bytes, source: Address, now: int) -> bool:
-        """Whether this comes from a peer of ours at another address; it must be the newest word of that peer."""
+        """Whether this comes from a peer of ours at another address.
+
+        We follow if it is the newest word of that peer, for old ones may be recordings, and if nobody else is there:
+        a peer can write any address on its datagrams, and must not stand between us and another.
+        """
         if not self._strays.take(now):
             raise ExcessError("more strays than we look at")
         for link in self._links.values():
-            if link.up and link.path != source and self._take(link, data, now):
-                self._paths.pop(link.path, None)
-                link.path = source
-                self._paths[source] = link
+            newest = link.newest
+            if (body := link.open(data, now)) is not None:
+                if link.newest != newest and source not in self._paths:
+                    self._leave_path(link)
+                    link.path = source
+                    self._paths[source] = link
+                self._take(link, body, now)
                 return True
         return False
+
+    def _leave_path(self, link: Link) -> None:
+        if self._paths.get(link.path) is link:
+            del self._paths[link.path]
 
     # --- the life of a link
 
     def _begin(self, name: Address, now: int) -> Link | None:
-        if len(self._links) >= self._config.links_max and not self._make_room(now):
-            self.counts["refused for want of room"] += 1
-            return None
+        if len(self._links) >= self._config.links_max:
+            spare = to_spare(self._links.values(), now)
+            if spare is None:
+                self.counts["refused for want of room"] += 1
+                return None
+            self._lose(spare, now)
+        self._settle_rate(now)
         slots = Slots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now)
-        link = self._links[name] = self._paths[name] = Link(name, slots, now)
-        self._next_us = slots.next_us if self._next_us is None else min(self._next_us, slots.next_us)
+        allowance = TokenBucket(*(CELL_ALLOWANCE if self._cells else PROMPT_ALLOWANCE))
+        link = self._links[name] = self._paths[name] = Link(name, slots, allowance, now)
+        self._announce(link, now)
         return link
-
-    def _make_room(self, now: int) -> bool:
-        """Close the link on which nothing was said for longest, if it can be spared."""
-        idlest = min(self._links.values(), key=lambda link: link.spoken_us)
-        if now - idlest.spoken_us < SPARE_US:
-            return False
-        self._lose(idlest, now)
-        return True
 
     def _meet(self, source: Address, contact: Contact, now: int) -> None:
         """There are keys. Where there were others, both sides must come to use the same."""
@@ -282,6 +338,8 @@ class LinkMachine:
         old = link.line
         if old is None:
             link.connect(line, now)
+            if not self._cells:
+                self._prompt(link, now)
         else:
             at_once = old.generations.began is not contact.began and now - old.since_us < HANDSHAKE_US
             # Where both knocked at once, the handshake counts that was begun by the one with the lesser key.
@@ -290,25 +348,30 @@ class LinkMachine:
 
     def _come_up(self, link: Link, now: int) -> None:
         assert link.line is not None
-        link.up = True
         self._door.settle(link.name)
         remote = link.line.generations.remote
-        for other in [other for other in self._links.values() if other.line is not None and other is not link]:
-            if other.line is not None and other.line.generations.remote == remote:
+        for other in list(self._links.values()):
+            if other is not link and other.line is not None and other.line.generations.remote == remote:
                 self._lose(other, now)
         remember(self._statics, link.name, remote, STATICS_MAX)
+        if link.told:
+            self.inner.peer_lost(link.name, now)
+        link.up = link.told = True
         self.inner.peer_up(link.name, now)
 
     def _lose(self, link: Link, now: int) -> None:
-        was_up = link.up
         self._close(link)
-        if was_up:
+        if link.told:
             self.inner.peer_lost(link.name, now)
 
     def _close(self, link: Link) -> None:
         self._links.pop(link.name, None)
-        self._paths.pop(link.path, None)
+        self._leave_path(link)
         self._door.settle(link.name)
+        link.alarm_us = None
+        self.counts["slots missed"] += link.slots.missed
+        if link.line is not None:
+            self.counts["messages dropped"] += link.line.transfer.dropped
 
 
 BODY: Final = CELL - DATAGRAM_MIN
@@ -322,8 +385,11 @@ SILENT_US: Final = 15 * SECOND_US
 """After which a peer of which nothing comes is lost."""
 UNPROVEN_US: Final = 8 * SECOND_US
 """The same for one that has not used its keys yet."""
-SPARE_US: Final = 10 * SECOND_US
-"""How long a link must have been idle to be closed in favour of another."""
+
+CELL_ALLOWANCE: Final = (SECOND_US // max(RATES) * 9 // 10, 4 * max(RATES))
+"""Cells that we take of one peer: those of the fastest class, for clocks differ, and four seconds of them at once."""
+PROMPT_ALLOWANCE: Final = (SECOND_US // 1000, 512)
+"""Datagrams, where they leave as there is need: more than one side may have under way, and again every half second."""
 
 STRAY_EVERY_US: Final = 5_000
 STRAY_BURST: Final = 32

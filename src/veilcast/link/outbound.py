@@ -25,16 +25,16 @@ class Outbound:
         self.next = first
         self.beyond = 0
         """A bit for each number after `first` that has been acknowledged out of the row."""
-        self.waiting: deque[tuple[bytes, int]] = deque()
-        """Messages without their last zeros, and how many those are. Of the first, a part may have left."""
+        self.waiting: deque[tuple[bytes, int, int]] = deque()
+        """Messages without their last zeros, how many those are, and since when. Of the first, a part may have left."""
         self.dropped = 0
         self._queued = 0
         self._begun = 0
         self._ends: deque[tuple[int, int]] = deque()
 
-    def put(self, content: bytes, zeros: int) -> None:
+    def put(self, content: bytes, zeros: int, now: int = 0) -> None:
         self._queued += len(content) + MESSAGE_COST
-        self.waiting.append((content, zeros))
+        self.waiting.append((content, zeros, now))
         while self._queued > QUEUE_MAX:
             # The first stays if a part of it has left: the other side could do nothing with half a message.
             oldest = 1 if self._begun else 0
@@ -46,7 +46,7 @@ class Outbound:
         """The chunk of number `next`, and the zeros it restores; None if none may leave, or for so little room."""
         if not self.waiting or self.next - self.first >= WINDOW:
             return None
-        content, zeros = self.waiting[0]
+        content, zeros, _ = self.waiting[0]
         rest = len(content) - self._begun
         size = min(rest, CHUNK_MAX, room - (CHUNK_HEAD + ZEROS_FIELD if zeros else CHUNK_HEAD))
         if size < rest:

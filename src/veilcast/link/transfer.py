@@ -67,14 +67,17 @@ class Transfer:
         self.bytes_again = 0
         """Chunks sent for the first time, and sent again; the rest of all bodies was padding."""
 
-    def put(self, message: bytes, control: bool = False) -> None:
-        """Queue a message. When the lane's queue is full, the oldest that wait there are dropped."""
+    def put(self, message: bytes, control: bool = False, now: int = 0) -> None:
+        """Queue a message. When the lane's queue is full, the oldest that wait there are dropped.
+
+        `now` is for `oldest_us` alone.
+        """
         if not 0 < len(message) <= MESSAGE_MAX:
             raise LocalError(f"a message of {len(message)} bytes cannot travel")
         content = message if message[-1] else _without_zeros(message)
         zeros = len(message) - len(content)
         lane = CONTROL if control else SHORT if len(content) <= SHORT_MAX else LONG
-        self._out[lane].put(content, zeros)
+        self._out[lane].put(content, zeros, now)
         self._idle = None
 
     @property
@@ -86,6 +89,11 @@ class Transfer:
     def waiting(self) -> int:
         """Messages of which not all has left."""
         return sum(len(lane.waiting) for lane in self._out)
+
+    @property
+    def oldest_us(self) -> int | None:
+        """When the one of them was put that has waited longest; None if none waits."""
+        return min((lane.waiting[0][2] for lane in self._out if lane.waiting), default=None)
 
     @property
     def settled(self) -> bool:

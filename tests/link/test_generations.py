@@ -1,0 +1,148 @@
+"""Sessions follow one another on a link: at the right time, by the right side, and no key outlives its session."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import ExcessError, ExpiredError, MalformedError, RemoteError, StaleError
+from veilcast.link.generations import EARLIEST_US, Generations
+from veilcast.link.session import REFUSE_US, REKEY_US
+from veilcast.wire.geometry import CELL_BODY
+
+sys.path.insert(0, str(Path(__file__).parent))
+from pairs import LATE, NOW, met, network, party
+
+BODY = bytes(CELL_BODY)
+RENEWED = NOW + REKEY_US
+
+
+def both() -> tuple[Generations, Generations]:
+    """Who began, and who answered."""
+    ours, theirs = party(network().alice, 1), party(network().bob, 2)
+    contact, other = met(ours, theirs)
+    return Generations(ours, contact), Generations(theirs, other)
+
+
+def passes(one: Generations, other: Generations, now: int) -> bool:
+    return other.open(one.session.seal(BODY, now), now) == BODY
+
+
+def renewed(now: int = RENEWED) -> tuple[Generations, Generations]:
+    ours, theirs = both()
+    assert passes(ours, theirs, NOW)
+    assert passes(theirs, ours, NOW)
+    first = ours.renew(now)
+    assert first is not None
+    answer = theirs.agree(first, now)
+    assert answer is not None
+    assert ours.agree(answer, now) is None
+    return ours, theirs
+
+
+def test_only_the_one_who_began_renews_and_only_in_time_and_once() -> None:
+    ours, theirs = both()
+    assert ours.renew(RENEWED - 1) is None
+    assert theirs.renew(RENEWED + REKEY_US) is None
+    assert ours.renew(RENEWED) is not None
+    assert ours.renew(RENEWED) is None
+
+
+def test_who_began_seals_anew_at_once_and_the_other_when_it_has_heard_so() -> None:
+    ours, theirs = renewed()
+    assert (ours.session.generation, theirs.session.generation) == (1, 0)
+    assert passes(theirs, ours, RENEWED)
+    assert passes(ours, theirs, RENEWED)
+    assert theirs.session.generation == 1
+    assert passes(theirs, ours, RENEWED)
+
+
+def test_what_was_sealed_before_still_opens_once() -> None:
+    ours, theirs = both()
+    assert passes(ours, theirs, NOW)
+    early = ours.session.seal(BODY, NOW)
+    first = ours.renew(RENEWED)
+    assert first is not None
+    answer = theirs.agree(first, RENEWED)
+    assert answer is not None
+    ours.agree(answer, RENEWED)
+    assert passes(ours, theirs, RENEWED)
+    assert theirs.open(early, RENEWED) == BODY
+    with pytest.raises(StaleError):
+        theirs.open(early, RENEWED)
+
+
+def test_the_old_keys_are_gone_when_their_session_is_over() -> None:
+    ours, theirs = renewed()
+    assert passes(ours, theirs, RENEWED)
+    end = NOW + REFUSE_US
+    for side in (ours, theirs):
+        side.renew(end - 1)
+        assert side._old is not side.session
+        side.renew(end)
+        assert side._old is side.session
+
+
+def test_a_session_past_its_end_opens_nothing() -> None:
+    ours, theirs = both()
+    late = ours.session.seal(BODY, NOW + REFUSE_US - 1)
+    with pytest.raises(StaleError):
+        theirs.open(late, NOW + REFUSE_US)
+
+
+def test_nobody_asks_for_new_keys_before_their_time() -> None:
+    ours, theirs = both()
+    ours.session.rekey_us = NOW  # type: ignore[misc]
+    first = ours.renew(NOW)
+    assert first is not None
+    with pytest.raises(ExcessError):
+        theirs.agree(first, NOW + EARLIEST_US - 1)
+    assert theirs.agree(first, NOW + EARLIEST_US) is not None
+    with pytest.raises(ExcessError):
+        theirs.agree(first, NOW + EARLIEST_US)
+
+
+def test_nonsense_about_sessions_is_refused() -> None:
+    ours, theirs = both()
+    for message in (b"", b"\0", b"\3abc"):
+        with pytest.raises(MalformedError):
+            theirs.agree(message, RENEWED)
+    with pytest.raises(StaleError):
+        theirs.agree(b"\2abc", RENEWED)
+    with pytest.raises(RemoteError):
+        theirs.agree(b"\1" + bytes(300), RENEWED)
+    with pytest.raises(MalformedError):
+        ours.agree(b"\1" + bytes(300), RENEWED)  # It is ours to begin.
+
+
+def test_an_answer_that_is_none_leaves_the_keys_as_they_were() -> None:
+    ours, theirs = both()
+    assert ours.renew(RENEWED) is not None
+    with pytest.raises(RemoteError):
+        ours.agree(b"\2" + bytes(300), RENEWED)
+    assert ours.session.generation == 0
+    assert passes(ours, theirs, RENEWED)
+
+
+def test_a_handshake_of_another_member_does_not_renew() -> None:
+    ours, theirs = both()
+    carol = party(network().carol, 3)
+    contact, _ = met(carol, party(network().bob, 2))
+    stranger = Generations(carol, contact)
+    first = stranger.renew(RENEWED)
+    assert first is not None
+    with pytest.raises(RemoteError):
+        theirs.agree(first, RENEWED)
+    assert passes(ours, theirs, RENEWED)
+
+
+def test_who_is_no_member_any_more_does_not_renew() -> None:
+    ours, theirs = both()
+    with pytest.raises(ExpiredError):
+        ours.renew(LATE)
+    first = ours.renew(RENEWED)
+    assert first is not None
+    with pytest.raises((RemoteError, ExpiredError)):
+        theirs.agree(first, LATE)

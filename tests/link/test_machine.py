@@ -1,0 +1,389 @@
+"""Links between machines: they open, carry, renew their keys, survive and end, and the wire shows none of it."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.link.config import LINKS_MAX, LinkConfig
+from veilcast.link.door import KNOCKS_MAX
+from veilcast.link.machine import IDLE_US, SILENT_US
+from veilcast.link.pacing import RATES, SECOND_US
+from veilcast.link.session import REFUSE_US, REKEY_US
+from veilcast.machine import Address
+from veilcast.sim.links import Weather
+from veilcast.wire.geometry import CELL
+
+sys.path.insert(0, str(Path(__file__).parent))
+from talkers import Street, Town, rings
+
+A, B = Address("a"), Address("b")
+PROMPT = LinkConfig(wire="prompt")
+BOTH = pytest.mark.parametrize("config", [LinkConfig(), PROMPT], ids=["cells", "prompt"])
+LOSSY = Weather(loss_ppm=300_000)
+
+
+def chat(street: Street, seconds: int, *, every_us: int = SECOND_US) -> tuple[list[bytes], list[bytes]]:
+    """Let both say something now and then, short and long; what they said."""
+    said: tuple[list[bytes], list[bytes]] = ([], [])
+    for turn in range(seconds * SECOND_US // every_us):
+        for place, (name, peer) in enumerate(((A, B), (B, A))):
+            message = b"%s %d " % (name.encode(), turn) + b"x" * (5000 if turn % 10 == 9 else 20)
+            said[place].append(message)
+            street.after(turn * every_us, partial(street.tell, name, peer, message))
+    return said
+
+
+def lanes(messages: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    return [m for m in messages if len(m) < 2000], [m for m in messages if len(m) >= 2000]
+
+
+@BOTH
+def test_the_first_message_opens_a_link_and_arrives(config: LinkConfig) -> None:
+    street = Street("a", "b", config=config)
+    street.tell("a", "b", b"hello", b"there")
+    street.run(4 * SECOND_US)
+    assert street.heard("b") == [b"hello", b"there"]
+    assert street.talker("b").notices == [("up", A)]
+    assert street.talker("a").notices == [("up", B)]
+    street.tell("b", "a", b"hello yourself")
+    street.run(SECOND_US)
+    assert street.heard("a") == [b"hello yourself"]
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(8))
+def test_two_that_knock_at_once_get_one_link(config: LinkConfig, seed: int) -> None:
+    street = Street("a", "b", config=config, seed=seed, latency_us=(1_000, 200_000)[seed % 2])
+    street.tell("a", "b", b"from a")
+    street.tell("b", "a", b"from b")
+    street.run(5 * SECOND_US)
+    assert (street.heard("a"), street.heard("b")) == ([b"from b"], [b"from a"])
+    street.tell("a", "b", b"more of a")
+    street.tell("b", "a", b"more of b")
+    street.run(60 * SECOND_US)
+    assert (street.heard("a")[1:], street.heard("b")[1:]) == ([b"more of b"], [b"more of a"])
+    assert street.links("a").peers() == [B]
+    assert [kind for kind, _ in street.talker("a").notices] == ["up"]
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(2))
+def test_through_losses_and_new_keys_every_message_arrives_once_and_in_order(config: LinkConfig, seed: int) -> None:
+    street = Street("a", "b", config=config, seed=seed)
+    street.set_weather(LOSSY)
+    said_a, said_b = chat(street, 380)
+    street.run(400 * SECOND_US)
+    assert street.talker("a").notices == [("up", B)]
+    # What is said before there is a link waits for it, but only the newest few.
+    for said, heard in ((said_a, street.heard("b")), (said_b, street.heard("a"))):
+        for sent, got in zip(lanes(said), lanes(heard), strict=True):
+            assert got == sent[-len(got) :]
+            assert len(got) >= len(sent) - 8
+
+
+def test_weather_of_every_kind_changes_nothing() -> None:
+    weather = Weather(100_000, 200_000, 200_000, 2 * SECOND_US, 100_000, 150 * SECOND_US)
+    street = Street("a", "b", seed=5)
+    street.set_weather(weather)
+    said_a, said_b = chat(street, 280)
+    street.run(300 * SECOND_US)
+    assert lanes(street.heard("b")) == lanes(said_a)
+    assert lanes(street.heard("a")) == lanes(said_b)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_the_wire_of_a_busy_link_is_that_of_a_quiet_one(rate: int) -> None:
+    """Times, sizes and directions, over three generations of keys; the busy one has more to say than fits."""
+    wires, kinds = [], []
+    for busy in (False, True):
+        street = Street("a", "b", config=LinkConfig(rate=rate), seed=3, watched=True)
+        chat(street, 400, every_us=50 * SECOND_US)
+        if busy:
+            for second in range(5, 390):
+                street.after(second * SECOND_US, partial(street.tell, "a", "b", b"\1" * (1200 * rate)))
+        street.run(400 * SECOND_US)
+        wires.append(street.wire.seen)
+        kinds.append(street.links("a").status(street.now)["padding share"])
+    assert wires[0] == wires[1]
+    assert {size for *_, size in wires[0]} == {CELL}
+    assert kinds[1] < 0.2 < 0.8 < kinds[0]
+
+
+def test_the_wire_of_a_link_that_renews_its_keys_is_a_grid() -> None:
+    street = Street("a", "b", watched=True)
+    chat(street, 400, every_us=30 * SECOND_US)
+    street.run(400 * SECOND_US)
+    for name in (A, B):
+        times = [at for at, source, *_ in street.wire.seen if source == name and at > 4 * SECOND_US]
+        assert {later - earlier for earlier, later in pairwise(times)} == {SECOND_US // 4}
+
+
+def test_the_planted_burst_is_seen_on_the_wire() -> None:
+    """The comparison above is worth something: a machine that sends one cell more is caught."""
+    wires = []
+    for planted in (False, True):
+        street = Street("a", "b", watched=True)
+        street.tell("a", "b", b"hello")
+        street.run(5 * SECOND_US)
+        if planted:
+            street.call(A, lambda machine, now: machine._keep(machine._links[B], now))
+        street.run(SECOND_US)
+        wires.append(street.wire.seen)
+    assert wires[0] != wires[1]
+
+
+def test_late_timers_never_burst() -> None:
+    street = Street("a", "b", watched=True)
+    chat(street, 60)
+    street.run(20 * SECOND_US)
+    street.pause(A)
+    street.run(8 * SECOND_US)
+    street.resume(A)
+    street.run(30 * SECOND_US)
+    times = [at for at, source, *_ in street.wire.seen if source == A and at > 4 * SECOND_US]
+    gaps = sorted(later - earlier for earlier, later in pairwise(times))
+    assert gaps[-1] >= 8 * SECOND_US
+    # The late cell leaves between two slots, and the next one in its slot.
+    assert [gap for gap in gaps if gap < SECOND_US // 4] == gaps[: sum(gap < SECOND_US // 4 for gap in gaps)]
+    assert sum(gap < SECOND_US // 4 for gap in gaps) <= 1
+    assert street.links("a").status(street.now)["slots missed"] > 20
+    assert street.talker("a").notices == [("up", B)]
+
+
+def test_a_change_of_rate_waits_for_the_edge_on_old_links_and_new_ones() -> None:
+    street = Street("a", "b", "c", watched=True)
+    chat(street, 60)
+    street.run(20 * SECOND_US)
+    edge_us = 40 * SECOND_US
+    # A world begins at the edge of an epoch; the machine is told that epochs are shorter here.
+    street.call(A, lambda machine, now: setattr(machine, "_epoch_us", edge_us))
+    start = street.now % edge_us
+    street.call(A, lambda machine, now: machine.change_rate(16, now))
+    street.tell("a", "c", b"a new link before the edge")
+    street.run(edge_us)
+    for peer in ("b", "c"):
+        times = [at for at, source, to, _ in street.wire.seen if (source, to) == (A, peer) and at > 24 * SECOND_US]
+        edge = street.start + 20 * SECOND_US + edge_us - start - street.start
+        before = [b - a for a, b in pairwise(times) if b < edge]
+        after = [b - a for a, b in pairwise(times) if a > edge + SECOND_US]
+        assert set(before) == {SECOND_US // 4}
+        assert set(after) == {SECOND_US // 16}
+
+
+def test_a_peer_that_never_renews_is_lost_at_the_end_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    street = Street("a", "b")
+    monkeypatch.setattr("veilcast.link.generations.Generations.renew", lambda self, now: None)
+    chat(street, 178, every_us=10 * SECOND_US)
+    street.run(REFUSE_US - SECOND_US)
+    assert street.links("a").peers() == [B]
+    street.run(8 * SECOND_US)
+    assert ("lost", B) in street.talker("a").notices
+    assert ("lost", A) in street.talker("b").notices
+
+
+def test_keys_are_renewed_in_time_and_the_old_ones_forgotten() -> None:
+    street = Street("a", "b")
+    chat(street, 400, every_us=10 * SECOND_US)
+    for second in range(1, 40):
+        street.run(10 * SECOND_US)
+        for name, peer in (("a", B), ("b", A)):
+            line = street.links(name)._links[peer].line
+            assert line is not None
+            kept = line.generations
+            assert street.now - kept.session.born_us <= REKEY_US + 10 * SECOND_US
+            for session in (kept._old, kept._next):
+                assert session.ends_us > street.now - SECOND_US, second
+    assert kept.session.generation == 3
+
+
+@BOTH
+def test_a_peer_that_restarts_is_reached_again(config: LinkConfig) -> None:
+    street = Street("a", "b", config=config)
+    street.tell("a", "b", b"one")
+    street.run(5 * SECOND_US)
+    street.crash(B)
+    street.run(SECOND_US)
+    street.restart(B)
+    # B says something: A learns at once that B has forgotten all, and what it says then arrives.
+    street.tell("b", "a", b"who is there")
+    street.run(5 * SECOND_US)
+    assert street.talker("a").notices == [("up", B), ("lost", B), ("up", B)]
+    assert street.heard("a") == [b"who is there"]
+    street.tell("a", "b", b"two")
+    street.run(3 * SECOND_US)
+    assert street.heard("b")[-1] == b"two"
+
+
+@BOTH
+def test_a_peer_that_restarts_and_says_nothing_is_reached_when_it_is_missed(config: LinkConfig) -> None:
+    street = Street("a", "b", config=config)
+    street.tell("a", "b", b"one")
+    street.run(5 * SECOND_US)
+    street.crash(B)
+    street.restart(B)
+    for _ in range(30):
+        street.tell("a", "b", b"two")
+        street.run(SECOND_US)
+    assert street.talker("a").notices == [("up", B), ("lost", B), ("up", B)]
+    assert b"two" in street.heard("b")
+
+
+@BOTH
+def test_a_silent_peer_is_lost(config: LinkConfig) -> None:
+    street = Street("a", "b", config=config)
+    street.tell("a", "b", b"one")
+    street.run(5 * SECOND_US)
+    street.crash(B)
+    street.tell("a", "b", b"two")
+    street.run(SILENT_US + 2 * SECOND_US)
+    assert street.talker("a").notices == [("up", B), ("lost", B)]
+    assert len(street.links("a")) == 0
+
+
+def test_a_quiet_peer_is_not_lost_where_nothing_is_sent_without_need() -> None:
+    street = Street("a", "b", config=PROMPT)
+    street.tell("a", "b", b"one")
+    street.run(IDLE_US - 10 * SECOND_US)
+    street.tell("a", "b", b"two")
+    street.run(5 * SECOND_US)
+    assert street.heard("b") == [b"one", b"two"]
+    assert street.talker("a").notices == [("up", B)]
+
+
+def test_who_was_never_there_is_knocked_at_until_nobody_has_anything_to_say() -> None:
+    street = Street("a", "b")
+    street.crash(B)
+    street.tell("a", "b", b"one")
+    street.run(IDLE_US - SECOND_US)
+    assert len(street.links("a")) == 1
+    street.run(3 * SECOND_US)
+    assert len(street.links("a")) == 0
+    assert street.talker("a").notices == []
+
+
+def test_what_was_said_to_a_peer_that_comes_late_arrives() -> None:
+    street = Street("a", "b")
+    street.crash(B)
+    street.tell("a", "b", b"one")
+    street.run(30 * SECOND_US)
+    street.restart(B)
+    street.run(5 * SECOND_US)
+    assert street.heard("b") == [b"one"]
+
+
+@BOTH
+def test_idle_links_close_and_open_again(config: LinkConfig) -> None:
+    street = Street("a", "b", config=config, watched=True)
+    street.tell("a", "b", b"one")
+    street.run(IDLE_US + 5 * SECOND_US)
+    assert (len(street.links("a")), len(street.links("b"))) == (0, 0)
+    seen = len(street.wire.seen)
+    street.run(10 * SECOND_US)
+    assert len(street.wire.seen) == seen
+    street.tell("b", "a", b"two")
+    street.run(5 * SECOND_US)
+    assert street.heard("a") == [b"two"]
+    assert [kind for kind, _ in street.talker("a").notices] == ["up", "up"]
+
+
+@BOTH
+def test_links_end_with_the_membership_and_nothing_breaks(config: LinkConfig) -> None:
+    street = Street("a", "b", config=config, keyrings=dict(zip("ab", rings(2, epochs=1), strict=True)))
+    street.tell("a", "b", b"one")
+    street.run(3_550 * SECOND_US)
+    chat(street, 600, every_us=10 * SECOND_US)
+    street.run(40 * SECOND_US)
+    assert street.links("a").peers() == [B]
+    street.run(600 * SECOND_US)
+    assert street.links("a").peers() == street.links("b").peers() == []
+    assert street.links("a").counts["refused ExpiredError"] > 0
+    assert ("lost", B) in street.talker("a").notices
+
+
+def test_no_more_links_than_there_is_room_for() -> None:
+    names = [f"n{place}" for place in range(6)]
+    street = Street(*names, config=LinkConfig(links_max=4))
+    for name in names[1:5]:
+        street.tell("n0", name, b"hello")
+    street.run(5 * SECOND_US)
+    street.tell("n0", "n5", b"no room")
+    street.run(5 * SECOND_US)
+    assert (len(street.links("n0")), street.heard("n5")) == (4, [])
+    assert street.links("n0").counts["refused for want of room"] == 1
+    # Ten seconds later the link that was of no use for longest can be spared.
+    for name in names[2:5]:
+        street.tell("n0", name, b"hello again")
+    street.run(6 * SECOND_US)
+    street.tell("n0", "n5", b"hello")
+    street.run(5 * SECOND_US)
+    assert street.heard("n5") == [b"hello"]
+    assert Address("n1") not in street.links("n0").peers()
+    assert street.talker("n0").notices[-2:] == [("lost", Address("n1")), ("up", Address("n5"))]
+
+
+def test_whoever_does_not_answer_makes_room_though_much_is_said_to_it() -> None:
+    names = [f"n{place}" for place in range(4)]
+    street = Street(*names, config=LinkConfig(links_max=2))
+    street.crash(Address("n1"))
+    street.crash(Address("n2"))
+    for _ in range(12):
+        street.tell("n0", "n1", b"are you there")
+        street.tell("n0", "n2", b"are you there")
+        street.run(SECOND_US)
+    street.tell("n0", "n3", b"hello")
+    street.run(5 * SECOND_US)
+    assert street.heard("n3") == [b"hello"]
+
+
+def test_there_are_never_more_links_than_can_knock() -> None:
+    assert LINKS_MAX <= KNOCKS_MAX
+    for links_max in (0, LINKS_MAX + 1):
+        with pytest.raises(ConfigError, match="links_max"):
+            LinkConfig(links_max=links_max)
+
+
+@BOTH
+def test_cells_follow_a_peer_that_moves(config: LinkConfig) -> None:
+    town = Town(config, "a", "b")
+    town.tell("a", "b", b"one")
+    town.run(5 * SECOND_US)
+    town.where["a"] = Address("a2")
+    town.tell("a", "b", b"two")
+    town.run(2 * SECOND_US)
+    town.tell("b", "a", b"three")
+    town.run(2 * SECOND_US)
+    assert town.heard("b") == [b"one", b"two"]
+    assert town.heard("a") == [b"three"]
+    assert town.talker("b").heard[-1][0] == A  # Under its old name.
+    assert town.sent[-1][2].destination in ("a2", "b")
+    assert town.talker("b").notices == [("up", A)]
+    # And home again.
+    town.where["a"] = A
+    town.tell("a", "b", b"four")
+    town.run(2 * SECOND_US)
+    town.tell("b", "a", b"five")
+    town.run(2 * SECOND_US)
+    assert (town.heard("b")[-1], town.heard("a")[-1]) == (b"four", b"five")
+
+
+def test_status_has_numbers_and_no_names() -> None:
+    street = Street("alice", "bob")
+    street.tell("alice", "bob", b"one")
+    street.run(5 * SECOND_US)
+    street.tell("alice", "bob", *[b"x" * 30_000] * 3)
+    street.run(3 * SECOND_US)
+    status = street.links("alice").status(street.now)
+    assert (status["links"], status["links up"], status["letters"]) == (1, 1, 3)
+    assert 2.5 * SECOND_US < status["queue age us"] <= 3 * SECOND_US
+    assert 0 < status["padding share"] < 1
+    assert status["messages waiting"] >= 2
+    assert status["cells"] >= status["cells taken"] > 20
+    assert not any(name in str(status) for name in ("alice", "bob"))
+    street.run(60 * SECOND_US)
+    assert street.links("alice").status(street.now)["queue age us"] == 0
