@@ -14,13 +14,13 @@ from typing import Final
 from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.link.handshake import Contact, Initiation, Response
 from veilcast.link.party import Party
-from veilcast.link.session import REKEY_US
+from veilcast.link.session import REKEY_US, Session
 
 
 class Generations:
     """Bounded: the session in use, the one before it, and one that is being agreed on."""
 
-    __slots__ = ("_initiation", "_next", "_old", "_party", "began", "remote", "session")
+    __slots__ = ("_initiation", "_next", "_old", "_party", "began", "due_us", "remote", "session")
 
     def __init__(self, party: Party, contact: Contact) -> None:
         self._party = party
@@ -28,25 +28,25 @@ class Generations:
         self.session = contact.session
         """What we seal with."""
         self._next = self._old = self.session
+        self.due_us = self.session.rekey_us
+        """Before this time there is nothing to `renew`, and no keys to forget."""
         self._initiation: Initiation | None = None
 
     def open(self, datagram: bytes, now: int) -> bytes | None:
         """The body; None for what no session of this link has sealed. `StaleError` for what came before."""
         session = self.session
-        if session.recognises(datagram):
-            return session.open(datagram, now)
-        if self._next is not session and self._next.recognises(datagram):
-            body = self._next.open(datagram, now)
-            self._old, self.session = session, self._next
+        if (body := session.open_own(datagram, now)) is not None:
             return body
-        if self._old is not session and self._old.recognises(datagram):
-            return self._old.open(datagram, now)
-        return None
+        if self._next is not session and (body := self._next.open_own(datagram, now)) is not None:
+            self._succeed(self._next)
+            return body
+        return None if self._old is session else self._old.open_own(datagram, now)
 
     def renew(self, now: int) -> bytes | None:
         """The message by which we begin to agree on the next session, when it is time and ours to do."""
         if self._old is not self.session and now >= self._old.ends_us:
             self._old = self.session
+            self.due_us = self.session.rekey_us
         if not self.began or self._initiation is not None or now < self.session.rekey_us:
             return None
         generation = self.session.next_generation
@@ -68,10 +68,14 @@ class Generations:
             if self._initiation is None:
                 raise StaleError("an answer to nothing that we asked")
             initiation, self._initiation = self._initiation, None
-            self._old, self.session = self.session, initiation.read(content, now).session
-            self._next = self.session
+            self._next = initiation.read(content, now).session
+            self._succeed(self._next)
             return None
         raise MalformedError("not a message about sessions, or not the peer's to send")
+
+    def _succeed(self, session: Session) -> None:
+        self._old, self.session = self.session, session
+        self.due_us = self._old.ends_us
 
 
 EARLIEST_US: Final = REKEY_US // 2

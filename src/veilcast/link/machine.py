@@ -93,11 +93,11 @@ class LinkMachine:
                 self._prompt(link, now)
             if self._links.get(link.name) is link:
                 self._alarms.set(link, link.slots.next_us)
-        if self._frames and not self._yielded:
-            self._yielded = True  # The driver sends these before it calls again.
+        due_us = self.inner.next_timer()
+        if due_us is None or now < due_us:
             return
-        self._yielded = False
-        if (due_us := self.inner.next_timer()) is not None and now >= due_us:
+        self._yielded = bool(self._frames) and not self._yielded
+        if not self._yielded:  # Or the driver sends these, and calls again.
             self.inner.handle_timer(now)
 
     def next_timer(self) -> int | None:
@@ -113,10 +113,9 @@ class LinkMachine:
                 link.say(frame.data, now)
                 if not self._cells:
                     self._prompt(link, now)
-        if not self._frames:
-            return []
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
+        frames = self._frames
+        self._frames = frames[limit:] if len(frames) > limit else []
+        return frames[:limit] if len(frames) > limit else frames
 
     def next_event(self) -> Event | None:
         return self.inner.next_event()
@@ -154,6 +153,7 @@ class LinkMachine:
         links = self._links.values()
         waiting_us = [oldest_us for link in links if (oldest_us := link.oldest_us) is not None]
         transfers = [link.line.transfer for link in links if link.line is not None]
+        cells, padding = self.counts["cells"], self.counts["padding"] + sum(one.padding for one in transfers)
         return {
             "links": len(links),
             "links up": sum(link.up for link in links),
@@ -162,7 +162,7 @@ class LinkMachine:
             "messages dropped": self.counts["messages dropped"] + sum(transfer.dropped for transfer in transfers),
             "queue age us": now - min(waiting_us, default=now),
             "slots missed": self.counts["slots missed"] + sum(link.slots.missed for link in links),
-            "padding share": self.counts["cells of padding"] / max(1, self.counts["cells"]),
+            "padding share": padding / max(1, cells),
             **{kind: self.counts[kind] for kind in ("cells", "letters", "datagrams", "cells taken")},
             **{kind: times for kind, times in sorted(self.counts.items()) if kind.startswith("refused")},
         }
@@ -192,31 +192,26 @@ class LinkMachine:
             else:
                 self._lose(link, now)
             return
-        if self._is_silent(link, line, now) or now >= line.generations.session.ends_us:
+        generations = line.generations
+        silent = now - link.heard_us > SILENT_US and (self._cells or self._is_waiting(link, line, now))
+        if silent or now >= generations.session.ends_us:
             self._lose(link, now)
             return
-        if (message := line.generations.renew(now)) is not None:
+        if now >= generations.due_us and (message := generations.renew(now)) is not None:
             if line.transfer.settled:
                 link.asked_us = now
             line.transfer.put(message, control=True, now=now)
         link.turn += 1
-        if not link.up and line.generations.began and link.turn % 2 and (letter := self._door.again(link.name, now)):
+        if not link.up and generations.began and link.turn % 2 and (letter := self._door.again(link.name, now)):
             self._send(link, letter, "letters")
         elif self._cells:
-            self._send(link, self._cell(line, now), "cells")
+            self._send(link, generations.session.seal(line.transfer.fill(BODY, now), now), "cells")
         else:
             self._prompt(link, now)
 
-    def _is_silent(self, link: Link, line: Line, now: int) -> bool:
-        """Where every slot brings a cell, silence says enough. Elsewhere only what we wait for can be missed."""
-        if self._cells:
-            return now - link.heard_us > SILENT_US
-        return now - max(link.heard_us, link.asked_us) > SILENT_US and not line.transfer.settled
-
-    def _cell(self, line: Line, now: int) -> bytes:
-        if line.transfer.settled:
-            self.counts["cells of padding"] += 1
-        return line.generations.session.seal(line.transfer.fill(BODY, now), now)
+    def _is_waiting(self, link: Link, line: Line, now: int) -> bool:
+        """Where cells bring no sign of life, a peer can be missed only by who waits for its word."""
+        return now - link.asked_us > SILENT_US and not line.transfer.settled
 
     def _knock(self, link: Link, now: int) -> None:
         letter = self._door.again(link.name, now)
@@ -372,6 +367,7 @@ class LinkMachine:
         self.counts["slots missed"] += link.slots.missed
         if link.line is not None:
             self.counts["messages dropped"] += link.line.transfer.dropped
+            self.counts["padding"] += link.line.transfer.padding
 
 
 BODY: Final = CELL - DATAGRAM_MIN

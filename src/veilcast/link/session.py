@@ -80,13 +80,23 @@ class Session:
 
     def open(self, datagram: bytes, now: int) -> bytes:
         """The body, once. A refused datagram changes nothing."""
-        if now >= self.ends_us:
-            raise StaleError("the session is over")
-        if not self._fits(datagram):
+        if not self._least <= len(datagram) <= CELL:
             raise MalformedError(f"a datagram of {len(datagram)} bytes")
         counter = self._counter_of(datagram)
         if counter >= COUNTERS:
             raise ForgedError("not a cell of this generation")
+        return self._open(counter, datagram, now)
+
+    def open_own(self, datagram: bytes, now: int) -> bytes | None:
+        """The same; None for what is not worth trying, by the header alone. One in 2^40 that is not ours is tried."""
+        if not self._least <= len(datagram) <= CELL:
+            return None
+        counter = self._counter_of(datagram)
+        return self._open(counter, datagram, now) if -SIZE < counter - self.newest <= AHEAD else None
+
+    def _open(self, counter: int, datagram: bytes, now: int) -> bytes:
+        if now >= self.ends_us:
+            raise StaleError("the session is over")
         body = self._receiver.decrypt_at(counter, datagram[LINK_HEADER:])
         if not self._window.take(counter):
             raise StaleError("a cell that was here before, or too late to tell")
@@ -95,8 +105,9 @@ class Session:
         return body
 
     def recognises(self, datagram: bytes) -> bool:
-        """Whether `open` is worth trying, by the header alone; one datagram in 2^40 that is not ours passes."""
-        return self._fits(datagram) and -SIZE < self._counter_of(datagram) - self.newest <= AHEAD
+        """Whether `open_own` would try."""
+        fits = self._least <= len(datagram) <= CELL
+        return fits and -SIZE < self._counter_of(datagram) - self.newest <= AHEAD
 
     @property
     def confirmed(self) -> bool:
@@ -106,9 +117,6 @@ class Session:
     @property
     def next_generation(self) -> int:
         return (self.generation + 1) % GENERATIONS
-
-    def _fits(self, datagram: bytes) -> bool:
-        return self._least <= len(datagram) <= CELL
 
     def _counter_of(self, datagram: bytes) -> int:
         """No counter, but larger than all, if the datagram is of another generation."""

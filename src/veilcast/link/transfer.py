@@ -63,6 +63,8 @@ class Transfer:
         """The last body without chunks, and the last acknowledgements: on a quiet link, most are the same."""
         self._owed_us: int | None = None
         """When `prompt` has to acknowledge what has arrived."""
+        self.padding = 0
+        """Bodies of cells without a chunk."""
         self.bytes_new = 0
         self.bytes_again = 0
         """Chunks sent for the first time, and sent again; the rest of all bodies was padding."""
@@ -105,6 +107,7 @@ class Transfer:
         """The body of the next cell, padded to `room`. There always is one."""
         idle = self._idle
         if idle is not None and len(idle) == room:
+            self.padding += 1
             return idle
         parts = self._begin(room)
         left = room - ACKNOWLEDGEMENTS
@@ -113,8 +116,10 @@ class Transfer:
         left = self._load(parts, left, now)
         self._repeat(parts, left, now, now)
         body = b"".join(parts).ljust(room, b"\0")
-        if self.settled:
-            self._idle = body
+        if len(parts) == 1:
+            self.padding += 1
+            if self.settled:
+                self._idle = body
         return body
 
     def prompt(self, room: int, now: int) -> bytes | None:
