@@ -136,7 +136,11 @@ def forwarder_keeps_notes_to_itself(patch: pytest.MonkeyPatch) -> None:
 
 def who_comes_back_is_told_nothing(patch: pytest.MonkeyPatch) -> None:
     """A neighbour that started again, or missed something, asks in vain."""
-    patch.setitem(overlay._ACTS, Greet, lambda self, message, source, now: self.forget(source, now))
+
+    def deaf(self: overlay.Overlay, _: Greet, source: Address, now: int) -> None:
+        self.forget(source, now)
+
+    patch.setattr(overlay, "_ACTS", {**overlay._ACTS, Greet: deaf})
 
 
 BUGS: list[tuple[Plant, int, str]] = [

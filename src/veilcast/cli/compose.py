@@ -99,10 +99,11 @@ class _View:
         ]
 
     def numbers(self) -> Mapping[str, float]:
-        counts, kept = self._links.counts, self._agent.status()
+        links, kept = self._links.status(self._clock.now()), self._agent.status()
         return {
-            "cells_sent_total": counts["cells"],
-            "cells_padding_total": counts["cells of padding"],
+            "cells_sent_total": links["cells"],
+            "cells_padding_total": round(links["cells"] * links["padding share"]),
+            "queue_age_seconds": links["queue age us"] / 1e6,
             "swaps_total": self._member.swaps_played(),
             "delivery_latency_seconds_sum": kept.settled_us / 1e6,
             "delivery_latency_seconds_count": kept.settled,
