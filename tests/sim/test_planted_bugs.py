@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -140,7 +141,8 @@ def who_comes_back_is_told_nothing(patch: pytest.MonkeyPatch) -> None:
     def deaf(self: overlay.Overlay, _: Greet, source: Address, now: int) -> None:
         self.forget(source, now)
 
-    patch.setattr(overlay, "_ACTS", {**overlay._ACTS, Greet: deaf})
+    acts: dict[type[Message], Any] = {**overlay._ACTS, Greet: deaf}
+    patch.setattr(overlay, "_ACTS", acts)
 
 
 BUGS: list[tuple[Plant, int, str]] = [
