@@ -119,10 +119,14 @@ class FakeDoor:
         self.records: list[bytes] = []
         self.carrying: dict[Address, None] = {}
         self.silent_us = 0
+        self.fresh = True
 
     def is_there(self, name: Address) -> bool:
         peer = self._street.nodes.get(name)
         return peer is not None and self._name in peer.slots
+
+    def is_fresh(self, name: Address, now: int) -> bool:
+        return self.fresh
 
     def unheard_us(self, now: int) -> int:
         return self.silent_us

@@ -38,7 +38,7 @@ from veilcast.wire.messages import Admit, Answer, Knock, Message, Replace, Show
 
 
 class Certified:
-    """Bounded: its slots, its book, `TRIES_MAX` tries and a probe at once, `FAILED_MAX` that failed, the doorbells."""
+    """Bounded: its slots, its book, `LOOKS_MAX` tries at once, `FAILED_MAX` that failed, the doorbells."""
 
     hospitable = True
 
@@ -84,6 +84,7 @@ class Certified:
         self._epoch = credentials.epoch(now)
         self._patience_us = ISOLATION_PERIODS * config.heartbeat_us
         self._begin_us = now + self._patience_us
+        self._look_us = now
         self._left = False
 
     # --- the neighbourhood
@@ -122,6 +123,8 @@ class Certified:
             return
         if now >= self._probe_us:
             self._probe(now)
+        if now >= self._look_us and self._is_lonely(now):
+            self._look_around(now)
         while self._wanted() > 0 and (name := self._next_choice(now)) is not None:
             self._knock(name, now, stay=True)
         self._moor()
@@ -228,6 +231,13 @@ class Certified:
             return True
         if known is not None:
             self._close(source, now)
+        if self._is_lonely(now):
+            # One of those who came and fell silent makes room: there may be no other place for who is still there.
+            silent = [
+                name for name, link in self.slots.links.items() if not (link.chosen or self._door.is_fresh(name, now))
+            ]
+            if silent:
+                self._close(silent[-1], now)
         leaver = self.slots.admit(source, self._link(source, peer, chosen=False), self._door.carries)
         if leaver == source:
             return False
@@ -312,6 +322,18 @@ class Certified:
         """At another moment for everybody."""
         return int(self._rules.probe_periods * self._period_us * self._rng.uniform(0.5, 1.5))
 
+    def _is_lonely(self, now: int) -> bool:
+        fresh = sum(self._door.is_fresh(name, now) for name in self.slots.links)
+        return len(self.slots.links) >= LONELY_LEAST and LONELY_SHARE * fresh < len(self.slots.links)
+
+    def _look_around(self, now: int) -> None:
+        """Most neighbours fell silent together. Before it is certain that they failed, knock at many others at once."""
+        self._look_us = now + PATIENCE_PERIODS * self._period_us
+        for name in self.book.sample(LOOKS_MAX):
+            is_known = name in self.slots or name in self._tries or self._resting.get(name, 0) > now
+            if name != self._name and not is_known and len(self._tries) < LOOKS_MAX:
+                self._knock(name, now, stay=True, again=True)
+
     # --- what we know
 
     def _attempt(self, source: Address, nonce: bytes) -> _Try:
@@ -358,6 +380,11 @@ class _Try:
 
 
 TRIES_MAX: Final = 4
+LOOKS_MAX: Final = 32
+"""Tries at once of one whose neighbours fell silent together: one in five still there is enough to find some."""
+LONELY_LEAST: Final = 4
+LONELY_SHARE: Final = 3
+"""Lonely is who has some links and hears of less than a third."""
 PATIENCE_PERIODS: Final = 8
 """Heartbeats that a try may take: four words, each in one, and some for the way."""
 REST_PERIODS: Final = 60

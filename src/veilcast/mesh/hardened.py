@@ -9,16 +9,19 @@ publisher's certificate, since no advert has.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
 from math import ceil
+from typing import Final
 
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, TopicKeys
 from veilcast.crypto.cell import lineage_of
+from veilcast.crypto.certificate import Chain
 from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.adverts import check_call
@@ -34,6 +37,7 @@ from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.roots import ByRoot, Roots, call_of, check_root_advert
 from veilcast.mesh.routes import Origin
 from veilcast.mesh.stem import Cargo, Stems
+from veilcast.mesh.upheaval import Upheaval
 from veilcast.topics import Conjunction
 from veilcast.wire.messages import Advert, Call, Greet, Message, Notify, Stem, Taken
 
@@ -73,6 +77,7 @@ class Hardened:
             config,
             self._keys_of,
             self._has_root,
+            self._has_way,
             self._stems.launch,
             records.settle,
             rng,
@@ -81,7 +86,11 @@ class Hardened:
         )
         self._held: dict[bytes, Notify] = {}
         self._moments: list[tuple[int, bytes]] = []
-        self._seen = notes_seen(config)
+        self._seen, self._spread_before = notes_seen(config), notes_seen(config)
+        self._recent: deque[Notify] = deque(maxlen=RECENT_MAX)
+        """What was spread of late, for those who find us only now."""
+        self._upheaval = Upheaval(period_us)
+        self._beat_us, self._period_us = now, period_us
         self._interests: dict[str, Sequence[Conjunction]] = {}
         self._reading: dict[bytes, str] = {}
         self._publishing: dict[bytes, str] = {}
@@ -172,11 +181,19 @@ class Hardened:
         self.overlay.act(message, source, now)
         if isinstance(message, Greet):
             self._roots.introduce(source, now)
+            for note in self._recent if self._upheaval.is_on(now) else ():
+                self._post((source,), note)
 
     def lost(self, neighbour: Address, now: int) -> None:
         self.overlay.forget(neighbour, now)
 
     def beat(self, now: int) -> None:
+        self._beat_us = now
+        there = self.overlay.present()
+        if self._upheaval.observe(len(there), sum(self._members.is_fresh(name, now) for name in there), now):
+            self._outbox.hasten(now + HASTE_PERIODS * self._period_us)
+        elif not self._upheaval.is_on(now):
+            self._recent.clear()
         if epoch_of(now, self._epoch_us) != self._epoch:
             self._epoch = epoch_of(now, self._epoch_us)
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
@@ -196,7 +213,7 @@ class Hardened:
 
     def sizes(self) -> dict[str, int]:
         return {
-            "seen": len(self._seen),
+            "seen": max(len(self._seen), len(self._spread_before)),
             "calls": self._roots.size(),
             "passages": self._stems.size(),
             "held": len(self._held),
@@ -205,10 +222,13 @@ class Hardened:
     # --- what stems see and do
 
     def known(self) -> list[Address]:
-        return self._members.known
+        return self.present() if self._upheaval.is_on(self._beat_us) else self._members.known
 
     def present(self) -> list[Address]:
-        return self.overlay.present()
+        there, now = self.overlay.present(), self._beat_us
+        if not self._upheaval.is_on(now):
+            return there
+        return [name for name in there if self._members.was_heard(name, now)]
 
     def reachable(self, token: bytes) -> list[Origin]:
         return self.overlay.reachable(token)
@@ -241,6 +261,22 @@ class Hardened:
         self._pass_on(cargo, None, now)
         return True
 
+    def spread(self, note: Notify, source: Address | None, now: int) -> bool:
+        """In an upheaval a note goes to everybody, and is read by whoever can; False where there is none.
+
+        It does not count as seen: when there is a root it goes by the mesh, to those whom this did not reach.
+        """
+        if not self._upheaval.is_on(now):
+            return False
+        if (name := note_id(note)) not in self._spread_before:
+            epoch = epoch_of(now, self._epoch_us)
+            certificate = check_certified_notify(note, self._keyring.root, self._oldest(now), epoch + 1)
+            self._spread_before.add(name)
+            self._recent.append(note)
+            self._post([neighbour for neighbour in self.overlay.present() if neighbour != source], note)
+            self._read(certificate, note, now)
+        return True
+
     def settled(self, name: bytes, receipt: bytes) -> None:
         lineage = self._outbox.rooted_in(name)
         if lineage is not None:
@@ -263,18 +299,27 @@ class Hardened:
                 self._stems.acknowledge(name, self._roots.receipt(lineage, name, now))
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
-        """Flood a note inside a mesh of its lineage, and read it if we can. Only what is genuine counts as seen."""
+        """Flood a note inside a mesh of its lineage, and read it if we can. Only what is genuine counts as seen.
+
+        In an upheaval it is spread first, and what did not come by the mesh is done with.
+        """
         name = note_id(notify)
         if name in self._seen:
             return
+        is_spread = source is not None and self.spread(notify, source, now)
+        meshes = self._meshes_of(notify)
+        near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.adjacent(token))
+        if is_spread and source not in near:
+            return
         epoch = epoch_of(now, self._epoch_us)
         certificate = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1)
-        meshes = self._meshes_of(notify)
         if not meshes:
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
-        near = dict.fromkeys(neighbour for token in meshes for neighbour in self.overlay.adjacent(token))
         self._post([neighbour for neighbour in near if neighbour != source], notify)
+        self._read(certificate, notify, now)
+
+    def _read(self, certificate: Chain, notify: Notify, now: int) -> None:
         if (topic := self._reading.get(lineage_of(certificate, notify.cell))) is not None:
             self._open(topic, notify, now)
 
@@ -303,6 +348,10 @@ class Hardened:
 
     def _has_root(self, token: bytes) -> bool:
         return bool(self.overlay.reachable(token))
+
+    def _has_way(self, token: bytes) -> bool:
+        """Whether what leaves us now has somewhere to go: to a root, or to everybody."""
+        return self._has_root(token) or self._upheaval.is_on(self._beat_us)
 
     def _read_on(self, topic: str, now: int) -> None:
         for keys in self._near(topic, now):
@@ -345,3 +394,8 @@ class Hardened:
         if keys.record.profile != "hardened":
             raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is hardened")
         return keys
+
+
+RECENT_MAX: Final = 64
+HASTE_PERIODS: Final = 2
+"""Heartbeats after which what was under way in an upheaval is sent again: by then all will have noticed it."""

@@ -39,6 +39,9 @@ class Links:
     def is_there(self, name: Address) -> bool:
         return name in self._members.present
 
+    def is_fresh(self, name: Address, now: int) -> bool:
+        return self._members.is_fresh(name, now)
+
     def unheard_us(self, now: int) -> int:
         return self._members.unheard_us(now)
 

@@ -81,6 +81,14 @@ class Membership:
         self._numbers.pop(name, None)
         self._heard_us.pop(name, None)
 
+    def is_fresh(self, name: Address, now: int) -> bool:
+        """Whether this one was heard just now, or could not be, since we were not well ourselves."""
+        return now - self._well_since_us <= 2 * self._period_us or self.was_heard(name, now)
+
+    def was_heard(self, name: Address, now: int) -> bool:
+        """Whether this one was heard within two periods."""
+        return now - self._heard_us.get(name, 0) <= 2 * self._period_us
+
     def unheard_us(self, now: int) -> int:
         """For how long no neighbour has been heard."""
         return now - self._last_us

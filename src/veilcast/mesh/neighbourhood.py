@@ -20,6 +20,9 @@ class Door(Protocol):
     def is_there(self, name: Address) -> bool:
         """Whether this neighbour has been heard, and not too long ago."""
 
+    def is_fresh(self, name: Address, now: int) -> bool:
+        """Whether this neighbour has been heard, and just now."""
+
     def unheard_us(self, now: int) -> int:
         """For how long no neighbour at all has been heard."""
 

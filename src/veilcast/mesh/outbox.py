@@ -39,6 +39,7 @@ class Outbox:
         config: Config,
         keys_of: Callable[[str, int], TopicKeys],
         has_root: Callable[[bytes], bool],
+        has_way: Callable[[bytes], bool],
         launch: Launch,
         settle: Callable[[int, Letter], None],
         rng: Random,
@@ -47,7 +48,8 @@ class Outbox:
         epoch_us: int,
     ) -> None:
         rules, period_us = config.hardening, config.heartbeat_us
-        self._keys_of, self._has_root, self._launch, self._settle = keys_of, has_root, launch, settle
+        self._keys_of, self._launch, self._settle = keys_of, launch, settle
+        self._has_root, self._has_way = has_root, has_way
         self._rng, self._entropy, self._epoch_us = rng, entropy, epoch_us
         self._retry_us = rules.retry_periods * period_us + int(rules.hold_back_epochs * epoch_us)
         self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
@@ -91,6 +93,11 @@ class Outbox:
         for calls in self._calls.values():
             for calling in (one for several in calls.values() for one in several):
                 calling.taken = calling.taken or calling.name == name
+
+    def hasten(self, again_us: int) -> None:
+        """What is under way is lost as far as one can tell; send it again by then."""
+        for pending in self._pending:
+            pending.again_us = min(pending.again_us, again_us)
 
     def beat(self, now: int) -> None:
         for pending in self._pending:
@@ -145,7 +152,7 @@ class Outbox:
         notify = pending.notify
         if notify is None or pending.epoch != now // self._epoch_us:
             notify = self._seal(pending, now)
-        if self._has_root(notify.token) and self._launch(notify, pending.lineage, now):
+        if self._has_way(notify.token) and self._launch(notify, pending.lineage, now):
             pending.again_us = now + self._retry_us
 
     def _seal(self, pending: _Pending, now: int) -> Notify:

@@ -32,7 +32,7 @@ class StemSeat(Protocol):
     """What stems see and do of their node."""
 
     def known(self) -> list[Address]:
-        """All neighbours, there or not."""
+        """All neighbours, there or not; in an upheaval those that were heard just now."""
 
     def present(self) -> list[Address]: ...
 
@@ -46,6 +46,9 @@ class StemSeat(Protocol):
 
     def arrived(self, cargo: Cargo, name: bytes, now: int) -> bool:
         """We are its root: take it. Whether it is done with, and may be acknowledged."""
+
+    def spread(self, note: Notify, source: Address | None, now: int) -> bool:
+        """Let everybody have this note, if it is the time for that; whether it is."""
 
     def settled(self, name: bytes, receipt: bytes) -> None:
         """This name is acknowledged. If we launched it, it is through; raises if no root gave the receipt."""
@@ -100,8 +103,14 @@ class Stems:
         onward = None if ends or came_back else next(iter(self._habits.relays(sender, self._seat.present())), None)
         if onward is not None:
             self._forward(Stem(False, stem.cargo), name, first, onward, now)
-        else:
+            return
+        # A stem has ended, or comes from an end that may know no better.
+        spread = isinstance(cargo, Notify) and self._seat.spread(cargo, None, now)
+        try:
             self._climb(cargo, stem.cargo, name, first, now)
+        except StaleError:
+            if not spread:
+                raise
 
     def taken(self, message: Taken, sender: Address) -> None:
         """An acknowledgement, for us or for whom the cargo came from."""

@@ -24,7 +24,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Machine, Note, Publication
-from veilcast.mesh.certified import TRIES_MAX
+from veilcast.mesh.certified import LOOKS_MAX
 from veilcast.mesh.config import Config
 from veilcast.mesh.load import Load
 from veilcast.mesh.node import MeshNode
@@ -298,7 +298,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "neighbours": mesh.neighbours_max,
             "passive": mesh.certified.book_max if mesh.membership == "certified" else mesh.scamp.passive_max,
             "failed": FAILED_MAX,
-            "tries": TRIES_MAX + 1,
+            "tries": LOOKS_MAX,
             "prefixes": VISITS_MAX,
         }
         return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
