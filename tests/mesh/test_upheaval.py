@@ -11,11 +11,12 @@ from veilcast.machine import Address
 from veilcast.mesh.certified import LONELY_LEAST, LOOKS_MAX
 from veilcast.mesh.config import Certified as Rules
 from veilcast.mesh.membership import Membership
-from veilcast.mesh.upheaval import LASTS_PERIODS, LEAST, Upheaval
+from veilcast.mesh.upheaval import LASTS_PERIODS, LEAST, RECENT_MAX, RECENT_PERIODS, Upheaval
 from veilcast.wire.messages import Knock
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from hamlet import certified
 from street import Street
 
 from mass_crash import CLAIM, beats_until_heard
@@ -39,6 +40,15 @@ def test_an_upheaval_begins_once_and_lasts_from_when_it_was_last_seen() -> None:
     assert upheaval.is_on(4 + lasts_us)
     assert not upheaval.is_on(5 + lasts_us)
     assert upheaval.observe(10, 0, 5 + lasts_us)
+
+
+def test_what_went_by_of_late_is_kept_within_bounds() -> None:
+    upheaval = Upheaval(SECOND_US)
+    notes = [certified(b"%d" % number) for number in range(RECENT_MAX + 3)]
+    for place, note in enumerate(notes):
+        upheaval.keep(note, place)
+    assert upheaval.recent(RECENT_MAX) == notes[3:]
+    assert upheaval.recent(RECENT_PERIODS * SECOND_US + 4) == notes[4:]
 
 
 def test_who_was_stopped_itself_sees_no_upheaval_in_the_silence_of_others() -> None:

@@ -9,12 +9,10 @@ publisher's certificate, since no advert has.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
 from math import ceil
-from typing import Final
 
 import msgspec
 
@@ -87,10 +85,8 @@ class Hardened:
         self._held: dict[bytes, Notify] = {}
         self._moments: list[tuple[int, bytes]] = []
         self._seen, self._spread_before = notes_seen(config), notes_seen(config)
-        self._recent: deque[Notify] = deque(maxlen=RECENT_MAX)
-        """What was spread of late, for those who find us only now."""
         self._upheaval = Upheaval(period_us)
-        self._beat_us, self._period_us = now, period_us
+        self._beat_us = now
         self._interests: dict[str, Sequence[Conjunction]] = {}
         self._reading: dict[bytes, str] = {}
         self._publishing: dict[bytes, str] = {}
@@ -181,7 +177,7 @@ class Hardened:
         self.overlay.act(message, source, now)
         if isinstance(message, Greet):
             self._roots.introduce(source, now)
-            for note in self._recent if self._upheaval.is_on(now) else ():
+            for note in self._upheaval.recent(now) if self._upheaval.is_on(now) else ():
                 self._post((source,), note)
 
     def lost(self, neighbour: Address, now: int) -> None:
@@ -191,9 +187,7 @@ class Hardened:
         self._beat_us = now
         there = self.overlay.present()
         if self._upheaval.observe(len(there), sum(self._members.is_fresh(name, now) for name in there), now):
-            self._outbox.hasten(now + HASTE_PERIODS * self._period_us)
-        elif not self._upheaval.is_on(now):
-            self._recent.clear()
+            self._begin_upheaval(now)
         if epoch_of(now, self._epoch_us) != self._epoch:
             self._epoch = epoch_of(now, self._epoch_us)
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
@@ -272,7 +266,8 @@ class Hardened:
             epoch = epoch_of(now, self._epoch_us)
             certificate = check_certified_notify(note, self._keyring.root, self._oldest(now), epoch + 1)
             self._spread_before.add(name)
-            self._recent.append(note)
+            if name not in self._seen:
+                self._upheaval.keep(note, now)
             self._post([neighbour for neighbour in self.overlay.present() if neighbour != source], note)
             self._read(certificate, note, now)
         return True
@@ -284,6 +279,14 @@ class Hardened:
             self._outbox.settled(name)
 
     # --- inside
+
+    def _begin_upheaval(self, now: int) -> None:
+        """What was under way may have ended at those who are silent: it is sent, and passed on, once more."""
+        self._stems.forget()
+        self._outbox.hasten(self._upheaval.again_us(now))
+        for note in self._upheaval.recent(now):
+            with suppress(RemoteError):
+                self.spread(note, None, now)
 
     def _release(self, token: bytes, now: int) -> None:
         """The token's oldest goes, whosever moment it is: the moments keep their law, and the notes their order.
@@ -316,6 +319,7 @@ class Hardened:
         if not meshes:
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
+        self._upheaval.keep(notify, now)
         self._post([neighbour for neighbour in near if neighbour != source], notify)
         self._read(certificate, notify, now)
 
@@ -394,8 +398,3 @@ class Hardened:
         if keys.record.profile != "hardened":
             raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is hardened")
         return keys
-
-
-RECENT_MAX: Final = 64
-HASTE_PERIODS: Final = 2
-"""Heartbeats after which what was under way in an upheaval is sent again: by then all will have noticed it."""

@@ -132,6 +132,10 @@ class Stems:
             self._seat.post(passage.source, Taken(name, receipt))
         self._seat.settled(name, receipt)
 
+    def forget(self) -> None:
+        """Take every cargo for a new one: those that were passed on may have gone nowhere."""
+        self._passages.clear()
+
     def size(self) -> int:
         return len(self._passages)
 

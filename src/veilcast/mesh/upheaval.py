@@ -8,23 +8,40 @@ would have it in calm times needs half of a node's neighbours, and gets copies o
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
+
+from veilcast.wire.messages import Notify
 
 
 class Upheaval:
+    """Bounded: `RECENT_MAX` notes that went by are kept, for those who may have missed them."""
+
     def __init__(self, period_us: int) -> None:
-        self._lasts_us, self._until_us = LASTS_PERIODS * period_us, 0
+        self._period_us, self._until_us = period_us, 0
+        self._recent: deque[tuple[int, Notify]] = deque(maxlen=RECENT_MAX)
 
     def observe(self, there: int, heard: int, now: int) -> bool:
         """So many neighbours are there, and so many of them were heard just now; True if an upheaval begins."""
         if there < LEAST or SHARE * heard >= there:
             return False
         begins = not self.is_on(now)
-        self._until_us = now + self._lasts_us
+        self._until_us = now + LASTS_PERIODS * self._period_us
         return begins
 
     def is_on(self, now: int) -> bool:
         return now < self._until_us
+
+    def again_us(self, now: int) -> int:
+        """When to send again what was under way as it began: by then all will have noticed it."""
+        return now + HASTE_PERIODS * self._period_us
+
+    def keep(self, note: Notify, now: int) -> None:
+        self._recent.append((now, note))
+
+    def recent(self, now: int) -> list[Notify]:
+        """What went by since the upheaval may have begun, and is worth telling again."""
+        return [note for at_us, note in self._recent if now - at_us <= RECENT_PERIODS * self._period_us]
 
 
 LEAST: Final = 4
@@ -32,3 +49,7 @@ SHARE: Final = 2
 """Of at least so many neighbours, less than half are heard: losses alone do not do that in years."""
 LASTS_PERIODS: Final = 128
 """Heartbeats in which a root is elected and its mesh formed."""
+HASTE_PERIODS: Final = 2
+RECENT_MAX: Final = 32
+RECENT_PERIODS: Final = 8
+"""Heartbeats in which it is noticed, at the latest."""
