@@ -34,12 +34,11 @@ from veilcast.net.service import Service
 from veilcast.sim.flood import Flood
 
 @contextlib.contextmanager
-def compose(config, passphrase_for):
-    if (config.parent / "keyring").exists():
-        passphrase_for(config.parent / "keyring")
-    members = int((config.parent / "members").read_text())
+def compose(config, passphrase):
+    assert passphrase.reveal() == b"correct horse"
+    members = int((Path(config.state) / "members").read_text())
     yield Service(machine=Flood(), hire=lambda driver: Desk(members=members), listen=["127.0.0.1:0"],
-                  control=config.parent / "control.sock")
+                  control=config.control_path)
 
 node.compose = compose
 sys.exit(main.main(sys.argv[2:]))
@@ -87,7 +86,8 @@ def line_of(stream: IO[str] | None) -> str:
 def home(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VEILCAST_NODE", raising=False)
-    (tmp_path / "node.toml").write_text('state = "."\n')
+    (tmp_path / "node.toml").write_text('keyring = "keyring"\nlisten = "127.0.0.1:4000"\nstate = "."\n')
+    write_private(tmp_path / "keyring.passphrase")
     return Home(tmp_path, capsys)
 
 
@@ -184,7 +184,7 @@ def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> N
 
 
 def test_the_passphrase_comes_from_a_descriptor(home: Home) -> None:
-    (home.directory / "keyring").touch()
+    (home.directory / "keyring.passphrase").unlink()
     read, write = os.pipe()
     os.write(write, b"correct horse\n")
     os.close(write)
@@ -247,6 +247,11 @@ def test_nothing_in_a_note_can_steer_a_terminal_or_break_a_line() -> None:
     note = Note(b"\x01", Publication((("topic", "t"),), "a\nb\x1b[2J\u202e\u00e9".encode() + b"\xff"))
     assert as_line(note) == "a\\nb\\x1b[2J\\u202e\u00e9\\xff"
     assert "\n" not in as_json(note)
+
+
+def write_private(path: Path) -> None:
+    path.write_text("correct horse\n")
+    path.chmod(0o600)
 
 
 def until_subscribed(home: Home) -> None:
