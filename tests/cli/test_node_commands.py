@@ -165,6 +165,23 @@ def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, member
         assert json.loads(home.run("peers", "--json")[1])["peers"][0]["up"] is True
 
 
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [
+        ("later", "notes come from 2100-01-01 00:00:00 UTC on"),
+        ("unheard", "nobody is known to publish there yet"),
+    ],
+)
+def test_a_subscription_that_waits_is_told_until_when(home: Home, topic: str, told: str) -> None:
+    with home.node():
+        reader = home.command("sub", topic, "--count", "1")
+        assert told in line_of(reader.stderr)
+        assert told in home.run("status")[1]
+        assert len(json.loads(home.run("status", "--json")[1])["waiting"]) == 1
+        assert home.run("pub", topic, "-m", "at last")[0] == 0
+        assert reader.communicate(timeout=TIMEOUT_S) == ("at last\n", "")
+
+
 def test_a_node_stops_when_it_is_asked_to(home: Home) -> None:
     with home.node() as node:
         assert home.run("node", "stop")[0] == 0

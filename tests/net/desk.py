@@ -11,7 +11,7 @@ from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Delivered, Event, Note, Publication
 from veilcast.net.agent import Peer, Status
 from veilcast.net.control import ControlServer
-from veilcast.topics import Conjunction, Constraint
+from veilcast.topics import Conjunction, Constraint, Label
 
 
 class Desk:
@@ -90,6 +90,7 @@ class Desk:
             subscriptions=len(self.interests),
             outbox=0,
             inbox=sum(map(len, self.kept.values())),
+            waiting={n: LATER[each.constraints] for n, each in self.interests.items() if each.constraints in LATER},
             uptime_s=12.5,
             draining=self.draining,
         )
@@ -128,5 +129,10 @@ async def served(directory: Path, desk: Desk, clients_max: int = 16) -> AsyncIte
         await server.close()
 
 
+LATER: dict[tuple[Constraint, ...], int | None] = {
+    Label("later").constraints: 4_102_444_800_000_000,
+    Label("unheard").constraints: None,
+}
+"""Interests that get something only from some time on."""
 TIMEOUT_S = 20.0
 """Nothing here takes that long; it ends a test that hangs."""

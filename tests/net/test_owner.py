@@ -24,6 +24,7 @@ from desk import TIMEOUT_S
 class Kept(NamedTuple):
     unsettled: int
     unread: dict[int, int]
+    waiting: dict[int, int | None]
 
 
 class Books:
@@ -38,6 +39,7 @@ class Books:
         self.todo: list[tuple[str, Any]] = []
         self.inbox: dict[int, tuple[int, Note]] = {}
         self.writes: list[list[tuple[str, Any]]] = []
+        self.later: dict[int, int | None] = {}
         self.slow = threading.Event()
         self.slow.set()
         self.broken = False
@@ -80,7 +82,7 @@ class Books:
         return dict(self.wanted)
 
     def status(self) -> Kept:
-        return Kept(len(self.waiting), {1: len(self.inbox)})
+        return Kept(len(self.waiting), {1: len(self.inbox)}, self.later)
 
     def take(self, event: Event, now: int) -> bool:
         match event:
@@ -161,6 +163,19 @@ def test_publish_returns_when_it_is_written_and_the_note_comes_and_goes_by_the_d
             await notes.acknowledge()
             status = await me.status()
             assert (status.inbox, status.subscriptions, status.outbox, status.members) == (0, 1, 0, 3)
+            await me.stop()
+
+    assert owned(tmp_path, test)
+
+
+def test_a_subscription_waits_until_its_time_has_come(tmp_path: Path) -> None:
+    async def test(books: Books, config: Path) -> None:
+        async with connect(config) as me:
+            notes = me.subscribe("news")
+            assert await notes.waiting() is None
+            for until_us, expected in ((1, None), (1 << 62, (1 << 62,)), (None, (None,))):
+                books.later = {1: until_us}
+                assert await notes.waiting() == expected
             await me.stop()
 
     assert owned(tmp_path, test)

@@ -43,6 +43,11 @@ def date_of(epoch: int, epoch_us: int) -> str:
         return "further notice"
 
 
+def time_of(time_us: int) -> str:
+    """A time of today or some days hence, for people."""
+    return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def keyring_report(keyring: Keyring, context: Context, only: str | None, title: str) -> Report:
     now = epoch_of(context.now_us(), keyring.epoch_us)
     held = keyring.at(now)

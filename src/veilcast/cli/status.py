@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.sub import when
 from veilcast.net.agent import Status
 from veilcast.net.blocking import connect_sync
 
@@ -32,12 +34,17 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
         f"mode           {status.mode}, {status.profile}" + (", finishing" if status.draining else ""),
         f"group          {status.members} members, {status.neighbours} of them neighbours",
         f"cover          {status.cover_share:.0%} of the others act as readers of what you read",
-        f"subscriptions  {status.subscriptions}, with {status.inbox} notes that nobody has acknowledged",
-        f"outbox         {status.outbox} publications under way",
+        f"subscriptions  {status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged",
+        *(f"{f'  {count} waiting':15}{when(until_us)}" for until_us, count in Counter(status.waiting.values()).items()),
+        f"outbox         {_number(status.outbox, 'publication')} under way",
         f"running for    {status.uptime_s:,.0f} s",
         *([f"warning: {warning}"] if warning else []),
     ]
     return Report({**msgspec.to_builtins(status), "warning": warning}, lines)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def warning_of(status: Status) -> str | None:

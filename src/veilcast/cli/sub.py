@@ -12,6 +12,7 @@ from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.pub import number_or_text
 from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.show import time_of
 from veilcast.errors import ConfigError
 from veilcast.machine import Note
 from veilcast.net.blocking import connect_sync
@@ -44,12 +45,21 @@ def _sub(arguments: argparse.Namespace, context: Context) -> Report:
     show = as_json if arguments.json else as_line
     with connect_sync(config_of(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
+        if waiting := subscription.waiting():
+            context.warn(f"subscribed; {when(waiting.until_us)}")
         for number, note in enumerate(subscription, start=1):
             context.say(show(note))
             subscription.acknowledge()
             if number == arguments.count:
                 break
     return Report(None)
+
+
+def when(until_us: int | None) -> str:
+    """From when on a subscription gets something, for people."""
+    if until_us is None:
+        return "nobody is known to publish there yet; notes come some time after somebody does"
+    return f"notes come from {time_of(until_us)} on, the edge of an epoch"
 
 
 def interest_of(topic: str | None, ranges: list[list[str]]) -> Conjunction:

@@ -31,6 +31,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Publications that are on the disk, and not yet known to be with others."""
     inbox: int
     """Notes that no client has acknowledged."""
+    waiting: dict[int, int | None]
+    """Subscriptions that get only what is published from some time on, Unix microseconds; None if that is unknown."""
     uptime_s: float
     draining: bool = False
 

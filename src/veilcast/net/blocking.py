@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from veilcast.machine import Note, Publication, Value
 from veilcast.net.agent import Peer, Status
-from veilcast.net.client import Client, Subscription, open_client
+from veilcast.net.client import Client, Subscription, Waiting, open_client
 from veilcast.topics import Conjunction, Label
 
 
@@ -63,6 +63,9 @@ class BlockingSubscription:
 
     def start(self) -> None:
         self._runner.run(self._subscription.start())
+
+    def waiting(self) -> Waiting | None:
+        return self._runner.run(self._subscription.waiting())
 
     def __iter__(self) -> Iterator[Note]:
         return self

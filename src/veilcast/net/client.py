@@ -17,7 +17,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from veilcast.errors import LocalError, MalformedError, PermissionsError, UnreachableError, VeilcastError
 from veilcast.machine import Note, Publication, Value
@@ -172,6 +172,12 @@ class Client:
             queue.put_nowait(error)
 
 
+class Waiting(NamedTuple):
+    """A subscription gets what is published from `until_us` on, Unix time; None if the node cannot say when."""
+
+    until_us: int | None
+
+
 class Subscription:
     """Notes as they come, for `async for`. Nothing is subscribed to before the first is asked for, or `start`."""
 
@@ -184,6 +190,13 @@ class Subscription:
         if self._number is None:
             request = protocol.Subscribe(self._interest.constraints)
             self._number = (await self._client._ask(request, protocol.Subscribed)).number
+
+    async def waiting(self) -> Waiting | None:
+        """Whether it gets only what is published later, and from when on. Starts the subscription, if need be."""
+        await self.start()
+        assert self._number is not None
+        found = (await self._client.status()).waiting
+        return Waiting(found[self._number]) if self._number in found else None
 
     def __aiter__(self) -> Subscription:
         return self

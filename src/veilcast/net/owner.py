@@ -30,6 +30,10 @@ class Kept(Protocol):
     def unread(self) -> Mapping[int, int]:
         """How many notes wait for each subscription's client."""
 
+    @property
+    def waiting(self) -> Mapping[int, int | None]:
+        """From when on a subscription gets something, if not from its start; None if nobody can say."""
+
 
 class Keeper(Protocol):
     """What joins a machine with what is kept of it, without waiting; `changes` are the disk's own."""
@@ -150,13 +154,14 @@ class NodeOwner:
         await self._written()
 
     def status(self) -> Status:
-        kept = self._keeper.status()
+        kept, now = self._keeper.status(), self._driver.now()
         return Status(
             **msgspec.structs.asdict(self._view.about()),
             subscriptions=len(self._keeper.interests()),
             outbox=kept.unsettled,
             inbox=sum(kept.unread.values()),
-            uptime_s=(self._driver.now() - self._born_us) / 1e6,
+            waiting={each: until for each, until in kept.waiting.items() if until is None or until > now},
+            uptime_s=(now - self._born_us) / 1e6,
             draining=self._draining,
         )
 
