@@ -12,8 +12,9 @@ from typing import TextIO
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.vault import read_secret
+from veilcast.cli.show import date_of
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, ExpiredError
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
 from veilcast.machine import Machine
@@ -26,6 +27,7 @@ from veilcast.node import config as node_config
 from veilcast.node.agent import Agent
 from veilcast.node.config import Log, NodeConfig
 from veilcast.node.modes import LiveMember, Start, mode_of
+from veilcast.node.naming import with_topic
 from veilcast.node.store import Store
 from veilcast.topics import TOPIC, Equal
 
@@ -40,6 +42,7 @@ def compose(
     """
     keyring = read_secret(Path(config.keyring), Keyring, passphrase)
     clock, rng = Clock(), SystemRandom()
+    _check_current(keyring, config.keyring, clock.now())
     with Store(
         Path(config.state),
         keyring.membership.link,
@@ -53,7 +56,13 @@ def compose(
         member = mode_of(config.mode).build(start)
         wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
         links = LinkMachine(member, wire, keyring, rng, os.urandom)
-        agent = Agent(member, store, clock.now(), subscriptions_max=config.limits.subscriptions)
+        agent = Agent(
+            member,
+            store,
+            clock.now(),
+            subscriptions_max=config.limits.subscriptions,
+            complete=lambda interest, now: with_topic(interest, keyring.at(epoch_of(now, keyring.epoch_us)).topics),
+        )
         view = _View(config, keyring, member, links, agent, clock)
         yield Service(
             machine=links if around is None else around(links),
@@ -118,6 +127,17 @@ class _View:
         read = [each.text for each in constraints if isinstance(each, Equal) and each.attribute == TOPIC]
         shares = [topics[name].record.cover_share for name in read if name in topics]
         return min(shares, default=0.0) if self._config.profile == "hardened" else 0.0
+
+
+def _check_current(keyring: Keyring, name: str, now: int) -> None:
+    """Say in dates what the keyring itself says in epochs."""
+    leaf, epoch = keyring.membership.certificate.leaf, epoch_of(now, keyring.epoch_us)
+    if epoch > leaf.last:
+        ended = date_of(leaf.last + 1, keyring.epoch_us)
+        raise ExpiredError(f"{name}: the membership ended {ended}; ask the authority for a new grant")
+    if epoch < leaf.first:
+        begins = date_of(leaf.first, keyring.epoch_us)
+        raise ExpiredError(f"{name}: the membership begins {begins}; if that is past, set this machine's clock")
 
 
 def _log_file(settings: Log) -> TextIO | None:

@@ -16,7 +16,7 @@ A write that fails is the end of this life: the machine must not go on as if it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -62,8 +62,18 @@ class Status(msgspec.Struct, frozen=True):
 class Agent:
     """Bounded: `subscriptions_max`; the machine bounds what is not settled, and the store what is not read."""
 
-    def __init__(self, member: Resident, store: Store, now: int, *, subscriptions_max: int) -> None:
+    def __init__(
+        self,
+        member: Resident,
+        store: Store,
+        now: int,
+        *,
+        subscriptions_max: int,
+        complete: Callable[[Conjunction, int], Conjunction] = lambda interest, now: interest,
+    ) -> None:
+        """`complete` adds to what a client asks for what it may leave out."""
         self._member, self._store, self._subscriptions_max = member, store, subscriptions_max
+        self._complete = complete
         self._interests = {number: read_interest(data) for number, data in store.subscriptions().items()}
         self._last = store.last_subscription()
         self._numbers: dict[int, int] = {}
@@ -103,6 +113,7 @@ class Agent:
 
     def subscribe(self, interest: Conjunction, now: int) -> int:
         """Start a subscription, or come back to the one with the same interest and all that waits for it."""
+        interest = self._complete(interest, now)
         for number, known in self._interests.items():
             if known.constraints == interest.constraints:
                 if number in self._lapsed:
