@@ -23,6 +23,7 @@ from veilcast.errors import (
     StorageError,
     UnknownTopicError,
     UnreachableError,
+    VeilcastError,
 )
 from veilcast.net import control, protocol
 from veilcast.net.control import ControlServer
@@ -136,7 +137,7 @@ def test_errors_of_the_node_are_the_errors_of_the_client(tmp_path: Path) -> None
         async with connect(config) as me:
             with pytest.raises(UnknownTopicError, match="no topic"):
                 await me.publish("nobody/knows")
-            with pytest.raises(LocalError, match="its log has the cause") as caught:
+            with pytest.raises(VeilcastError, match="its log has the cause") as caught:
                 await me.publish("bug")
             assert "secret" not in str(caught.value)
             with pytest.raises(LocalError, match="too large for the control socket"):

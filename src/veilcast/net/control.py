@@ -137,7 +137,7 @@ class _Client:
                 answer = protocol.Refused.of(error)
             except Exception:
                 _LOG.exception("a request of a client failed")
-                answer = protocol.Refused.of(LocalError("the node failed to do this; its log has the cause"))
+                answer = protocol.Refused.of(VeilcastError("the node failed to do this; its log has the cause"))
             self.say(number, answer)
             await self._writer.drain()
 

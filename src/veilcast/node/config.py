@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -175,8 +175,18 @@ def _naming_the_key(text: str, within: str = "") -> str:
         inner, what = f"{inner}.{unknown[1]}".lstrip("."), "unknown key"
     elif missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         inner, what = f"{inner}.{missing[1]}".lstrip("."), "needed, and not there"
+    elif (wrong := re.fullmatch(r"Invalid enum value (.*)", what)) and (choices := _choices(inner)):
+        what = f"{wrong[1]} is none of {', '.join(map(str, choices))}"
     key = ".".join(part for part in (within, inner) if part)
     return f"{key}: {what}" if key else what
+
+
+def _choices(key: str) -> list[Any]:
+    """What may stand at this key, where only some values may; nothing for a key of a mode's own."""
+    kind: Any = NodeConfig
+    for part in key.split("."):
+        kind = get_type_hints(kind).get(part) if kind is not None else None
+    return sorted(get_args(kind))  # Literals of the same values share one order, of whoever came first.
 
 
 def _host(text: str) -> Any:
