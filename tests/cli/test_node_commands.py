@@ -20,6 +20,7 @@ from veilcast.cli.main import main
 from veilcast.cli.sub import as_json, as_line, interest_of
 from veilcast.errors import ConfigError, PassphraseError
 from veilcast.machine import Note, Publication
+from veilcast.node.config import parse
 from veilcast.topics import All, Label, Range
 
 TIMEOUT_S = 30.0
@@ -87,6 +88,7 @@ def home(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VEILCAST_NODE", raising=False)
     (tmp_path / "node.toml").write_text('keyring = "keyring"\nlisten = "127.0.0.1:4000"\nstate = "."\n')
+    (tmp_path / "keyring").touch()
     write_private(tmp_path / "keyring.passphrase")
     return Home(tmp_path, capsys)
 
@@ -126,13 +128,16 @@ def test_neither_topic_nor_text_of_a_failed_request_reaches_the_log_of_the_node(
         assert not [planted for planted in ("secret", "planted", "nobody", "bug") if planted in log]
 
 
-def test_ctrl_c_ends_a_subscription_cleanly_and_what_was_printed_was_flushed(home: Home) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_or_sigterm_ends_a_subscription_cleanly_and_what_was_printed_was_flushed(
+    end: signal.Signals, home: Home
+) -> None:
     with home.node():
         reader = home.command("sub", "--range", "temp", "20..25")
         until_subscribed(home)
         home.run("pub", "weather", "-m", "sunny", "--value", "temp=20")
         assert line_of(reader.stdout) == "sunny\n"
-        reader.send_signal(signal.SIGINT)
+        reader.send_signal(end)
         out, err = reader.communicate(timeout=TIMEOUT_S)
         assert (reader.returncode, out, err) == (130, "", "veilcast: interrupted\n")
         assert json.loads(home.run("status", "--json")[1])["subscriptions"] == 0
@@ -154,7 +159,12 @@ def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Ho
 @pytest.mark.parametrize(("members", "warned"), [(19, True), (20, False)])
 def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, members: int, warned: bool) -> None:
     with home.node(members=members):
+        assert "nothing is read here" in home.run("status")[1]
+        reader = home.command("sub", "weather")
+        until_subscribed(home)
         _, out, _ = home.run("status")
+        reader.terminate()
+        reader.communicate(timeout=TIMEOUT_S)
         assert f"{members} members" in out
         assert "78% of the others" in out
         assert ("warning:" in out) is warned
@@ -194,7 +204,7 @@ def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> N
     with home.node():
         second = home.start(sys.executable, "-c", NODE, DESK, "node", "run")
         _, err = second.communicate(timeout=TIMEOUT_S)
-        assert second.returncode == 1
+        assert second.returncode == 15
         assert err.startswith("veilcast: control: a node is running at")
         assert len(err.splitlines()) == 1
         assert home.run("status")[0] == 0
@@ -233,6 +243,8 @@ def test_a_descriptor_without_a_passphrase_is_refused(content: bytes) -> None:
         ("pub a -m x", "there is no node.toml"),
         ("status -c none.toml", "there is no none.toml"),
         ("node run", "there is no node.toml"),
+        ("node new --keyring k --listen a.example:4000", "listen: 'a.example:4000' is not like"),
+        ("node new --keyring k --listen 0.0.0.0:4000", "address: needed"),
     ],
 )
 def test_what_a_person_gets_wrong_is_named_in_one_line(
@@ -249,6 +261,31 @@ def test_what_a_person_gets_wrong_is_named_in_one_line(
     error = capsys.readouterr().err
     assert problem in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", [None, "203.0.113.7:4000"])
+def test_a_new_file_is_one_that_a_node_can_run_with(
+    address: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [] if address is None else ["--address", address]
+    keyring = 'a "b".keys'
+    places = ["--listen", "192.0.2.1:4000", "--peer", "192.0.2.2:1", *named]
+    assert main(["node", "new", "--keyring", keyring, *places]) == 0
+    out, err = capsys.readouterr()
+    config = parse(out.encode(), tmp_path / "node.toml")
+    assert (config.keyring, config.told) == (str(tmp_path / keyring), address or "192.0.2.1:4000")
+    assert (config.contacts, config.rate, err) == (("192.0.2.2:1",), 4, "")
+
+
+def test_a_file_without_peers_is_for_the_first_node_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node", "new", "--keyring", "k", "--listen", "192.0.2.1:4000"]) == 0
+    assert "right for the first one only" in capsys.readouterr().err
+
+
+def test_a_keyring_that_is_not_there_is_told_before_a_passphrase_is_asked_for(home: Home) -> None:
+    (home.directory / "keyring").unlink()
+    code, _, err = home.run("node", "run")
+    assert (code, err.startswith("veilcast: keyring: there is no")) == (4, True)
 
 
 def test_interests_are_what_the_options_say() -> None:

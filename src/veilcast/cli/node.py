@@ -8,12 +8,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from veilcast.cli import passphrase
+from veilcast.cli import new_node, passphrase
 from veilcast.cli.compose import compose, set_up
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.reach import add_config, config_of
 from veilcast.crypto.secret import Secret
+from veilcast.errors import StorageError
 from veilcast.net.blocking import connect_sync
 from veilcast.net.service import serve
 from veilcast.net.udp import UdpDriver
@@ -21,9 +22,11 @@ from veilcast.node.config import NodeConfig
 
 
 def add_commands(commands: Any) -> None:
-    group = commands.add_parser("node", help="a member's node: run, stop")
+    group = commands.add_parser("node", help="a member's node: new, run, stop")
     group.set_defaults(parser=group)
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
+
+    new_node.add_command(verbs)
 
     run = verbs.add_parser("run", help="run the node until SIGTERM", description="Run a node until SIGTERM or Ctrl-C.")
     add_config(run)
@@ -54,6 +57,8 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
 
 def _passphrase(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> Secret:
     """From where the command line says, or else the file, or from who started us."""
+    if not Path(config.keyring).exists():  # Nobody should type a passphrase for nothing.
+        raise StorageError(f"keyring: there is no {config.keyring}; the authority grants one")
     named, descriptor = arguments.passphrase_file, arguments.passphrase_fd
     if named is None and descriptor is None:
         named = None if config.passphrase_file is None else Path(config.passphrase_file)

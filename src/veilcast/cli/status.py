@@ -33,7 +33,7 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
     lines = [
         f"mode           {status.mode}, {status.profile}" + (", finishing" if status.draining else ""),
         f"group          {status.members} members, {status.neighbours} of them neighbours",
-        f"cover          {status.cover_share:.0%} of the others act as readers of what you read",
+        f"cover          {_cover(status)}",
         f"subscriptions  {status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged",
         *(f"{f'  {count} waiting':15}{when(until_us)}" for until_us, count in Counter(status.waiting.values()).items()),
         f"outbox         {_number(status.outbox, 'publication')} under way",
@@ -41,6 +41,14 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
         *([f"warning: {warning}"] if warning else []),
     ]
     return Report({**msgspec.to_builtins(status), "warning": warning}, lines)
+
+
+def _cover(status: Status) -> str:
+    if status.profile == "paper":
+        return "none: the papers' profile is for experiments"
+    if not status.subscriptions:
+        return "nothing is read here that would need it"
+    return f"{status.cover_share:.0%} of the others act as readers of what you read"
 
 
 def _number(count: int, what: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import base64
 import json
 import re
+import signal
 from typing import Any, Final
 
 from veilcast.cli.bounds import within
@@ -43,6 +44,8 @@ def _sub(arguments: argparse.Namespace, context: Context) -> Report:
         within("--count", arguments.count, 1, _COUNT_MAX)
     interest = interest_of(arguments.topic, arguments.range)
     show = as_json if arguments.json else as_line
+    # Whoever ends us in an orderly way ends the subscription too.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with connect_sync(config_of(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
         if waiting := subscription.waiting():
@@ -59,7 +62,7 @@ def when(until_us: int | None) -> str:
     """From when on a subscription gets something, for people."""
     if until_us is None:
         return "nobody is known to publish there yet; notes come some time after somebody does"
-    return f"notes come from {time_of(until_us)} on, the edge of an epoch"
+    return f"notes come from {time_of(until_us)} on, when this node joins the mesh"
 
 
 def interest_of(topic: str | None, ranges: list[list[str]]) -> Conjunction:

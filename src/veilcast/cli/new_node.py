@@ -1,0 +1,53 @@
+"""`veilcast node new`: a first node.toml on stdout, with a word on each key; checked as `node run` will check it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from veilcast.cli.context import Context, Report
+from veilcast.node.config import parse
+
+
+def add_command(verbs: Any) -> None:
+    text = "print a node.toml to begin with: veilcast node new ... > node.toml"
+    new = verbs.add_parser("new", help="print a node.toml to begin with", description=text)
+    new.add_argument("--keyring", required=True, metavar="FILE", help="the member's keys; may still be to come")
+    new.add_argument("--listen", required=True, metavar="ADDRESS:PORT", help="of this machine, as in 192.0.2.1:4000")
+    new.add_argument("--address", metavar="ADDRESS:PORT", help="by which others reach it, where that is another")
+    new.add_argument(
+        "--peer", action="append", default=[], metavar="ADDRESS:PORT", help="of another member; may be given often"
+    )
+    new.add_argument("--json", action="store_true", help="print one JSON object")
+    new.set_defaults(run=_new, parser=new)
+
+
+def _new(arguments: argparse.Namespace, context: Context) -> Report:
+    text = node_file(arguments.keyring, arguments.listen, arguments.address, arguments.peer)
+    parse(text.encode(), Path("node.toml"))
+    if not arguments.peer:
+        context.warn("no --peer: this node waits for others to come; that is right for the first one only")
+    return Report({"node.toml": text}, text.splitlines())
+
+
+def node_file(keyring: str, listen: str, address: str | None, peers: list[str]) -> str:
+    """TOML's strings and lists are JSON's."""
+    told = f"address = {json.dumps(address)}" if address is not None else '# address = "203.0.113.7:4000"'
+    return f"""\
+# The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
+keyring = {json.dumps(keyring)}
+
+# Where this machine takes datagrams. One UDP port; numbers only, for to look up a name would tell who talks to whom.
+listen = {json.dumps(listen)}
+
+# By what others reach it, where that is not the same: behind a router, or where it listens at 0.0.0.0.
+{told}
+
+# Members to begin with; more are found by them. Some that are mostly on are enough, and need not be the same for all.
+peers = {json.dumps(peers)}
+
+# Cells a second on each link: 1, 4 or 16. A cell has 1,200 bytes, and is sent whether there is something to say or not.
+rate = 4
+"""
