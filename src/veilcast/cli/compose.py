@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
-from typing import TextIO
+from typing import Final, TextIO
 
+from veilcast.authority import bulletin
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
 from veilcast.authority.vault import read_secret
+from veilcast.cli.files import read_file
 from veilcast.cli.show import date_of
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, ExpiredError
+from veilcast.errors import ConfigError, ExpiredError, RemoteError
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
 from veilcast.machine import Machine
@@ -55,7 +58,8 @@ def compose(
         )
         member = mode_of(config.mode).build(start)
         wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
-        links = LinkMachine(member, wire, keyring, rng, os.urandom)
+        revoked = _revoked(Path(config.bulletins), keyring, clock.now())
+        links = LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked)
         agent = Agent(
             member,
             store,
@@ -140,6 +144,17 @@ def _check_current(keyring: Keyring, name: str, now: int) -> None:
         raise ExpiredError(f"{name}: the membership begins {begins}; if that is past, set this machine's clock")
 
 
+def _revoked(directory: Path, keyring: Keyring, now: int) -> Revoked:
+    """Whom the bulletins in a directory shut out."""
+    revoked = Revoked(keyring.root, _VOID_MAX)
+    for path in sorted(directory.glob("*.bulletin")):
+        try:
+            revoked.add(bulletin.decode(read_file(path)), epoch_of(now, keyring.epoch_us))
+        except RemoteError as error:
+            raise ConfigError(f"bulletins: {path} is not of this keyring's authority, or damaged: {error}") from error
+    return revoked
+
+
 def _log_file(settings: Log) -> TextIO | None:
     if settings.file is None:
         return None
@@ -147,3 +162,6 @@ def _log_file(settings: Log) -> TextIO | None:
         return open(settings.file, "a", encoding="utf-8", buffering=1)  # For the life of the process.
     except OSError as error:
         raise ConfigError(f"log.file: cannot write {settings.file}: {error.strerror}") from error
+
+
+_VOID_MAX: Final = 65_536

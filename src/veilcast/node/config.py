@@ -78,6 +78,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     passphrase_fd: int | None = None
     state: str = "state"
     """The directory of what the node keeps; nobody else may read it."""
+    bulletins: str = "bulletins"
+    """The directory, if it is there, of the authority's bulletins: whom they shut out gets no link."""
     control: str | None = None
     """The socket for commands and programs; None is `control.sock` in the state directory."""
     limits: Limits = Limits()
@@ -195,4 +197,4 @@ def _host(text: str) -> Any:
 
 
 _PORT_MAX: Final = 65_535
-_PATHS: Final = ("keyring", "passphrase_file", "state", "control")
+_PATHS: Final = ("keyring", "passphrase_file", "state", "bulletins", "control")

@@ -1,0 +1,101 @@
+"""From a node's file to its parts: what is wrong with keyring or bulletins is told, and what is right is used."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.authority import issuer
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.plain import to_bytes
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.vault import write_secret
+from veilcast.cli import compose
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError, ExpiredError, ForgedError
+from veilcast.link.machine import LinkMachine
+from veilcast.node.config import NodeConfig, parse
+
+HOUR_US = 3_600_000_000
+SECRET = Secret(b"correct horse")
+
+
+class Office:
+    """An authority with two members, and a directory with the node of one."""
+
+    def __init__(self, directory: Path, first: int = 0, epochs: int = 3) -> None:
+        self.now = epoch_of(time.time_ns() // 1000, HOUR_US)
+        self.directory = directory
+        authority = issuer.create(HOUR_US, os.urandom)
+        authority, alice = issuer.grant_ready(authority, "alice", [], self.now + first, epochs, os.urandom)
+        authority, self.mallory = issuer.grant_ready(authority, "mallory", [], self.now, 3, os.urandom)
+        self.authority = authority
+        write_secret(directory / "alice.keys", alice, SECRET, cost=Cost(1, 8), entropy=os.urandom)
+
+    @property
+    def config(self) -> NodeConfig:
+        return parse(b'keyring = "alice.keys"\nlisten = "127.0.0.1:4000"\n', self.directory / "node.toml")
+
+    def revoke_mallory(self) -> bytes:
+        # As of the epoch before, so that it is in force now.
+        authority = issuer.revoke(self.authority, "mallory", None, self.now - 1, os.urandom)
+        assert authority.bulletin is not None
+        return to_bytes(authority.bulletin)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Revoked]:
+    """Whom the links were told not to let in."""
+    seen: list[Revoked] = []
+
+    def links(*arguments: Any, revoked: Revoked) -> LinkMachine:
+        seen.append(revoked)
+        return LinkMachine(*arguments, revoked=revoked)
+
+    monkeypatch.setattr(compose, "LinkMachine", links)
+    return seen
+
+
+def test_whom_a_bulletin_shuts_out_gets_no_link(tmp_path: Path, given: list[Revoked]) -> None:
+    office = Office(tmp_path)
+    _composed(office)
+    _check(given[0], office.mallory, office.now)
+    (tmp_path / "bulletins").mkdir()
+    (tmp_path / "bulletins" / "000001.bulletin").write_bytes(office.revoke_mallory())
+    _composed(office)
+    with pytest.raises(ForgedError):
+        _check(given[1], office.mallory, office.now)
+
+
+def test_a_bulletin_that_does_not_hold_is_named(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    place = tmp_path / "bulletins" / "000001.bulletin"
+    place.parent.mkdir()
+    (tmp_path / "other").mkdir()
+    for wrong in (b"not a bulletin", Office(tmp_path / "other").revoke_mallory()):
+        place.write_bytes(wrong)
+        with pytest.raises(ConfigError, match=r"^bulletins: .*000001\.bulletin is not of this keyring's authority"):
+            _composed(office)
+
+
+@pytest.mark.parametrize(
+    ("first", "told"), [(-4, "the membership ended 20.* UTC; ask the authority"), (2, "the membership begins 20.* UTC")]
+)
+def test_a_keyring_that_is_over_or_to_come_is_told_by_date(first: int, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ExpiredError, match=told):
+        _composed(Office(tmp_path, first))
+
+
+def _composed(office: Office) -> None:
+    with compose.compose(office.config, SECRET):
+        pass
+
+
+def _check(revoked: Revoked, keyring: Keyring, epoch: int) -> None:
+    revoked.check(keyring.membership.certificate, epoch)
