@@ -17,9 +17,11 @@ import pytest
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
+from veilcast.cli.status import warning_of
 from veilcast.cli.sub import as_json, as_line, interest_of
 from veilcast.errors import ConfigError, PassphraseError
 from veilcast.machine import Note, Publication
+from veilcast.net.agent import Status
 from veilcast.node.config import parse
 from veilcast.topics import All, Label, Range
 
@@ -286,6 +288,24 @@ def test_a_keyring_that_is_not_there_is_told_before_a_passphrase_is_asked_for(ho
     (home.directory / "keyring").unlink()
     code, _, err = home.run("node", "run")
     assert (code, err.startswith("veilcast: keyring: there is no")) == (4, True)
+
+
+def test_a_membership_that_is_over_is_the_first_thing_to_be_warned_of() -> None:
+    status = Status(
+        mode="mesh",
+        profile="hardened",
+        members=24,
+        cover_share=0.78,
+        neighbours=5,
+        subscriptions=0,
+        outbox=0,
+        inbox=0,
+        waiting={},
+        uptime_s=0.0,
+        member_until_us=7,
+    )
+    assert warning_of(status, 6) is None
+    assert "the membership is over" in str(warning_of(status, 7))
 
 
 def test_interests_are_what_the_options_say() -> None:

@@ -87,6 +87,7 @@ class Desk:
             members=self.members,
             cover_share=0.78,
             neighbours=5,
+            member_until_us=4_102_444_800_000_000,
             subscriptions=len(self.interests),
             outbox=0,
             inbox=sum(map(len, self.kept.values())),

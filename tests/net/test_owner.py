@@ -120,7 +120,7 @@ class Books:
 
     # The view.
     def about(self) -> About:
-        return About(mode="mesh", profile="paper", members=3, cover_share=0.5, neighbours=2)
+        return About(mode="mesh", profile="paper", members=3, cover_share=0.5, neighbours=2, member_until_us=1)
 
     def peers(self) -> list[Peer]:
         return []

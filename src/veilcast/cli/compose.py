@@ -102,6 +102,7 @@ class _View:
             members=self._member.group_size(),
             cover_share=self._cover_share(),
             neighbours=len(self._links.peers()),
+            member_until_us=(self._keyring.membership.certificate.leaf.last + 1) * self._keyring.epoch_us,
         )
 
     def peers(self) -> list[Peer]:
@@ -124,7 +125,10 @@ class _View:
 
     def _cover_share(self) -> float:
         """The smallest among the topics that are read; the papers' profile has no such covers."""
-        topics = self._keyring.at(epoch_of(self._clock.now(), self._keyring.epoch_us)).topics
+        try:
+            topics = self._keyring.at(epoch_of(self._clock.now(), self._keyring.epoch_us)).topics
+        except ExpiredError:
+            return 0.0
         constraints = [
             constraint for interest in self._agent.interests().values() for constraint in interest.constraints
         ]

@@ -10,6 +10,7 @@ import msgspec
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.show import time_of
 from veilcast.cli.sub import when
 from veilcast.net.agent import Status
 from veilcast.net.blocking import connect_sync
@@ -26,13 +27,14 @@ def add_commands(commands: Any) -> None:
         parser.set_defaults(run=run, parser=parser)
 
 
-def _status(arguments: argparse.Namespace, _: Context) -> Report:
+def _status(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config_of(arguments)) as me:
         status = me.status()
-    warning = warning_of(status)
+    warning = warning_of(status, context.now_us())
     lines = [
         f"mode           {status.mode}, {status.profile}" + (", finishing" if status.draining else ""),
-        f"group          {status.members} members, {status.neighbours} of them neighbours",
+        f"group          {_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}",
+        f"member until   {time_of(status.member_until_us)}",
         f"cover          {_cover(status)}",
         f"subscriptions  {status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged",
         *(f"{f'  {count} waiting':15}{when(until_us)}" for until_us, count in Counter(status.waiting.values()).items()),
@@ -55,7 +57,9 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def warning_of(status: Status) -> str | None:
+def warning_of(status: Status, now_us: int) -> str | None:
+    if status.member_until_us <= now_us:
+        return "the membership is over; ask the authority for a new grant, and start the node again"
     if status.members >= MEMBERS_FEW:
         return None
     return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"

@@ -26,6 +26,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     cover_share: float
     """The share of others that act as subscribers: the smallest among the topics this node reads."""
     neighbours: int
+    member_until_us: int
+    """When the membership ends, Unix time; the authority grants it anew."""
     subscriptions: int
     outbox: int
     """Publications that are on the disk, and not yet known to be with others."""

@@ -74,6 +74,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     members: int
     cover_share: float
     neighbours: int
+    member_until_us: int
 
 
 class View(Protocol):
