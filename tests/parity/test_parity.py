@@ -1,0 +1,123 @@
+"""One population, by the simulator and over loopback sockets: the same bytes lead to the same events, time aside.
+
+The machines are built by the same code from the same seed; what differs is the driver, and when things happen. So what
+each node tells its owner must be the same: the same notes with the same ids, in the same order for each publisher; the
+same records, settled; the same answers to subscriptions. Who is first where two race is a matter of time, and so is the
+order of events of different kinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+
+from veilcast.link.config import LinkConfig
+from veilcast.machine import Address, Delivered, Event, Waiting
+from veilcast.mesh.config import Config, Cover, Hardening, ShellGame
+from veilcast.sim.adversaries import Wrapper
+from veilcast.sim.links import Links
+from veilcast.sim.scenario import Config as ScenarioConfig
+from veilcast.sim.scenario import Scenario, run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
+from town import Around, Town, TownMesh, as_it_is
+
+Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
+"""What happened: by node, kind of event and, for notes, publisher; in order."""
+
+SEED = 4
+TENTH_US = 100_000
+STEADY: dict[str, Any] = {"heartbeat_us": TENTH_US, "silent_periods": 100, "linger_periods": 16}
+"""Quick, but patient with neighbours on a busy machine."""
+PAPER = TownMesh(
+    nodes=6,
+    subscribers=0.5,
+    publishers=2,
+    notes=16,
+    first_us=2_000_000,
+    every_us=TENTH_US // 2,
+    checks=("once", "turns", "intact", "readers", "everyone"),
+    mesh=Config(**STEADY),
+    link=LinkConfig("prompt"),
+)
+CASES = {
+    "paper": PAPER,
+    "paper, hiding": msgspec.structs.replace(
+        PAPER, mesh=Config(**STEADY, cover=Cover("one"), shellgame=ShellGame("child", wait_us=500_000))
+    ),
+    "hardened": msgspec.structs.replace(
+        PAPER,
+        first_us=6_000_000,
+        mesh=Config(
+            "hardened",
+            **STEADY,
+            hardening=Hardening(window_periods=8, lead_periods=16, bit_periods=1, uptime_periods=4, call_periods=200),
+        ),
+        link=LinkConfig("cells", 16),
+    ),
+}
+AFTER_US = 3_000_000
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_population_has_the_same_story_in_the_simulator_and_on_sockets(name: str) -> None:
+    population = CASES[name]
+    simulated = by_simulator(population)
+    assert by_sockets(population) == simulated
+    notes = [events for (_, kind, _), events in simulated.items() if kind == "Delivered"]
+    assert sum(map(len, notes)) == 3 * population.notes
+
+
+def test_a_note_that_one_reader_misses_is_another_story() -> None:
+    class Deaf(Wrapper):
+        def next_event(self) -> Event | None:
+            event = self._inner.next_event()
+            missed = isinstance(event, Delivered) and event.note.publication.body == b"note 7"
+            return self._inner.next_event() if missed else event
+
+    reader = PAPER.roles(SEED)[1][0]
+    simulated = by_simulator(PAPER)
+    live = by_sockets(PAPER, lambda machine, address: Deaf(machine) if address == reader else machine)
+    assert [key for key in simulated if live[key] != simulated[key]] == [(reader, "Delivered", 1)]
+
+
+def by_simulator(population: TownMesh) -> Story:
+    story = Book()
+    config = ScenarioConfig("parity", duration_us(population), population, Links((1_000,)))
+    outcome = run(Scenario("parity", config), SEED, on_event=story.take)
+    assert outcome.violations == ()
+    return story.entries
+
+
+def by_sockets(population: TownMesh, around: Around = as_it_is) -> Story:
+    story = Book()
+    town = Town(seed=SEED, on_event=story.take, around=around)
+    town.settle(population, duration_us(population))
+    asyncio.run(town.run(duration_us(population)))
+    assert around is not as_it_is or town.violations == []
+    return story.entries
+
+
+def duration_us(population: TownMesh) -> int:
+    return population.first_us + population.notes * population.every_us + AFTER_US
+
+
+class Book:
+    """Takes down events without what time has put into them."""
+
+    def __init__(self) -> None:
+        self.entries: Story = defaultdict(list)
+
+    def take(self, address: Address, event: Event, now: int) -> None:
+        publisher = 0
+        if isinstance(event, Delivered):
+            publisher = int(event.note.publication.body.split()[1]) % 2
+        elif isinstance(event, Waiting):
+            event = Waiting(event.number, None)
+        self.entries[address, type(event).__name__, publisher].append(event)
