@@ -33,10 +33,13 @@ def as_it_is(machine: Machine, address: Address) -> Machine:
 
 
 class TownMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="town"):
-    """A mesh whose nodes have addresses of the loopback interface, each in a prefix of its own."""
+    """A mesh whose nodes have addresses of the loopback interface, one `port`, and each a host of its own."""
+
+    port: int = 4077
 
     def addresses(self) -> tuple[Address, ...]:
-        return tuple(Address(f"127.{number // 250 + 1}.{number % 250 + 1}.1:{PORT}") for number in range(self.nodes))
+        hosts = (f"127.{number // 250 + 1}.{number % 250 + 1}.1" for number in range(self.nodes))
+        return tuple(Address(f"{host}:{self.port}") for host in hosts)
 
 
 class House:
@@ -169,6 +172,3 @@ class Town:
             hook(*arguments)
         except ViolationError as violation:
             self.violations.append(str(violation))
-
-
-PORT = 4077

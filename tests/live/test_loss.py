@@ -1,0 +1,51 @@
+"""Through a relay that loses a third of all datagrams, all of it arrives, once; `benchmarks/loss.py` has the record."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from random import Random
+
+from veilcast.link.config import LinkConfig
+from veilcast.mesh.config import Config, Hardening
+
+sys.path.insert(0, str(Path(__file__).parent))
+from relay import Relay, home
+from tally import Tally
+from town import Town, TownMesh
+
+SEED = 3
+POPULATION = TownMesh(
+    nodes=8,
+    subscribers=0.5,
+    notes=80,
+    first_us=7_000_000,
+    every_us=50_000,
+    mesh=Config(
+        "hardened",
+        heartbeat_us=100_000,
+        silent_periods=100,
+        hardening=Hardening(window_periods=8, lead_periods=16, bit_periods=1, uptime_periods=4),
+    ),
+    link=LinkConfig("cells", 16),
+    checks=("once", "order", "intact", "readers", "everyone"),
+)
+
+
+def test_all_notes_reach_all_subscribers_once_though_a_third_of_all_datagrams_is_lost() -> None:
+    duration_us = POPULATION.first_us + POPULATION.notes * POPULATION.every_us + 5_000_000
+
+    async def test() -> None:
+        relay = Relay(POPULATION.addresses(), 0.3, Random(SEED))
+        relay.open()
+        await town.run(duration_us)
+        relay.close()
+        assert relay.lost > 0.25 * relay.taken
+
+    tally = Tally(POPULATION, SEED)
+    town = Town(seed=SEED, home=home, on_event=tally.take)
+    town.settle(POPULATION, duration_us)
+    asyncio.run(test())
+    assert town.violations == []
+    assert (tally.delivered, tally.repeated, tally.missing()) == (tally.pairs, 0, [])
