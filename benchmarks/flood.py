@@ -14,7 +14,6 @@ import asyncio
 import json
 import multiprocessing
 import os
-import resource
 import socket
 import sys
 import time
@@ -34,6 +33,7 @@ from veilcast.sim.mesh import own_keyring
 from veilcast.wire.geometry import CELL
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
+from memory import resident_kib
 from tally import quantile
 from town import Town, TownMesh
 
@@ -161,11 +161,6 @@ def letter() -> bytes:
     """A letter to the victim that a member wrote, and a stranger recorded."""
     party = Party(own_keyring("forwarder", "absent"), os.urandom)
     return Door(party, Doorkeeper(os.urandom)).knock(VICTIM, START_US)
-
-
-def resident_kib() -> float:
-    with open("/proc/self/statm", "rb") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize() / 1024
 
 
 SEED = 1
