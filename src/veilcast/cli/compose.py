@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
@@ -16,11 +16,11 @@ from veilcast.authority.revoked import Revoked
 from veilcast.authority.vault import read_secret
 from veilcast.cli.files import read_file
 from veilcast.cli.show import date_of
+from veilcast.cli.tap import Around
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, ExpiredError, RemoteError
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
-from veilcast.machine import Machine
 from veilcast.net import log
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
@@ -36,13 +36,8 @@ from veilcast.topics import TOPIC, Equal
 
 
 @contextmanager
-def compose(
-    config: NodeConfig, passphrase: Secret, around: Callable[[Machine], Machine] | None = None
-) -> Iterator[Service]:
-    """The node that a configuration describes; what it holds open is closed afterwards.
-
-    `around` may wrap the outermost machine, as a tap does.
-    """
+def compose(config: NodeConfig, passphrase: Secret, around: Around | None = None) -> Iterator[Service]:
+    """The node that a configuration describes; what it holds open is closed afterwards."""
     keyring = read_secret(Path(config.keyring), Keyring, passphrase)
     clock, rng = Clock(), SystemRandom()
     _check_current(keyring, config.keyring, clock.now())
@@ -69,7 +64,7 @@ def compose(
         )
         view = _View(config, keyring, member, links, agent, clock)
         yield Service(
-            machine=links if around is None else around(links),
+            machine=links if around is None else around(links, keyring.epoch_us),
             hire=lambda driver: NodeOwner(agent, store, driver, view),
             listen=[config.listen],
             control=config.control_path,

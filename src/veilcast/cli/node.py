@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from veilcast.cli.compose import compose, set_up
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.tap import Around, tapped
 from veilcast.crypto.secret import Secret
 from veilcast.errors import StorageError
 from veilcast.net.blocking import connect_sync
@@ -33,6 +35,12 @@ def add_commands(commands: Any) -> None:
     source = run.add_mutually_exclusive_group()
     source.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
     source.add_argument("--passphrase-fd", type=int, metavar="N", help="read it from the open file descriptor N")
+    run.add_argument(
+        "--danger-tap",
+        type=Path,
+        metavar="DIR",
+        help="write the time, addresses and size of every datagram to DIR/cells.jsonl; for the lab only",
+    )
     run.add_argument("--json", action="store_true", help="print JSON objects, one a line")
     run.set_defaults(run=_run, parser=run)
 
@@ -49,7 +57,8 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
         places = list(driver.addresses)
         context.say(json.dumps({"listening": places}) if arguments.json else f"listening at {', '.join(places)}")
 
-    with compose(config, _passphrase(arguments, config, context)) as service:
+    secret = _passphrase(arguments, config, context)
+    with _tap(arguments, config, context) as around, compose(config, secret, around) as service:
         drained = asyncio.run(serve(service, ready))
     line = "all that was promised has gone out" if drained else "the outbox keeps what has not gone out"
     return Report({"drained": drained}, [line])
@@ -66,6 +75,17 @@ def _passphrase(arguments: argparse.Namespace, config: NodeConfig, context: Cont
     if descriptor is not None:
         return passphrase.from_descriptor(descriptor)
     return passphrase.existing(context, config.keyring, named, passphrase_file(Path(config.keyring)))
+
+
+def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> AbstractContextManager[Around | None]:
+    directory = arguments.danger_tap
+    if directory is None:
+        return nullcontext()
+    context.warn(
+        f"DANGER: --danger-tap writes whom this node talks to, and when, to {directory}/cells.jsonl;"
+        " whoever reads that file sees what an observer of its wires sees"
+    )
+    return tapped(directory, config.told, f"tap-{context.now_us()}")
 
 
 def _stop(arguments: argparse.Namespace, _: Context) -> Report:

@@ -53,8 +53,19 @@ class Service:
 
 
 async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lambda _: None) -> bool:
-    """Run until told to stop; whether all that was promised has gone out by then."""
+    """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
+    with _signals(stop, hurry):
+        return await attend(service, stop, hurry, on_ready)
+
+
+async def attend(
+    service: Service,
+    stop: asyncio.Event,
+    hurry: asyncio.Event,
+    on_ready: Callable[[UdpDriver], object] = lambda _: None,
+) -> bool:
+    """The same for whoever has signals of its own, as a process with several nodes on one event loop has."""
     faults = LoopFaults()
     asyncio.get_running_loop().set_exception_handler(faults)
     driver = UdpDriver(service.machine, service.listen, lambda event: owner.act_on(event), service.clock)
@@ -74,7 +85,6 @@ async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lamb
             await metrics.open()
             parts.push_async_callback(metrics.close)
         driver.open()
-        parts.enter_context(_signals(stop, hurry))
         work = asyncio.create_task(owner.run())
         parts.push_async_callback(_end, work)
         _LOG.info("started")

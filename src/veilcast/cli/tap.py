@@ -1,0 +1,81 @@
+"""The tap: a machine around the outermost one that writes down every datagram of its node, as the wire shows it.
+
+It is for the lab and for demonstrations. What it writes is what an observer of this node's wires would have: times,
+addresses and sizes, in the lab's table `cells`; nothing of what is inside. On a disk that is still a list of whom this
+member talks to and when, so it is off unless it is asked for by a name that warns.
+
+A datagram is stamped with the machine's `now` when the driver takes it. A disk that fails ends the record, not the node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from veilcast.cli.files import make_directory
+from veilcast.errors import StorageError
+from veilcast.machine import Address, Event, Frame, Machine
+from veilcast.observe import Cell, TableWriter
+
+Around: TypeAlias = Callable[[Machine, int], Machine]
+"""Wraps a node's outermost machine, and is told how long its epochs are."""
+
+
+@contextmanager
+def tapped(directory: Path, own: Address, run: str) -> Iterator[Around]:
+    """What puts a tap around the machine of the node at `own`; it writes to `directory`, which its owner alone reads."""
+    make_directory(directory)
+    with TableWriter(directory) as table:
+        yield lambda machine, epoch_us: Tap(machine, table, own, run=run, epoch_us=epoch_us)
+
+
+class Table(Protocol):
+    def append(self, row: Cell) -> None: ...
+
+
+class Tap:
+    """A `Machine` that does what the one inside does, and tells the table of it; `rows_max` bounds what is written."""
+
+    def __init__(
+        self, inner: Machine, table: Table, own: Address, *, run: str, epoch_us: int, rows_max: int = 10_000_000
+    ) -> None:
+        self._inner, self._table, self._own = inner, table, own
+        self._run, self._epoch_us, self._rows_left = run, epoch_us, rows_max
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self._write(now, source, self._own, len(data))
+        self._inner.receive(data, source, now)
+
+    def handle_timer(self, now: int) -> None:
+        self._inner.handle_timer(now)
+
+    def next_timer(self) -> int | None:
+        return self._inner.next_timer()
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames = self._inner.frames_to_send(now, limit)
+        for frame in frames:
+            self._write(now, self._own, frame.destination, len(frame.data))
+        return frames
+
+    def next_event(self) -> Event | None:
+        return self._inner.next_event()
+
+    def _write(self, now: int, source: Address, destination: Address, size: int) -> None:
+        if not self._rows_left:
+            return
+        self._rows_left -= 1
+        try:
+            self._table.append(Cell(self._run, now // self._epoch_us, now, source, destination, size))
+        except StorageError:
+            self._rows_left = 0
+            _LOG.exception("the tap cannot write, and ends")
+        else:
+            if not self._rows_left:
+                _LOG.warning("the tap is full, and ends")
+
+
+_LOG: Final = logging.getLogger("veilcast.tap")

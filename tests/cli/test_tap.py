@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from veilcast.cli.tap import Tap, tapped
+from veilcast.errors import StorageError
+from veilcast.machine import Address
+from veilcast.observe import Cell, read_table
+from veilcast.sim.flood import ID_SIZE, Flood
+
+ME, PEER, OTHER = Address("127.1.0.1:4000"), Address("127.2.0.1:4000"), Address("127.3.0.1:4000")
+NOTE = bytes(ID_SIZE) + b"text"
+
+
+def flood() -> Flood:
+    machine = Flood()
+    for peer in (PEER, OTHER):
+        machine.peer_up(peer, 0)
+    return machine
+
+
+class Rows(list[Cell]):
+    """A table in memory; `fails` is a disk that does."""
+
+    fails = False
+
+    def append(self, row: Cell) -> None:
+        if self.fails:
+            raise StorageError("no space left")
+        super().append(row)
+
+
+def drive(tap: Tap) -> list[tuple[str, int]]:
+    tap.receive(NOTE, PEER, 25)
+    frames = tap.frames_to_send(31, 100)
+    return [(frame.destination, len(frame.data)) for frame in frames]
+
+
+def test_a_tap_writes_what_comes_and_what_goes_in_the_columns_of_the_lab(tmp_path: Path) -> None:
+    with tapped(tmp_path / "t", ME, "r") as around:
+        tap = around(flood(), 10)
+        assert isinstance(tap, Tap)
+        sent = drive(tap)
+    assert sent
+    rows = list(read_table(tmp_path / "t", Cell))
+    assert rows[0] == Cell("r", 2, 25, PEER, ME, len(NOTE))
+    assert rows[1:] == [Cell("r", 3, 31, ME, peer, size) for peer, size in sent]
+    assert (tmp_path / "t").stat().st_mode & 0o077 == 0
+
+
+def test_a_tapped_machine_does_what_it_does_without_one() -> None:
+    rng = random.Random(1)
+    bare = flood()
+    tapped_one = Tap(flood(), Rows(), ME, run="r", epoch_us=10)
+    for now in range(50):
+        data = rng.randbytes(ID_SIZE) + b"x" if rng.random() < 0.8 else b"bad"
+        results = []
+        for machine in (bare, tapped_one):
+            machine.receive(data, PEER, now)
+            machine.handle_timer(now)
+            results.append((machine.frames_to_send(now, 1), machine.next_event(), machine.next_timer()))
+        assert results[0] == results[1]
+
+
+def test_a_full_tap_and_a_failing_disk_end_the_record_and_not_the_node() -> None:
+    full = Rows()
+    tap = Tap(flood(), full, ME, run="r", epoch_us=10, rows_max=1)
+    assert drive(tap) == drive(Tap(flood(), Rows(), ME, run="r", epoch_us=10))
+    assert len(full) == 1
+    broken = Rows()
+    broken.fails = True
+    tap = Tap(flood(), broken, ME, run="r", epoch_us=10)
+    assert drive(tap)
+    broken.fails = False
+    tap.receive(NOTE, PEER, 40)
+    assert broken == []
+
+
+def test_the_tap_is_off_unless_asked_for_and_warns_loudly(tmp_path: Path) -> None:
+    import argparse
+
+    from veilcast.cli.context import Context
+    from veilcast.cli.node import _tap
+    from veilcast.node.config import NodeConfig
+
+    config = NodeConfig("k", ME)
+    said: list[str] = []
+    context = Context(warn=said.append)
+    with _tap(argparse.Namespace(danger_tap=None), config, context) as around:
+        assert around is None
+    assert said == []
+    with _tap(argparse.Namespace(danger_tap=tmp_path / "t"), config, context) as around:
+        assert around is not None
+    assert len(said) == 1
+    assert said[0].startswith("DANGER")
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_only_what_the_driver_takes_is_written(limit: int) -> None:
+    rows = Rows()
+    machine = flood()
+    machine.publish(bytes(ID_SIZE), b"text")
+    tap = Tap(machine, rows, ME, run="r", epoch_us=10)
+    assert len(tap.frames_to_send(5, limit)) == len(rows) == min(limit, 2)
