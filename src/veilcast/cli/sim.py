@@ -21,7 +21,7 @@ from veilcast.sim.scenario import Outcome, Scenario
 
 
 def add_commands(commands: Any) -> None:
-    group = commands.add_parser("sim", help="run the protocol in virtual time: run, soak, list, explore, diagram")
+    group = commands.add_parser("sim", help="the protocol in virtual time: run, soak, explore, ...")
     group.set_defaults(parser=group)
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 

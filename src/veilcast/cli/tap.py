@@ -4,7 +4,8 @@ It is for the lab and for demonstrations. What it writes is what an observer of 
 addresses and sizes, in the lab's table `cells`; nothing of what is inside. On a disk that is still a list of whom this
 member talks to and when, so it is off unless it is asked for by a name that warns.
 
-A datagram is stamped with the machine's `now` when the driver takes it. A disk that fails ends the record, not the node.
+A datagram is stamped with the machine's `now` when the driver takes it. A disk that fails ends the record and not the
+node.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Around: TypeAlias = Callable[[Machine, int], Machine]
 
 @contextmanager
 def tapped(directory: Path, own: Address, run: str) -> Iterator[Around]:
-    """What puts a tap around the machine of the node at `own`; it writes to `directory`, which its owner alone reads."""
+    """What puts a tap around the machine of the node at `own`; its owner alone can read what it writes."""
     make_directory(directory)
     with TableWriter(directory) as table:
         yield lambda machine, epoch_us: Tap(machine, table, own, run=run, epoch_us=epoch_us)

@@ -1,0 +1,158 @@
+"""The processes that serve a local network: a few workers with many nodes each, on one event loop each.
+
+Why a few: a node of this size keeps a core busy for a percent or so, while a process of its own costs it an interpreter
+(40 MB, and half a second to start). Two workers use two cores; between nodes in one worker and in two nothing differs,
+for each has its own sockets, store and clock, and all they say goes through the system's loopback.
+
+A worker holds a lock on its pid file for as long as it lives. So a locked pid file names a living worker of this
+network, and one that is not locked is what a dead worker left: no number is ever taken for a process that it is not.
+A worker may also have a lifeline, a pipe that its starter holds open: when that ends, however it ends, so does the
+worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from veilcast.errors import LocalError, StorageError
+
+
+class Crew:
+    """The workers that this process has started."""
+
+    def __init__(self, directory: Path, workers: int, *, lifeline: bool) -> None:
+        self._directory = directory
+        self._children: list[subprocess.Popen[bytes]] = []
+        try:
+            for number in range(workers):
+                self._children.append(_start(directory, number, workers, lifeline=lifeline))
+        except BaseException:
+            self.end()
+            raise
+
+    def check(self) -> None:
+        """Raise what a worker ended with, if one did."""
+        for number, child in enumerate(self._children):
+            if child.poll() is not None:
+                said = _log(self._directory, number).read_text(errors="replace").strip().splitlines()
+                told = said[-1] if said else f"worker {number} ended with {child.returncode}"
+                raise LocalError(told.removeprefix("veilcast: "))
+
+    def let_go(self) -> None:
+        """They go on when this process ends; from now on `end_all` ends them."""
+        for child in self._children:
+            child.returncode = 0  # Or it would be reported as forgotten.
+        self._children.clear()
+
+    def end(self) -> None:
+        """Cut the lifelines and end all, without waiting for what is under way."""
+        for child in self._children:
+            if child.stdin is not None:
+                child.stdin.close()
+            child.terminate()
+            child.terminate()
+        for child in self._children:
+            try:
+                child.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        forget(self._directory)
+
+
+def sign_on(directory: Path, number: int) -> int:
+    """As a worker: be known by the pid file from now on. The system closes the descriptor when the process ends."""
+    descriptor = os.open(_pid_file(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StorageError(f"worker {number} of this network runs already") from error
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor
+
+
+def living(directory: Path) -> dict[Path, int]:
+    """The pids of the workers that live, by their files."""
+    return {path: pid for path in sorted(directory.glob("worker-*.pid")) if (pid := _holder(path)) is not None}
+
+
+def end_all(directory: Path, within_s: float) -> int:
+    """End the workers that live, whoever started them; how many had to be killed."""
+    for pid in living(directory).values():
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + within_s
+    while living(directory) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    stubborn = living(directory)
+    for pid in stubborn.values():
+        _signal(pid, signal.SIGKILL)
+    while living(directory):
+        time.sleep(_LOOK_S)
+    forget(directory)
+    return len(stubborn)
+
+
+def forget(directory: Path) -> None:
+    """Take away what dead workers left."""
+    alive = living(directory)
+    for path in directory.glob("worker-*.*"):
+        if path.with_suffix(".pid") not in alive:
+            path.unlink(missing_ok=True)
+
+
+def _start(directory: Path, number: int, workers: int, *, lifeline: bool) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "veilcast.cli.worker", str(directory), str(number), str(workers)]
+    with _log(directory, number).open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command if not lifeline else [*command, "--lifeline"],
+            stdin=subprocess.PIPE if lifeline else subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Ctrl-C is for the starter, which ends its workers in order.
+            start_new_session=True,
+        )
+
+
+def _holder(path: Path) -> int | None:
+    """The process that holds this pid file, if one does."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        content = os.read(descriptor, 32)
+        return int(content) if content.isdigit() else None
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _pid_file(directory: Path, number: int) -> Path:
+    return directory / f"worker-{number}.pid"
+
+
+def _log(directory: Path, number: int) -> Path:
+    return directory / f"worker-{number}.log"
+
+
+WORKERS: Final = 2
+_END_S: Final = 10.0
+_LOOK_S: Final = 0.05

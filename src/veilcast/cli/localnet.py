@@ -1,0 +1,250 @@
+"""A network on one machine: who is in it, who knows whom, and the files of each of its nodes.
+
+Every node has an address of its own, 127.N.x.y: N is the node, so that no two share the prefix which the mesh counts
+as one provider; x and y are drawn for the network, so that two networks never meet. Below DIR, the network has
+
+    net.json                 what is written down here
+    authority/               the authority, for more grants
+    NN/node.toml, NN/state   one node each, to be used with every command that takes -c
+    worker-N.pid, .log       the processes (see `crew`)
+
+Everything is as in a network of many machines but for the passphrase, which lies beside what it locks and is stretched
+cheaply: on one machine there is nobody to hide it from.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from veilcast.authority import issuer
+from veilcast.authority.epoch import BATCH_MAX, epoch_of
+from veilcast.authority.record import Profile
+from veilcast.authority.vault import write_secret, write_whole
+from veilcast.cli.context import Context
+from veilcast.cli.files import make_directory, passphrase_file, state_file
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError, StorageError, TamperedError
+from veilcast.link.pacing import period_us
+from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
+
+NodeRole: TypeAlias = Literal["publisher", "subscriber", "forwarder"]
+
+
+class SmallWorld(msgspec.Struct, frozen=True):
+    """Fixed neighbours, as in the papers' experiments."""
+
+    neighbours: int
+    rewire: float
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a network is to be. `topology` None lets certified members find one another."""
+
+    nodes: int
+    profile: Profile = "hardened"
+    cover: bool = False
+    """Probabilistic forwarding, and `shellgame` the shell game; both are of the paper's profile."""
+    shellgame: bool = False
+    topology: SmallWorld | None = None
+    epoch_us: int = 60_000_000
+    rate: Literal[1, 4, 16] = 16
+    heartbeat_cells: int = 4
+    """The length of a heartbeat, in periods of cells."""
+    publishers: int = 1
+    subscribers: int = 5
+    tap: bool = False
+    life_us: int = 86_400_000_000
+    """For how long the grants hold."""
+
+    def __post_init__(self) -> None:
+        if not NODES_MIN <= self.nodes <= NODES_MAX:
+            raise ConfigError(f"a network on one machine has {NODES_MIN} to {NODES_MAX} nodes, not {self.nodes}")
+        if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
+            raise ConfigError("--publishers and --subscribers are parts of the nodes")
+        if self.profile == "hardened" and (self.cover or self.shellgame):
+            raise ConfigError("--pf and --sg are the paper's; use --profile paper")
+        if self.topology is not None:
+            check_small_world(self.nodes, self.topology.neighbours, self.topology.rewire)
+        if self.epoch_us < self.epoch_least_us:
+            raise ConfigError(f"--epoch must be at least {self.epoch_least_us / 1e6:g} s at this rate")
+
+    @property
+    def heartbeat_us(self) -> int:
+        return self.heartbeat_cells * period_us(self.rate)
+
+    @property
+    def epoch_least_us(self) -> int:
+        return 3 * _LEAD_LEAST * self.heartbeat_us
+
+
+class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A network as it was laid out; `links` are pairs of nodes by their numbers, none where they find one another."""
+
+    plan: Plan
+    topic: str
+    addresses: tuple[str, ...]
+    roles: tuple[NodeRole, ...]
+    links: tuple[tuple[int, int], ...]
+
+    def having(self, role: NodeRole) -> list[int]:
+        return [number for number, own in enumerate(self.roles) if own == role]
+
+
+def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
+    """Make the authority, the keyrings and the files of all nodes below a directory that holds no network yet."""
+    if net_file(directory).exists():
+        raise StorageError(f"{directory} holds a network already; end it with `veilcast net down --dir {directory}`")
+    make_directory(directory)
+    x, y = rng.randrange(256), rng.randrange(1, 255)
+    addresses = tuple(f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes))
+    cast: list[NodeRole] = ["forwarder"] * plan.nodes
+    cast[: plan.publishers] = ["publisher"] * plan.publishers
+    cast[plan.publishers : plan.publishers + plan.subscribers] = ["subscriber"] * plan.subscribers
+    rng.shuffle(cast)
+    net = Net(plan, TOPIC, addresses, tuple(cast), _links(plan, rng))
+    write_whole(net_file(directory), msgspec.json.format(msgspec.json.encode(net)))
+    try:
+        _hand_out_keys(directory, net, context)
+        for number in range(plan.nodes):
+            write_whole(node_file(directory, number), _toml(_settings(net, number)).encode())
+    except BaseException:
+        clear(directory, net)
+        raise
+    return net
+
+
+def read_net(directory: Path) -> Net:
+    try:
+        return msgspec.json.decode(net_file(directory).read_bytes(), type=Net)
+    except OSError as error:
+        raise StorageError(
+            f"{directory} holds no network; make one with `veilcast net up N --dir {directory}`"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise TamperedError(f"{net_file(directory)} is not what `net up` wrote: {error}") from error
+
+
+def clear(directory: Path, net: Net) -> None:
+    """Take away what was laid out, and nothing else; the directory too, if that was all."""
+    for number in range(net.plan.nodes):
+        shutil.rmtree(node_directory(directory, number), ignore_errors=True)
+    shutil.rmtree(directory / "authority", ignore_errors=True)
+    net_file(directory).unlink(missing_ok=True)
+    if not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def net_file(directory: Path) -> Path:
+    return directory / "net.json"
+
+
+def node_directory(directory: Path, number: int) -> Path:
+    return directory / f"{number + 1:02}"
+
+
+def node_file(directory: Path, number: int) -> Path:
+    return node_directory(directory, number) / "node.toml"
+
+
+def tap_directory(directory: Path, number: int) -> Path:
+    return node_directory(directory, number) / "tap"
+
+
+def _links(plan: Plan, rng: Random) -> tuple[tuple[int, int], ...]:
+    if plan.topology is None:
+        return ()
+    for _ in range(_TRIES):
+        edges = watts_strogatz(plan.nodes, plan.topology.neighbours, plan.topology.rewire, rng)
+        if connected(plan.nodes, edges):
+            return tuple(edges)
+    raise ConfigError("--topology: such a network falls into parts; take more neighbours")
+
+
+def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
+    plan, entropy, now = net.plan, context.entropy, context.now_us()
+    epoch, epochs = epoch_of(now, plan.epoch_us), min(BATCH_MAX, plan.life_us // plan.epoch_us + 1)
+    secret = Secret(base64.b32encode(entropy(20)).lower())
+    authority = issuer.create(plan.epoch_us, entropy)
+    authority = issuer.declare_label(authority, net.topic, plan.profile, entropy)
+    for number, role in enumerate(net.roles):
+        wanted = [] if role == "forwarder" else [(net.topic, role)]
+        name = node_directory(directory, number).name
+        authority, keyring = issuer.grant_ready(authority, name, wanted, epoch, epochs, entropy)
+        make_directory(node_directory(directory, number))
+        path = node_directory(directory, number) / _KEYRING
+        write_secret(path, keyring, secret, cost=_COST, entropy=entropy)
+        write_whole(passphrase_file(path), secret.reveal())
+    home = directory / "authority"
+    make_directory(home)
+    write_secret(state_file(home), authority, secret, cost=_COST, entropy=entropy)
+    write_whole(home / "passphrase", secret.reveal())
+
+
+def _settings(net: Net, number: int) -> dict[str, Any]:
+    plan = net.plan
+    mesh: dict[str, Any] = {"heartbeat_us": plan.heartbeat_us}
+    if plan.topology is None:
+        contacts = [other for other in range(min(_CONTACTS + 1, plan.nodes)) if other != number][:_CONTACTS]
+    else:
+        mesh["membership"] = "fixed"
+        contacts = [v if u == number else u for u, v in net.links if number in (u, v)]
+    if plan.cover:
+        mesh["cover"] = {"rule": "one", "mu": 0.6, "delay_us": 16 * plan.heartbeat_us}
+    if plan.shellgame:
+        mesh["shellgame"] = {"start": "child", "wait_us": 8 * plan.heartbeat_us}
+    if plan.profile == "hardened":
+        mesh["hardening"] = _hardening(plan)
+    return {
+        "profile": plan.profile,
+        "keyring": _KEYRING,
+        "passphrase_file": passphrase_file(Path(_KEYRING)).name,
+        "listen": net.addresses[number],
+        "peers": [net.addresses[contact] for contact in contacts],
+        "rate": plan.rate,
+        "mesh": mesh,
+    }
+
+
+def _hardening(plan: Plan) -> dict[str, int]:
+    """The periods of a small network that has just begun: floods are short, and nobody has been up for long."""
+    lead = min(_LEAD_MOST, plan.epoch_us // (3 * plan.heartbeat_us))
+    return {
+        "lead_periods": lead,
+        "window_periods": lead // 3,
+        "grace_periods": lead,
+        "bit_periods": 2,
+        "uptime_periods": 1,
+    }
+
+
+def _toml(table: dict[str, Any], name: str = "") -> str:
+    """Plain values first, then the tables inside. What JSON writes for these values is TOML too."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    if name:
+        lines.insert(0, f"\n[{name}]")
+    text = "".join(f"{line}\n" for line in lines)
+    inner = ((f"{name}.{key}".lstrip("."), value) for key, value in table.items() if isinstance(value, dict))
+    return text + "".join(_toml(value, key) for key, value in inner)
+
+
+TOPIC: Final = "news/eu"
+PORT: Final = 4000
+NODES_MIN: Final = 3
+NODES_MAX: Final = 250
+"""The second number of an address counts the nodes."""
+
+_KEYRING: Final = "keys"
+_COST: Final = Cost(passes=1, memory_mib=1)
+_CONTACTS: Final = 3
+_TRIES: Final = 100
+_LEAD_LEAST: Final = 24
+_LEAD_MOST: Final = 64
+"""Heartbeats before an edge that its mesh begins to form: enough for a flood, a third of that to join, and to spare."""

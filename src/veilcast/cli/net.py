@@ -1,0 +1,189 @@
+"""`veilcast net ...`: a network of real nodes on this machine, up and down again."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import re
+import socket
+import sys
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import Progress
+
+from veilcast.authority.vault import alone
+from veilcast.cli import crew, localnet
+from veilcast.cli.authority import positive
+from veilcast.cli.context import Context, Report
+from veilcast.cli.localnet import Net, Plan, SmallWorld
+from veilcast.cli.muster import statuses, subscribe_all, until_linked
+from veilcast.errors import ConfigError, LocalError
+
+
+def add_commands(commands: Any) -> None:
+    group = commands.add_parser("net", help="many nodes on this machine: up, status, down")
+    group.set_defaults(parser=group)
+    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
+
+    def verb(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
+        parser.add_argument("--dir", type=Path, default=Path(_DIRECTORY), help=f"where its files are ({_DIRECTORY})")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.set_defaults(run=run, parser=parser)
+        return parser
+
+    up = verb("up", _up, "make a network of N nodes with keys of its own, and start it")
+    up.add_argument("nodes", type=int, metavar="N")
+    up.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
+    up.add_argument("--pf", action="store_true", help="probabilistic forwarding, with --profile paper")
+    up.add_argument("--sg", action="store_true", help="the shell game, with --profile paper")
+    up.add_argument(
+        "--topology",
+        default="certified",
+        metavar="certified|ws:K:P",
+        help="members find one another, or a small world of K neighbours, rewired with probability P (certified)",
+    )
+    up.add_argument("--epoch", type=positive, default=60, metavar="SECONDS", help="length of an epoch (60)")
+    up.add_argument("--rate", type=int, choices=(1, 4, 16), default=16, help="cells a second on each link (16)")
+    up.add_argument("--publishers", type=int, default=1, metavar="N", help="who may publish (1)")
+    up.add_argument("--subscribers", type=int, default=3, metavar="N", help="who reads (3)")
+    up.add_argument("--tap", action="store_true", help="record every node's wire in its directory")
+    verb("status", _status, "how each node of the network is")
+    down = verb("down", _down, "end the network, and take away its files")
+    down.add_argument("--keep", action="store_true", help="leave the files where they are")
+
+
+def _up(arguments: argparse.Namespace, context: Context) -> Report:
+    plan = Plan(
+        nodes=arguments.nodes,
+        profile=arguments.profile,
+        cover=arguments.pf,
+        shellgame=arguments.sg,
+        topology=topology_of(arguments.topology),
+        epoch_us=round(arguments.epoch * 1_000_000),
+        rate=arguments.rate,
+        publishers=arguments.publishers,
+        subscribers=arguments.subscribers,
+        tap=arguments.tap,
+    )
+    directory: Path = arguments.dir
+    if plan.tap:
+        context.warn(f"DANGER: --tap writes who talks to whom, and when, below {directory}; for the lab only")
+    net = localnet.lay_out(directory, plan, context, SystemRandom())
+    workers = None
+    try:
+        check_addresses(net)
+        with alone(directory):
+            workers = crew.Crew(directory, crew.WORKERS, lifeline=False)
+            asyncio.run(_begin(directory, net, workers))
+            workers.let_go()
+    except BaseException:
+        if workers is not None:
+            workers.end()
+        localnet.clear(directory, net)
+        raise
+    data = {"dir": str(directory), "nodes": plan.nodes, "pids": list(crew.living(directory).values())}
+    return Report(data, _greeting(directory, net))
+
+
+async def _begin(directory: Path, net: Net, workers: crew.Crew) -> None:
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("nodes with a neighbour", total=net.plan.nodes)
+
+        def told(count: int) -> None:
+            progress.update(task, completed=count)
+
+        try:
+            await until_linked(directory, net, workers, _START_S, told)
+        except TimeoutError:
+            raise LocalError(
+                f"not every node found a neighbour within {_START_S:g} s; nothing is left running"
+            ) from None
+    await subscribe_all(directory, net)
+
+
+def _greeting(directory: Path, net: Net) -> list[str]:
+    plan = net.plan
+    lines = [f"{plan.nodes} nodes are up ({plan.profile}), in {crew.WORKERS} processes; their files are in {directory}"]
+    for chosen, command in ((net.having("publisher"), "pub -m hello"), (net.having("subscriber"), "sub --keep")):
+        if chosen:
+            lines.append(f"  veilcast {command} {net.topic} -c {localnet.node_file(directory, chosen[0])}")
+    lines.append(f"  veilcast net down --dir {directory}")
+    if plan.profile == "hardened":
+        lines.append(f"a first note may take {2 * plan.epoch_us / 1e6:g} s: members join at the edges of epochs")
+    return lines
+
+
+def _status(arguments: argparse.Namespace, _: Context) -> Report:
+    directory: Path = arguments.dir
+    net = localnet.read_net(directory)
+    found = asyncio.run(statuses(directory, net))
+    pids = list(crew.living(directory).values())
+    up = [status for status in found if status is not None]
+    nodes = [
+        {
+            "node": localnet.node_directory(directory, number).name,
+            "address": address,
+            "role": role,
+            "up": status is not None,
+            "neighbours": status.neighbours if status else 0,
+            "outbox": status.outbox if status else 0,
+            "inbox": status.inbox if status else 0,
+        }
+        for number, (address, role, status) in enumerate(zip(net.addresses, net.roles, found, strict=True))
+    ]
+    lines = [f"{len(up)} of {net.plan.nodes} nodes are up ({net.plan.profile}), in {len(pids)} processes"]
+    lines += [
+        f"  {node['node']}  {node['address']:20} {node['role']:10}"
+        + (f" {node['neighbours']} neighbours, {node['inbox']} notes unread" if node["up"] else " down")
+        for node in nodes
+    ]
+    return Report({"up": len(up), "pids": pids, "nodes": nodes}, lines)
+
+
+def _down(arguments: argparse.Namespace, context: Context) -> Report:
+    directory: Path = arguments.dir
+    net = localnet.read_net(directory)
+    with alone(directory):
+        ended = len(crew.living(directory))
+        killed = crew.end_all(directory, _DOWN_S)
+        keep = arguments.keep or net.plan.tap
+        if not keep:
+            localnet.clear(directory, net)
+    if killed:
+        context.warn(f"{killed} of {ended} processes would not end, and were killed")
+    rest = f"; its files stay in {directory}" if keep else "; its files are gone"
+    return Report({"ended": ended, "killed": killed, "kept": keep}, [f"{ended} processes ended{rest}"])
+
+
+def topology_of(text: str) -> SmallWorld | None:
+    if text == "certified":
+        return None
+    match = re.fullmatch(r"ws:(\d{1,3}):(\d(?:\.\d+)?)", text)
+    if match is None:
+        raise ConfigError(f"--topology is certified, or like ws:4:0.2, not {text!r}")
+    return SmallWorld(int(match[1]), float(match[2]))
+
+
+def check_addresses(net: Net) -> None:
+    """Whether this machine has the nodes' addresses."""
+    host, _, port = net.addresses[-1].rpartition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, int(port)))
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise LocalError(f"cannot listen at {host}:{port}: {error.strerror}") from error
+        raise LocalError(
+            f"this machine does not answer at {host}. On Linux all of 127.0.0.0/8 is its own; on macOS each address"
+            " must be added first: sudo ifconfig lo0 alias ADDRESS up"
+        ) from error
+
+
+_DIRECTORY: Final = "veilcast-net"
+_START_S: Final = 60.0
+_DOWN_S: Final = 15.0
