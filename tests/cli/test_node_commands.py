@@ -37,7 +37,7 @@ from veilcast.net.service import Service
 from veilcast.sim.flood import Flood
 
 @contextlib.contextmanager
-def compose(config, passphrase):
+def compose(config, passphrase, around):
     assert passphrase.reveal() == b"correct horse"
     members = int((Path(config.state) / "members").read_text())
     yield Service(machine=Flood(), hire=lambda driver: Desk(members=members), listen=["127.0.0.1:0"],
