@@ -42,7 +42,7 @@ keyring = {json.dumps(keyring)}
 # Where this machine takes datagrams. One UDP port; numbers only, for to look up a name would tell who talks to whom.
 listen = {json.dumps(listen)}
 
-# By what others reach it, where that is not the same: behind a router, or where it listens at 0.0.0.0.
+# By what others reach it and what it sends seems to come from, where that is another: behind a router, or at 0.0.0.0.
 {told}
 
 # Members to begin with; more are found by them. Some that are mostly on are enough, and need not be the same for all.
