@@ -168,6 +168,7 @@ def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, member
         reader.terminate()
         reader.communicate(timeout=TIMEOUT_S)
         assert f"{members} members" in out
+        assert all(line in out for line in ("\n  1 overdue ", "\n  3 lapsed ", "\n  refused      2 notes, since"))
         assert "78% of the others" in out
         assert ("warning:" in out) is warned
         data = json.loads(home.run("status", "--json")[1])
@@ -299,6 +300,9 @@ def test_a_membership_that_is_over_is_the_first_thing_to_be_warned_of() -> None:
         neighbours=5,
         subscriptions=0,
         outbox=0,
+        overdue=0,
+        refused=0,
+        lapsed=0,
         inbox=0,
         waiting={},
         uptime_s=0.0,

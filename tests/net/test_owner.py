@@ -25,6 +25,9 @@ class Kept(NamedTuple):
     unsettled: int
     unread: dict[int, int]
     waiting: dict[int, int | None]
+    overdue: tuple[int, ...]
+    lapsed: tuple[int, ...]
+    full: int
 
 
 class Books:
@@ -82,7 +85,7 @@ class Books:
         return dict(self.wanted)
 
     def status(self) -> Kept:
-        return Kept(len(self.waiting), {1: len(self.inbox)}, self.later)
+        return Kept(len(self.waiting), {1: len(self.inbox)}, self.later, (5,), (2, 3), 4)
 
     def take(self, event: Event, now: int) -> bool:
         match event:
@@ -163,6 +166,7 @@ def test_publish_returns_when_it_is_written_and_the_note_comes_and_goes_by_the_d
             await notes.acknowledge()
             status = await me.status()
             assert (status.inbox, status.subscriptions, status.outbox, status.members) == (0, 1, 0, 3)
+            assert (status.overdue, status.lapsed, status.refused) == (1, 2, 4)
             await me.stop()
 
     assert owned(tmp_path, test)

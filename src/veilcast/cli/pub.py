@@ -18,10 +18,10 @@ from veilcast.topics import Label
 def add_commands(commands: Any) -> None:
     text = "publish through the running node: -m TEXT, --file FILE, or what comes on stdin"
     pub = commands.add_parser("pub", help="publish through the running node", description=text)
-    pub.add_argument("topic", metavar="TOPIC")
+    pub.add_argument("topic", metavar="TOPIC", help="one that the keyring may publish on")
     body = pub.add_mutually_exclusive_group()
     body.add_argument("-m", "--message", metavar="TEXT", help="others on this machine may see it in the process list")
-    body.add_argument("--file", type=Path, metavar="FILE")
+    body.add_argument("--file", type=Path, metavar="FILE", help="publish what is in it, 32,700 bytes or so at most")
     pub.add_argument(
         "--value", action="append", default=[], metavar="NAME=VALUE", help="of an attribute; may be given several times"
     )

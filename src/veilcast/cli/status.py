@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -27,22 +28,40 @@ def add_commands(commands: Any) -> None:
         parser.set_defaults(run=run, parser=parser)
 
 
+def warning_of(status: Status, now_us: int) -> str | None:
+    if status.member_until_us <= now_us:
+        return "the membership is over; ask the authority for a new grant, and start the node again"
+    if status.members >= MEMBERS_FEW:
+        return None
+    return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
+
+
 def _status(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config_of(arguments)) as me:
         status = me.status()
     warning = warning_of(status, context.now_us())
-    lines = [
-        f"mode           {status.mode}, {status.profile}" + (", finishing" if status.draining else ""),
-        f"group          {_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}",
-        f"member until   {time_of(status.member_until_us)}",
-        f"cover          {_cover(status)}",
-        f"subscriptions  {status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged",
-        *(f"{f'  {count} waiting':15}{when(until_us)}" for until_us, count in Counter(status.waiting.values()).items()),
-        f"outbox         {_number(status.outbox, 'publication')} under way",
-        f"running for    {status.uptime_s:,.0f} s",
-        *([f"warning: {warning}"] if warning else []),
-    ]
+    lines = [f"{label:15}{text}" for label, text in _rows(status)]
+    if warning:
+        lines.append(f"warning: {warning}")
     return Report({**msgspec.to_builtins(status), "warning": warning}, lines)
+
+
+def _rows(status: Status) -> Iterator[tuple[str, str]]:
+    yield "mode", f"{status.mode}, {status.profile}" + (", finishing" if status.draining else "")
+    yield "group", f"{_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}"
+    yield "member until", time_of(status.member_until_us)
+    yield "cover", _cover(status)
+    yield "subscriptions", f"{status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged"
+    for until_us, count in Counter(status.waiting.values()).items():
+        yield f"  {count} waiting", when(until_us)
+    if status.lapsed:
+        yield f"  {status.lapsed} lapsed", "no grant of the keyring allows this any more"
+    if status.refused:
+        yield "  refused", f"{_number(status.refused, 'note')}, since too many were not acknowledged"
+    yield "outbox", f"{_number(status.outbox, 'publication')} under way"
+    if status.overdue:
+        yield f"  {status.overdue} overdue", "no way was found for this yet; the node goes on trying"
+    yield "running for", f"{status.uptime_s:,.0f} s"
 
 
 def _cover(status: Status) -> str:
@@ -55,14 +74,6 @@ def _cover(status: Status) -> str:
 
 def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def warning_of(status: Status, now_us: int) -> str | None:
-    if status.member_until_us <= now_us:
-        return "the membership is over; ask the authority for a new grant, and start the node again"
-    if status.members >= MEMBERS_FEW:
-        return None
-    return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
 
 
 def _peers(arguments: argparse.Namespace, _: Context) -> Report:

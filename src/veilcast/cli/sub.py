@@ -23,7 +23,8 @@ from veilcast.topics import All, Conjunction, Label, Range
 def add_commands(commands: Any) -> None:
     text = "print notes through the running node, one a line, until Ctrl-C or --count"
     sub = commands.add_parser("sub", help="subscribe through the running node", description=text)
-    sub.add_argument("topic", metavar="TOPIC", nargs="?")
+    text = "may be left out if one topic alone declares the attributes of the ranges"
+    sub.add_argument("topic", metavar="TOPIC", nargs="?", help=text)
     sub.add_argument(
         "--range",
         nargs=2,

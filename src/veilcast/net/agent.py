@@ -31,8 +31,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: int
     outbox: int
     """Publications that are on the disk, and not yet known to be with others."""
+    overdue: int
+    """Those among them that have waited for longer than they should; they are tried on."""
     inbox: int
     """Notes that no client has acknowledged."""
+    refused: int
+    """How often a note came for a subscription that had no room for it."""
+    lapsed: int
+    """Subscriptions that no grant of the keyring allows any more."""
     waiting: dict[int, int | None]
     """Subscriptions that get only what is published from some time on, Unix microseconds; None if that is unknown."""
     uptime_s: float

@@ -8,7 +8,7 @@ write that has it. A write that fails ends the node: it must not go on as if it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
@@ -29,6 +29,18 @@ class Kept(Protocol):
     @property
     def unread(self) -> Mapping[int, int]:
         """How many notes wait for each subscription's client."""
+
+    @property
+    def overdue(self) -> Collection[int]:
+        """Publications that have waited for longer than they should."""
+
+    @property
+    def lapsed(self) -> Collection[int]:
+        """Subscriptions that are not allowed now."""
+
+    @property
+    def full(self) -> int:
+        """How often a note found its subscription full."""
 
     @property
     def waiting(self) -> Mapping[int, int | None]:
@@ -160,7 +172,10 @@ class NodeOwner:
             **msgspec.structs.asdict(self._view.about()),
             subscriptions=len(self._keeper.interests()),
             outbox=kept.unsettled,
+            overdue=len(kept.overdue),
             inbox=sum(kept.unread.values()),
+            refused=kept.full,
+            lapsed=len(kept.lapsed),
             waiting={each: until for each, until in kept.waiting.items() if until is None or until > now},
             uptime_s=(now - self._born_us) / 1e6,
             draining=self._draining,
