@@ -111,7 +111,7 @@ def forget(directory: Path) -> None:
 
 
 def _start(directory: Path, number: int, workers: int, *, lifeline: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "veilcast.cli.worker", str(directory), str(number), str(workers)]
+    command = [sys.executable, "-m", "veilcast.cli.worker", str(directory.absolute()), str(number), str(workers)]
     with _log(directory, number).open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command if not lifeline else [*command, "--lifeline"],

@@ -1,179 +1,257 @@
-"""`veilcast demo`: what encryption alone hides, and what it does not, in a few seconds.
+"""`veilcast demo`: three private networks on this machine, attacked and measured, in less than two minutes.
 
-An authority grants one publisher and a few subscribers a topic; sealed, signed notes flood a simulated network of real
-machines, byte for byte. Everyone then says what they learnt: subscribers read every note, the others none, and yet an
-observer who sees only times and sizes names the publisher. That is what the mesh is for.
+For the paper's mesh bare, the paper's mesh with covers and shell game, and the hardened one: real nodes on loopback,
+one publisher, a few readers, and taps on all wires. Then the paper's attacker looks at what the taps wrote. Nothing is
+prepared: who reads, the keys, the links and the moments are drawn anew each time, so numbers differ from run to run.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
-from collections import Counter
+import contextlib
+import re
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from random import SystemRandom
 from typing import Any, Final
 
-from veilcast.authority import issuer
-from veilcast.authority.epoch import HOUR_US, epoch_of
-from veilcast.authority.keyring import EpochKeys
-from veilcast.authority.topickeys import Role
-from veilcast.cli.bounds import SEED_MAX, within
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from veilcast.authority.vault import write_whole
+from veilcast.cli import observer
+from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
-from veilcast.crypto.seal import seal, unseal
-from veilcast.crypto.sign import verify
-from veilcast.errors import RemoteError
-from veilcast.machine import Address, Delivered, Event
-from veilcast.observe import Cell, Row
-from veilcast.sim.flood import ID_SIZE, Flood
-from veilcast.sim.graphs import watts_strogatz
-from veilcast.sim.links import Links
-from veilcast.sim.world import World
-from veilcast.wire import decode, encode
-from veilcast.wire.messages import Notify
+from veilcast.cli.files import check_place
+from veilcast.cli.localnet import Plan, SmallWorld
+from veilcast.cli.observer import Sight
+from veilcast.cli.page import page
+from veilcast.cli.trial import Trial, hold
 
 
 def add_commands(commands: Any) -> None:
-    parser = commands.add_parser("demo", help="a private network on this machine, attacked and measured")
-    parser.add_argument("--nodes", type=int, default=60, help="how many members (60)")
-    parser.add_argument("--notes", type=int, default=20, help="how many notes are published (20)")
-    parser.add_argument("--seed", type=int, default=1, help="which run (1)")
+    text = "private networks on this machine, attacked and measured"
+    parser = commands.add_parser("demo", help=text, description=text)
+    parser.add_argument("--nodes", type=int, default=24, metavar="N", help="members of each network (24)")
+    parser.add_argument("--subscribers", type=int, default=5, metavar="N", help="who of them reads (5)")
+    parser.add_argument("--notes", type=int, default=20, metavar="N", help="how many notes are published (20)")
+    parser.add_argument("--quick", action="store_true", help="as small as shows anything: 8 nodes, 2 readers, 5 notes")
+    parser.add_argument("--page", type=Path, default=Path(_PAGE), metavar="FILE", help=f"with pictures ({_PAGE})")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_run, parser=parser)
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One network, how it did and what its observer learnt."""
+
+    name: str
+    trial: Trial
+    sight: Sight
+
+    @property
+    def readers(self) -> list[str]:
+        return [self.trial.net.addresses[number] for number in self.trial.net.having("subscriber")]
+
+    @property
+    def publisher(self) -> str:
+        return self.trial.net.addresses[self.trial.net.having("publisher")[0]]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        trial, sight, readers = self.trial, self.sight, self.readers
+        delivered, sent = len(trial.latencies), trial.cells
+        each = max(1, delivered) * trial.net.plan.nodes
+        named = [node for node in sight.readers if node != self.publisher]
+        right = len(set(named) & set(readers))
+        others = [node for node in trial.net.addresses if node != self.publisher]
+        scores = observer.volumes(trial.cells, trial.published_us, others)
+        return {
+            "profile": self.name,
+            "delivered": delivered,
+            "expected": trial.expected,
+            "latency_median_s": statistics.median(trial.latencies) if trial.latencies else None,
+            "datagrams": len(sent),
+            "bytes": sum(cell.size for cell in sent),
+            "sizes": len({cell.size for cell in sent}),
+            "datagrams_per_delivery_and_node": len(sent) / each,
+            "bytes_per_delivery_and_node": sum(cell.size for cell in sent) / each,
+            "publications_seen": sight.publications,
+            "publisher_named": sight.publisher == self.publisher,
+            "readers_named": len(named),
+            "readers_named_rightly": right,
+            "precision": right / len(named) if named else None,
+            "recall": right / len(readers),
+            "base_rate": len(readers) / len(others),
+            "auc": observer.auc({node: sight.scores.get(node, 0.0) for node in others}, readers),
+            "auc_of_volumes": observer.auc(scores, readers),
+            "auc_by_chance": observer.auc_by_chance(len(readers), len(others) - len(readers)),
+        }
+
+
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
-    # A publisher, subscribers, and somebody who is neither.
-    within("--nodes", arguments.nodes, 2 + _SUBSCRIBERS, _NODES_MAX)
-    within("--notes", arguments.notes, 1, _NOTES_MAX)
-    within("--seed", arguments.seed, 0, SEED_MAX)
-    rng = random.Random(arguments.seed)  # noqa: S311 - the demo's people and notes, not its keys
-    addresses = [Address(f"member-{number:02}") for number in range(arguments.nodes)]
-    publisher, *subscribers = rng.sample(addresses, 1 + _SUBSCRIBERS)
-    keys = _keys(context, publisher, subscribers)
-
-    readers: Counter[Address] = Counter()
-
-    def on_event(address: Address, event: Event, _: int) -> None:
-        if isinstance(event, Delivered) and _can_read(keys.get(address), keys[publisher], event.note.publication.body):
-            readers[address] += 1
-
-    cells: list[Cell] = []
-    world = World(seed=arguments.seed, links=_LINKS, recorder=_Cells(cells), run="demo", on_event=on_event)
-    for address in addresses:
-        world.add(address, lambda birth: Flood())
-    for u, v in watts_strogatz(len(addresses), 4, 0.2, rng):
-        world.connect(addresses[u], addresses[v])
-    for number in range(arguments.notes):
-        frame = _note(keys[publisher], f"note {number}".encode(), context)
-        world.after(number * _PAUSE_US, partial(_publish, world, publisher, rng.randbytes(ID_SIZE), frame))
-    world.run(arguments.notes * _PAUSE_US + _PAUSE_US)
-    world.finish()
-    return _report(arguments, addresses, publisher, subscribers, readers, cells)
-
-
-def _keys(context: Context, publisher: Address, subscribers: list[Address]) -> dict[Address, EpochKeys]:
-    """One authority, one topic, a keyring for each who has a part in it."""
-    epoch = epoch_of(context.now_us(), HOUR_US)
-    authority = issuer.declare_label(issuer.create(HOUR_US, context.entropy), _TOPIC, "hardened", context.entropy)
-    keys = {}
-    for address in (publisher, *subscribers):
-        role: Role = "publisher" if address == publisher else "subscriber"
-        authority, keyring = issuer.grant_ready(authority, address, [(_TOPIC, role)], epoch, 1, context.entropy)
-        keys[address] = keyring.at(epoch)
-    return keys
-
-
-def _note(keys: EpochKeys, text: bytes, context: Context) -> bytes:
-    topic = keys.topic(_TOPIC)
-    assert topic.signing is not None
-    sealed = seal(topic.content, text, context=topic.token, entropy=context.entropy)
-    return encode(Notify(topic.token, sealed, topic.signing.sign(topic.token + sealed, purpose=_PURPOSE)))
+    if arguments.quick:
+        arguments.nodes, arguments.subscribers, arguments.notes = 8, 2, 5
+    within("--nodes", arguments.nodes, 8, 64)
+    within("--subscribers", arguments.subscribers, 1, arguments.nodes - 2)
+    within("--notes", arguments.notes, 1, 500)
+    check_place(arguments.page, overwrite=True)
+    rng = SystemRandom()
+    findings: list[Finding] = []
+    with _interrupted_by_any_signal(), _home() as home, _Stage() as stage:
+        for name, options in _NETWORKS.items():
+            plan = Plan(
+                nodes=arguments.nodes,
+                subscribers=arguments.subscribers,
+                topology=SmallWorld(4, 0.2),
+                epoch_us=_EPOCH_US,
+                heartbeat_cells=2,
+                tap=True,
+                life_us=_LIFE_US,
+                **options,
+            )
+            settle_s = _GAMES_S if plan.shellgame else 0.0
+            trial = hold(
+                home / str(len(findings)),
+                plan,
+                context,
+                rng,
+                notes=arguments.notes,
+                settle_s=settle_s,
+                told=partial(stage.told, name),
+            )
+            findings.append(Finding(name, trial, observer.look(trial.cells, plan.heartbeat_us)))
+            stage.told(name, "done")
+    rows = [finding.data for finding in findings]
+    write_whole(
+        arguments.page,
+        page([(finding.data, finding.trial.net, finding.sight) for finding in findings]).encode(),
+        mode=0o644,
+    )
+    works = all(2 * row["delivered"] > row["expected"] for row in rows)
+    data = {"networks": rows, "page": str(arguments.page)}
+    return Report(data, _table(rows, arguments), 0 if works else FAILED_CHECK)
 
 
-def _publish(world: World, publisher: Address, name: bytes, frame: bytes) -> None:
-    world.call(publisher, lambda node, now: node.publish(name, frame))
-
-
-def _can_read(keys: EpochKeys | None, publisher: EpochKeys, body: bytes) -> bool:
-    """Whether a member with these keys gets the text out of the bytes that reached it."""
-    signing = publisher.topic(_TOPIC).signing
-    assert signing is not None
-    message = decode(body)
-    if keys is None or not isinstance(message, Notify):
-        return False
-    try:
-        verify(signing.public, message.token + message.sealed, message.signature, purpose=_PURPOSE)
-        unseal(keys.topic(_TOPIC).content, message.sealed, context=message.token)
-    except RemoteError:
-        return False
-    return True
-
-
-def _first_senders(cells: list[Cell]) -> Counter[str]:
-    """The observer's attack: after every silence, whoever sends first is the source."""
-    guesses: Counter[str] = Counter()
-    last = None
-    for cell in cells:
-        if last is None or cell.t_us - last > _PAUSE_US // 2:
-            guesses[cell.src] += 1
-        last = cell.t_us
-    return guesses
-
-
-def _report(
-    arguments: argparse.Namespace,
-    addresses: list[Address],
-    publisher: Address,
-    subscribers: list[Address],
-    readers: Counter[Address],
-    cells: list[Cell],
-) -> Report:
-    others = [address for address in addresses if address not in subscribers and address != publisher]
-    read = sum(readers[address] for address in subscribers)
-    leaked = sum(readers[address] for address in others)
-    guessed, hits = _first_senders(cells).most_common(1)[0]
-    named = guessed == publisher
-    wanted = arguments.notes * len(subscribers)
-    data = {
-        "members": len(addresses),
-        "notes": arguments.notes,
-        "cells": len(cells),
-        "read_by_subscribers": read,
-        "read_by_subscribers_of": wanted,
-        "read_by_others": leaked,
-        "observer_names_publisher": named,
-        "observer_hits": hits,
-    }
-    lines = [
-        f"{len(addresses)} members, 1 publisher, {len(subscribers)} subscribers, {arguments.notes} notes, "
-        f"{len(cells)} cells on the wire (simulated)",
-        "",
-        f"  subscribers   read {read} of {wanted} notes",
-        f"  the others    read {leaked}, though every note passed through them",
-        f"  an observer   names {guessed} as the publisher ({hits} of {arguments.notes} bursts begin there): "
-        + ("right" if named else "wrong"),
-        "",
-        "Encryption hides what is said, not who speaks. Hiding who speaks is the mesh's work, and not done yet.",
+def _table(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> list[str]:
+    head = ("profile", "delivered", "latency", "datagrams", "KiB", "publisher", "readers named", "AUC", "volumes")
+    lines = [head]
+    for row in rows:
+        latency = row["latency_median_s"]
+        right = row["readers_named_rightly"]
+        named = f"{right} of {arguments.subscribers}, {row['readers_named'] - right} others"
+        lines.append(
+            (
+                row["profile"],
+                f"{row['delivered']}/{row['expected']}",
+                "-" if latency is None else f"{latency * 1000:.0f} ms",
+                f"{row['datagrams_per_delivery_and_node']:.1f}",
+                f"{row['bytes_per_delivery_and_node'] / 1024:.1f}",
+                "named" if row["publisher_named"] else "hidden",
+                named,
+                f"{row['auc']:.2f}",
+                f"{row['auc_of_volumes']:.2f}",
+            )
+        )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    printed = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     ]
-    return Report(data, lines, 0 if read == wanted and not leaked else FAILED_CHECK)
+    low, high = rows[0]["auc_by_chance"]
+    return [
+        f"{arguments.nodes} nodes, 1 publisher, {arguments.subscribers} readers, {arguments.notes} notes, two a second;"
+        " an observer records every wire",
+        "",
+        *printed,
+        "",
+        "latency         median, from `publish` to the reader's program, disks included",
+        "datagrams, KiB  that a node sends for each delivered note",
+        "publisher,      as the paper's attacker names them: who sends first publishes, who passes nothing on reads;",
+        f"readers named   of those whom one names at random {rows[0]['base_rate']:.0%} are readers",
+        "AUC             of that attack; and of another, which is told when notes were published and compares who then",
+        f"volumes         receives more than usual; 0.5 is guessing, {low:.2f} to {high:.2f} may be chance",
+        "",
+        f"One run with {arguments.subscribers} readers is a small sample, and numbers differ from run to run.",
+        f"Pictures of what members know and what the observer sees: {arguments.page}",
+    ]
 
 
-class _Cells:
-    """A recorder that keeps what an observer of the wires would see."""
+class _Stage:
+    """The live view: a table on a terminal, and plain lines where there is none. Both go to stderr."""
 
-    def __init__(self, cells: list[Cell]) -> None:
-        self._cells = cells
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._said = dict.fromkeys(_NETWORKS, "waiting")
+        self._live = Live(self._view(), console=self._console, transient=True, refresh_per_second=8)
 
-    def append(self, row: Row) -> None:
-        if isinstance(row, Cell):
-            self._cells.append(row)
+    def told(self, name: str, text: str) -> None:
+        news = _COUNTS.sub("", text) != _COUNTS.sub("", self._said[name])
+        self._said[name] = text
+        if self._console.is_terminal:
+            self._live.update(self._view())
+        elif news:
+            sys.stderr.write(f"{name}: {text}\n")
+            sys.stderr.flush()
+
+    def _view(self) -> Table:
+        view = Table(box=None, show_header=False)
+        for name, text in self._said.items():
+            style = {"waiting": "dim", "done": "green"}.get(text, "bold")
+            view.add_row(name, text, style=style)
+        return view
+
+    def __enter__(self) -> _Stage:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
 
 
-_TOPIC: Final = "news/eu"
-_SUBSCRIBERS: Final = 5
-_NODES_MAX: Final = 1_000
-_NOTES_MAX: Final = 1_000
-_PAUSE_US: Final = 2_000_000
-_LINKS: Final = Links(latency_us=(10_000, 100_000))
-_PURPOSE: Final = b"veilcast/notify"
+@contextlib.contextmanager
+def _home() -> Iterator[Path]:
+    """A directory for keys, state and taps, gone afterwards; short, for the paths of sockets have few letters."""
+    home = Path(tempfile.mkdtemp(prefix="veilcast-demo-"))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _interrupted_by_any_signal() -> Iterator[None]:
+    """Whatever ends the demo ends it as Ctrl-C does: in order."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_NETWORKS: Final[dict[str, dict[str, Any]]] = {
+    "paper": {"profile": "paper"},
+    "paper, PF + SG": {"profile": "paper", "cover": True, "shellgame": True},
+    "hardened": {"profile": "hardened"},
+}
+_COUNTS: Final = re.compile(r"\d+")
+_PAGE: Final = "veilcast-demo.html"
+_EPOCH_US: Final = 24_000_000
+_LIFE_US: Final = 600_000_000
+_GAMES_S: Final = 8.0
+"""For the shell game to be played: its nodes change places once a second, at first."""

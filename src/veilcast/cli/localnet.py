@@ -15,8 +15,10 @@ cheaply: on one machine there is nobody to hide it from.
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import shutil
+import socket
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -31,7 +33,7 @@ from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file, state_file
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, StorageError, TamperedError
+from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError
 from veilcast.link.pacing import period_us
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
 
@@ -119,6 +121,21 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
         clear(directory, net)
         raise
     return net
+
+
+def check_addresses(net: Net) -> None:
+    """Whether this machine has the nodes' addresses."""
+    host, _, port = net.addresses[-1].rpartition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, int(port)))
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise LocalError(f"cannot listen at {host}:{port}: {error.strerror}") from error
+        raise LocalError(
+            f"this machine does not answer at {host}. On Linux all of 127.0.0.0/8 is its own; on macOS each address"
+            " must be added first: sudo ifconfig lo0 alias ADDRESS up"
+        ) from error
 
 
 def read_net(directory: Path) -> Net:

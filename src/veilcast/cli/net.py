@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import re
-import socket
 import sys
 from pathlib import Path
 from random import SystemRandom
@@ -76,7 +74,7 @@ def _up(arguments: argparse.Namespace, context: Context) -> Report:
     net = localnet.lay_out(directory, plan, context, SystemRandom())
     workers = None
     try:
-        check_addresses(net)
+        localnet.check_addresses(net)
         with alone(directory):
             workers = crew.Crew(directory, crew.WORKERS, lifeline=False)
             asyncio.run(_begin(directory, net, workers))
@@ -167,21 +165,6 @@ def topology_of(text: str) -> SmallWorld | None:
     if match is None:
         raise ConfigError(f"--topology is certified, or like ws:4:0.2, not {text!r}")
     return SmallWorld(int(match[1]), float(match[2]))
-
-
-def check_addresses(net: Net) -> None:
-    """Whether this machine has the nodes' addresses."""
-    host, _, port = net.addresses[-1].rpartition(":")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind((host, int(port)))
-    except OSError as error:
-        if error.errno != errno.EADDRNOTAVAIL:
-            raise LocalError(f"cannot listen at {host}:{port}: {error.strerror}") from error
-        raise LocalError(
-            f"this machine does not answer at {host}. On Linux all of 127.0.0.0/8 is its own; on macOS each address"
-            " must be added first: sudo ifconfig lo0 alias ADDRESS up"
-        ) from error
 
 
 _DIRECTORY: Final = "veilcast-net"

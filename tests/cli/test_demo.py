@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from xml.etree import ElementTree
+
+import pytest
+
+from veilcast.cli import crew, localnet, observer
+from veilcast.cli.context import Context
+from veilcast.cli.localnet import Plan, SmallWorld
+from veilcast.cli.page import page
+from veilcast.observe import Cell
+
+WITHIN_S = 60.0
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """With a short name: those of sockets must not be long."""
+    with tempfile.TemporaryDirectory(prefix="vc-") as name:
+        yield Path(name)
+
+
+def start(home: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "veilcast.cli.main", "demo", "--quick", "--page", str(home / "p.html"), *options],
+        env={**os.environ, "TMPDIR": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def workers_below(directory: Path) -> list[int]:
+    return [pid for home in directory.glob("veilcast-demo-*/*") for pid in crew.living(home).values()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whatever_ends_the_demo_leaves_nothing_running(number: signal.Signals, home: Path) -> None:
+    child = start(home)
+    deadline = time.monotonic() + WITHIN_S
+    while not list(home.glob("veilcast-demo-*/*/*/state/control.sock")):
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+    workers = workers_below(home)
+    assert workers
+    os.killpg(child.pid, number)
+    _, err = child.communicate(timeout=WITHIN_S)
+    while workers_below(home):
+        assert time.monotonic() < deadline
+    assert not list(home.rglob("*.sock"))
+    if number != signal.SIGKILL:
+        assert child.returncode == 130
+        assert err.endswith("veilcast: interrupted\n")
+        assert not list(home.glob("veilcast-demo-*"))
+        for worker in workers:
+            with pytest.raises(ProcessLookupError):
+                os.kill(worker, 0)
+
+
+@pytest.mark.all_only
+def test_the_demo_delivers_and_shows_what_the_observer_learns(home: Path) -> None:
+    child = start(home, "--json")
+    out, err = child.communicate(timeout=4 * WITHIN_S)
+    assert child.returncode == 0, err
+    bare, covered, hardened = json.loads(out)["networks"]
+    assert [row["profile"] for row in (bare, covered, hardened)] == ["paper", "paper, PF + SG", "hardened"]
+    assert bare["publisher_named"]
+    assert bare["sizes"] > 1
+    assert (hardened["sizes"], hardened["publications_seen"], hardened["readers_named"]) == (1, 0, 0)
+    assert (home / "p.html").exists()
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_its_pictures_are_whole(tmp_path: Path) -> None:
+    plan = Plan(nodes=8, profile="paper", subscribers=2, topology=SmallWorld(4, 0.2), life_us=60_000_000)
+    net = localnet.lay_out(tmp_path / "n", plan, Context(), Random(1))
+    u, v = (net.addresses[number] for number in net.links[0])
+    cells = [Cell("r", 0, 1000 * moment, u, v, 444 if moment % 7 else 80) for moment in range(100)]
+    row = {
+        "profile": "paper <&>",
+        "delivered": 1,
+        "expected": 2,
+        "latency_median_s": None,
+        "datagrams": 100,
+        "sizes": 2,
+        "publications_seen": 1,
+        "readers_named": 1,
+        "readers_named_rightly": 0,
+    }
+    text = page([(row, net, observer.look(cells, plan.heartbeat_us))])
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert len(list(ElementTree.fromstring(picture).iter("circle"))) == plan.nodes
+    assert not re.search(r"https?:|<script|src=|@import", text)
+    assert "paper &lt;&amp;&gt;" in text
