@@ -50,7 +50,7 @@ def workers_below(directory: Path) -> list[int]:
 def test_whatever_ends_the_demo_leaves_nothing_running(number: signal.Signals, home: Path) -> None:
     child = start(home)
     deadline = time.monotonic() + WITHIN_S
-    while not list(home.glob("veilcast-demo-*/*/*/state/control.sock")):
+    while not list(home.glob("veilcast-demo-*/*/*/node.sock")):
         assert child.poll() is None
         assert time.monotonic() < deadline
     workers = workers_below(home)

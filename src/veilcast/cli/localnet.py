@@ -5,7 +5,7 @@ as one provider; x and y are drawn for the network, so that two networks never m
 
     net.json                 what is written down here
     authority/               the authority, for more grants
-    NN/node.toml, NN/state   one node each, to be used with every command that takes -c
+    NN/node.toml, ...        one node each, to be used with every command that takes -c
     worker-N.pid, .log       the processes (see `crew`)
 
 Everything is as in a network of many machines but for the passphrase, which lies beside what it locks and is stretched
@@ -223,6 +223,7 @@ def _settings(net: Net, number: int) -> dict[str, Any]:
         "profile": plan.profile,
         "keyring": _KEYRING,
         "passphrase_file": passphrase_file(Path(_KEYRING)).name,
+        "control": _SOCKET,
         "listen": net.addresses[number],
         "peers": [net.addresses[contact] for contact in contacts],
         "rate": plan.rate,
@@ -259,6 +260,8 @@ NODES_MAX: Final = 250
 """The second number of an address counts the nodes."""
 
 _KEYRING: Final = "keys"
+_SOCKET: Final = "node.sock"
+"""Short, and not in the state directory: a socket's whole path may have a hundred bytes, and DIR may be deep."""
 _COST: Final = Cost(passes=1, memory_mib=1)
 _CONTACTS: Final = 3
 _TRIES: Final = 100
