@@ -1,0 +1,62 @@
+"""Where nothing is late the wire is the same whatever happens: one size, one gap, over every kind of phase."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from veilcast.link.config import LinkConfig
+from veilcast.machine import Address, Delivered, Event
+from veilcast.sim.links import Links
+from veilcast.sim.scenario import Config as ScenarioConfig
+from veilcast.sim.scenario import Scenario, build
+
+sys.path.insert(0, str(Path(__file__).parent))
+from phases import BEFORE_EDGE_US, EPOCH_US, MESH, SLOT_US, WARM_UP_US, enact, plan
+from town import TownMesh
+
+from wire import Wire
+
+SEED = 1
+POPULATION = TownMesh(
+    nodes=10,
+    subscribers=0.4,
+    notes=0,
+    mesh=MESH,
+    link=LinkConfig("cells", 16),
+    checks=("once", "readers"),
+)
+
+
+def test_cells_have_one_size_and_one_gap_while_notes_joins_and_new_keys_come_and_go() -> None:
+    phases = plan(16, Random(SEED))
+    duration_us = phases[-1].start_us + 2 * SLOT_US
+    notes: Counter[Address] = Counter()
+
+    def take(address: Address, event: Event, now: int) -> None:
+        notes[address] += isinstance(event, Delivered)
+
+    scenario = ScenarioConfig("silence", duration_us, POPULATION, Links((1_000,)), epoch_us=EPOCH_US)
+    world = build(Scenario("silence", scenario), SEED, on_event=take)
+    publisher, readers = POPULATION.roles(SEED)
+    published = enact(phases, world, publisher, POPULATION.addresses(), Random(SEED))
+    wires = []
+    for host in world._hosts.values():
+        wires.append(Wire(host.machine, lambda: world.now))
+        host.machine = wires[-1]
+    world.run(duration_us)
+    assert {reader: notes[reader] for reader in readers} == dict.fromkeys(readers, published)
+    sessions = [link.line.generations.session for wire in wires for link in wire.inner._links.values()]
+    assert sum(session.generation > 0 for session in sessions) > len(sessions) / 2
+    sizes: Counter[int] = Counter()
+    gaps: Counter[int] = Counter()
+    for wire in wires:
+        for times, lengths in wire.seen.values():
+            sizes.update(lengths)
+            formed = [at for at in times if at >= world.start + WARM_UP_US - BEFORE_EDGE_US]
+            gaps.update(after - before for before, after in pairwise(formed))
+    assert list(sizes) == [1200]
+    assert list(gaps) == [62_500]
