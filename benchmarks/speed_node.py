@@ -1,0 +1,223 @@
+"""How much does one node get done in a second of processor time: cells, and signed notes?
+
+A node of the papers' mesh over links of cells, on a real socket, has 32 neighbours in another process, each with a
+socket of its own. Time is made by them: with every round the clocks of all go on by one period, every neighbour sends
+the cell that is due, and the node sends one to each. So nothing waits, and the node meets what a busy one would: many
+datagrams at once. Counted is the processor time of the node's process for each cell received, opened,
+handled and answered by another sealed; then for each note that was signed, checked and read, where sixteen neighbours
+fill their cells with them. The floor, in the same run, is the bare socket and the bare cipher.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import socket
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from veilcast.link.config import LinkConfig
+from veilcast.machine import Address, Delivered, Event, Frame, Publication, Record
+from veilcast.mesh.config import Config
+from veilcast.net.address import parse
+from veilcast.net.clock import Clock
+from veilcast.net.udp import UdpDriver
+from veilcast.sim.adversaries import innermost
+from veilcast.sim.engine import START_US
+from veilcast.sim.host import Birth
+from veilcast.sim.mesh import TOPIC, own_keyring, prefix_of
+from veilcast.sim.mesh_owners import Owner
+from veilcast.topics import Label
+from veilcast.wire.geometry import CELL
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    as_json = parser.parse_args().json
+    found: dict[str, Any] = {**asyncio.run(measure()), "floor": floor(), "load": os.getloadavg()[0]}
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{'a second of processor time':<44}{'each':>10}{'of the floor':>14}")
+    bare = found["floor"]
+    for name, rate in (("cells, bare socket and cipher", bare), ("cells, by a node", found["cells"])):
+        print(f"  {name:<36}{rate:>12,.0f}{1e6 / rate:>7.1f} us{rate / bare:>10.2f}")
+    print(f"  {'signed notes read, in those cells':<36}{found['notes']:>12,.0f}{1e6 / found['notes']:>7.1f} us")
+    print(f"load of this machine {found['load']:.1f}")
+
+
+class RoundClock(Clock):
+    """Goes on with what arrives: a period for every round of datagrams."""
+
+    __slots__ = ("received",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.received = lambda: 0
+
+    def now(self) -> int:
+        return START_US + self.received() * PERIOD_US // NEIGHBOURS
+
+    def loop_time(self, at_us: int) -> float:
+        """At once if it is due, and soon if it is not: how soon it will be depends on the others."""
+        return time.monotonic() + (0 if at_us <= self.now() else 0.001)
+
+
+async def measure() -> dict[str, float]:
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.Process(target=around, args=(theirs,), daemon=True)
+    child.start()
+    theirs.close()
+    clock, over = RoundClock(), asyncio.Event()
+    machine: Any = machine_of(NODE, "subscriber", PEERS)
+    read = 0
+
+    def act_on(event: Event) -> None:
+        nonlocal read
+        if isinstance(event, Delivered):
+            read += 1
+            machine.inner.acknowledge(event.note.id, driver.now())
+
+    driver = UdpDriver(machine, [NODE], act_on, clock)
+    clock.received = lambda: driver.counts.received
+    driver.open()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(ours.fileno(), lambda: over.set() if ours.recv() else None)
+
+    async def rounds(count: int, notes: int) -> tuple[int, int, float]:
+        before, had, spent = (driver.counts.received, driver.counts.sent), read, time.process_time()
+        over.clear()
+        ours.send((count, notes))
+        await over.wait()
+        spent = time.process_time() - spent
+        cells = min(driver.counts.received - before[0], driver.counts.sent - before[1])
+        return cells, read - had, spent
+
+    await rounds(WARM_UP, 0)
+    check(len(machine.peers()) == NEIGHBOURS)
+    cells = notes = 0.0
+    for _ in range(TURNS):
+        count, _, spent = await rounds(ROUNDS, 0)
+        check(count > 0.98 * ROUNDS * NEIGHBOURS)
+        cells = max(cells, count / spent)
+        _, count, spent = await rounds(ROUNDS // 4, NOTES)
+        check(count > 0.9 * ROUNDS // 4 * NOTES * len(PUBLISHERS))
+        notes = max(notes, count / spent)
+        await rounds(16, 0)
+    loop.remove_reader(ours.fileno())
+    ours.send(None)
+    child.join()
+    driver.close()
+    check(not machine.inner.refused)
+    return {"cells": cells, "notes": notes}
+
+
+def around(orders: Connection) -> None:
+    """The other process: the neighbours. As many rounds as it is told, with so many notes of each publisher in each.
+
+    It looks for answers now and then: if it waited for them, the node would pay for waking it with each.
+    """
+    target, now = parse(NODE)[1], START_US
+    machines = [machine_of(peer, "publisher" if peer in PUBLISHERS else "forwarder", [NODE]) for peer in PEERS]
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in PEERS]
+    for bound, peer in zip(sockets, PEERS, strict=True):
+        bound.setblocking(False)
+        bound.bind(parse(peer)[1])
+    publication = Publication((Label(TOPIC).pair,), b"x" * 100)
+    while (order := orders.recv()) is not None:
+        rounds, notes = order
+        for _ in range(rounds):
+            now += PERIOD_US
+            for peer, bound, machine in zip(PEERS, sockets, machines, strict=True):
+                for _ in range(notes if peer in PUBLISHERS else 0):
+                    innermost(machine).publish(publication, now)
+                for frame in step(machine, now):
+                    bound.sendto(frame.data, target)
+            answers = 0
+            for _ in range(PATIENCE):
+                time.sleep(0.001)
+                for bound, machine in zip(sockets, machines, strict=True):
+                    with suppress(BlockingIOError):
+                        while True:
+                            machine.receive(bound.recv(2048), NODE, now)
+                            answers += 1
+                if answers >= NEIGHBOURS:
+                    break
+        orders.send("done")
+
+
+def step(machine: Any, now: int) -> list[Frame]:
+    """What a driver does when a timer is due, and a disk that is quick."""
+    frames: list[Frame] = []
+    while (due_us := machine.next_timer()) is not None and due_us <= now:
+        machine.handle_timer(now)
+        frames += machine.frames_to_send(now, 64)
+    while (event := machine.next_event()) is not None:
+        if isinstance(event, Record):
+            machine.stored(event.record, now)
+    return frames + machine.frames_to_send(now, 64)
+
+
+def machine_of(address: Address, role: str, neighbours: list[Address]) -> Any:
+    roles = {} if role == "forwarder" else {TOPIC: role}
+    owner = Owner(MESH, own_keyring(role, address), roles, neighbours, prefix_of, link=LinkConfig("cells", RATE))
+    return owner.start(Birth(address, 0, START_US, {}, SEED))
+
+
+def floor() -> float:
+    """A bare loop: a datagram received, opened, sealed and sent."""
+    cipher, nonce = AESGCM(os.urandom(32)), bytes(12)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as left,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as right,
+    ):
+        left.bind(("127.0.0.1", 0))
+        right.bind(("127.0.0.1", 0))
+        sealed = cipher.encrypt(nonce, os.urandom(CELL - 16), None)
+        there, best = right.getsockname(), 0.0
+        for _ in range(TURNS):
+            spent = 0.0
+            for _ in range(ROUNDS):
+                for _ in range(NEIGHBOURS):
+                    left.sendto(sealed, there)
+                begun = time.process_time()
+                for _ in range(NEIGHBOURS):
+                    data, source = right.recvfrom(2048)
+                    right.sendto(cipher.encrypt(nonce, cipher.decrypt(nonce, data, None), None), source)
+                spent += time.process_time() - begun
+                for _ in range(NEIGHBOURS):
+                    check(left.recv(2048) == sealed)
+            best = max(best, ROUNDS * NEIGHBOURS / spent)
+    return best
+
+
+def check(right: bool) -> None:
+    if not right:
+        raise SystemExit("a result is wrong")
+
+
+SEED = 1
+RATE = 16
+PERIOD_US = 1_000_000 // RATE
+NEIGHBOURS = 32
+NOTES = 2
+NODE = Address("127.9.0.1:4083")
+PEERS = [Address(f"127.9.{number + 1}.1:4083") for number in range(NEIGHBOURS)]
+PUBLISHERS = PEERS[:16]
+MESH = Config(neighbours_max=NEIGHBOURS)
+WARM_UP = 20 * RATE
+ROUNDS = 300
+TURNS = 4
+PATIENCE = 50
+"""Milliseconds for which a round waits for all answers."""
+
+if __name__ == "__main__":
+    main()
