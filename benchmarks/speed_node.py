@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -61,7 +62,7 @@ class RoundClock(Clock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.received = lambda: 0
+        self.received: Callable[[], int] = lambda: 0
 
     def now(self) -> int:
         return START_US + self.received() * PERIOD_US // NEIGHBOURS
@@ -163,7 +164,8 @@ def step(machine: Any, now: int) -> list[Frame]:
     while (event := machine.next_event()) is not None:
         if isinstance(event, Record):
             machine.stored(event.record, now)
-    return frames + machine.frames_to_send(now, 64)
+    frames += machine.frames_to_send(now, 64)
+    return frames
 
 
 def machine_of(address: Address, role: str, neighbours: list[Address]) -> Any:
