@@ -233,6 +233,15 @@ def test_requests_and_bulletins_show_themselves_without_a_passphrase(desk: Desk)
     assert desk.good(f"authority show {revoked['out']}")["void"] == 1
 
 
+def test_what_is_no_answer_to_the_request_is_named(desk: Desk) -> None:
+    desk.good("authority request --topic t --keyring p.keys --out p.request --days 1")
+    for wrong in (b"junk", b"\0" * 400):
+        (desk.directory / "wrong.answer").write_bytes(wrong)
+        code, data, _ = desk.run("authority accept wrong.answer --keyring p.keys")
+        assert (code, data["error"]) == (12, "forged")
+        assert data["message"].startswith("wrong.answer is no answer to the request that waits here")
+
+
 def test_an_answer_of_another_authority_is_refused_when_the_right_one_is_named(desk: Desk) -> None:
     right = desk.good("authority init a")["fingerprint"]
     desk.good("authority init evil")

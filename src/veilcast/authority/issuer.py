@@ -274,7 +274,7 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
         )
     if request.epoch_us != authority.epoch_us:
         theirs, ours = request.epoch_us / 1e6, authority.epoch_us / 1e6
-        raise AuthorityError(f"the request counts epochs of {theirs:g} s, and here they have {ours:g} s")
+        raise AuthorityError(f"the request counts epochs of {theirs:g} s; ask again with --epoch {ours:g}")
     last = request.first + epochs - 1
     if last < epoch:
         raise ExpiredError("the request asks for epochs that are over; make a new one")

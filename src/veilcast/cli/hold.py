@@ -17,7 +17,7 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.files import asking_file, check_place, keyring_passphrase, passphrase_file, read_file
 from veilcast.cli.show import date_of, keyring_report
 from veilcast.crypto.derive import fingerprint
-from veilcast.errors import AuthorityError
+from veilcast.errors import AuthorityError, ForgedError, RemoteError
 
 
 def ask(arguments: argparse.Namespace, context: Context) -> Report:
@@ -57,7 +57,10 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
             raise AuthorityError(f"no request is waiting in {waiting}; make one with `veilcast authority request`")
         secret = keyring_passphrase(context, arguments)
         existing = read_secret(keyring_file, Keyring, secret) if keyring_file.exists() else None
-        keyring = request.complete(read_secret(waiting, Asking, secret), read_file(arguments.answer), existing)
+        try:
+            keyring = request.complete(read_secret(waiting, Asking, secret), read_file(arguments.answer), existing)
+        except RemoteError as error:
+            raise ForgedError(f"{arguments.answer} is no answer to the request that waits here: {error}") from error
         root = fingerprint(keyring.root).hex()
         if arguments.authority not in (None, root):
             raise AuthorityError(f"the answer is of authority {root}, not of {arguments.authority}; nothing was taken")
