@@ -1,7 +1,7 @@
 """The processes that serve a local network: a few workers with many nodes each, on one event loop each.
 
-Why a few: a node of this size keeps a core busy for a percent or so, while a process of its own costs it an interpreter
-(40 MB, and half a second to start). Two workers use two cores; between nodes in one worker and in two nothing differs,
+Why a few: a node of this size keeps a core busy for a percent or two, while a process of its own costs an interpreter
+(50 MB, and half a second to start). Two workers use two cores; between nodes in one worker and in two nothing differs,
 for each has its own sockets, store and clock, and all they say goes through the system's loopback.
 
 A worker holds a lock on its pid file for as long as it lives. So a locked pid file names a living worker of this

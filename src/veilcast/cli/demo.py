@@ -16,11 +16,10 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rich.console import Console
 from rich.live import Live
@@ -32,10 +31,12 @@ from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.files import check_place
-from veilcast.cli.localnet import Plan, SmallWorld
+from veilcast.cli.localnet import Net, Plan, SmallWorld
 from veilcast.cli.observer import Sight
 from veilcast.cli.page import page
 from veilcast.cli.trial import Trial, hold
+
+Row: TypeAlias = dict[str, Any]
 
 
 def add_commands(commands: Any) -> None:
@@ -50,54 +51,6 @@ def add_commands(commands: Any) -> None:
     parser.set_defaults(run=_run, parser=parser)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One network, how it did and what its observer learnt."""
-
-    name: str
-    trial: Trial
-    sight: Sight
-
-    @property
-    def readers(self) -> list[str]:
-        return [self.trial.net.addresses[number] for number in self.trial.net.having("subscriber")]
-
-    @property
-    def publisher(self) -> str:
-        return self.trial.net.addresses[self.trial.net.having("publisher")[0]]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        trial, sight, readers = self.trial, self.sight, self.readers
-        delivered, sent = len(trial.latencies), trial.cells
-        each = max(1, delivered) * trial.net.plan.nodes
-        named = [node for node in sight.readers if node != self.publisher]
-        right = len(set(named) & set(readers))
-        others = [node for node in trial.net.addresses if node != self.publisher]
-        scores = observer.volumes(trial.cells, trial.published_us, others)
-        return {
-            "profile": self.name,
-            "delivered": delivered,
-            "expected": trial.expected,
-            "latency_median_s": statistics.median(trial.latencies) if trial.latencies else None,
-            "datagrams": len(sent),
-            "bytes": sum(cell.size for cell in sent),
-            "sizes": len({cell.size for cell in sent}),
-            "datagrams_per_delivery_and_node": len(sent) / each,
-            "bytes_per_delivery_and_node": sum(cell.size for cell in sent) / each,
-            "publications_seen": sight.publications,
-            "publisher_named": sight.publisher == self.publisher,
-            "readers_named": len(named),
-            "readers_named_rightly": right,
-            "precision": right / len(named) if named else None,
-            "recall": right / len(readers),
-            "base_rate": len(readers) / len(others),
-            "auc": observer.auc({node: sight.scores.get(node, 0.0) for node in others}, readers),
-            "auc_of_volumes": observer.auc(scores, readers),
-            "auc_by_chance": observer.auc_by_chance(len(readers), len(others) - len(readers)),
-        }
-
-
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.quick:
         arguments.nodes, arguments.subscribers, arguments.notes = 8, 2, 5
@@ -106,7 +59,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
     within("--notes", arguments.notes, 1, 500)
     check_place(arguments.page, overwrite=True)
     rng = SystemRandom()
-    findings: list[Finding] = []
+    found: list[tuple[Row, Net, Sight]] = []
     with _interrupted_by_any_signal(), _home() as home, _Stage() as stage:
         for name, options in _NETWORKS.items():
             plan = Plan(
@@ -121,7 +74,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
             )
             settle_s = _GAMES_S if plan.shellgame else 0.0
             trial = hold(
-                home / str(len(findings)),
+                home / str(len(found)),
                 plan,
                 context,
                 rng,
@@ -129,20 +82,50 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
                 settle_s=settle_s,
                 told=partial(stage.told, name),
             )
-            findings.append(Finding(name, trial, observer.look(trial.cells, plan.heartbeat_us)))
+            sight = observer.look(trial.cells, plan.heartbeat_us)
+            found.append((_measure(name, trial, sight), trial.net, sight))
             stage.told(name, "done")
-    rows = [finding.data for finding in findings]
-    write_whole(
-        arguments.page,
-        page([(finding.data, finding.trial.net, finding.sight) for finding in findings]).encode(),
-        mode=0o644,
-    )
+    write_whole(arguments.page, page(found).encode(), mode=0o644)
+    rows = [row for row, _, _ in found]
     works = all(2 * row["delivered"] > row["expected"] for row in rows)
     data = {"networks": rows, "page": str(arguments.page)}
     return Report(data, _table(rows, arguments), 0 if works else FAILED_CHECK)
 
 
-def _table(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> list[str]:
+def _measure(name: str, trial: Trial, sight: Sight) -> Row:
+    """How a network did, and what its observer learnt; here alone the guesses meet the truth."""
+    net, cells = trial.net, trial.cells
+    publisher = net.addresses[net.having("publisher")[0]]
+    readers = [net.addresses[number] for number in net.having("subscriber")]
+    others = [node for node in net.addresses if node != publisher]
+    named = [node for node in sight.readers if node != publisher]
+    right = len(set(named) & set(readers))
+    delivered, sent = len(trial.latencies), sum(cell.size for cell in cells)
+    each = max(1, delivered) * net.plan.nodes
+    return {
+        "profile": name,
+        "delivered": delivered,
+        "expected": trial.expected,
+        "latency_median_s": statistics.median(trial.latencies) if trial.latencies else None,
+        "datagrams": len(cells),
+        "bytes": sent,
+        "sizes": len({cell.size for cell in cells}),
+        "datagrams_per_delivery_and_node": len(cells) / each,
+        "bytes_per_delivery_and_node": sent / each,
+        "publications_seen": sight.publications,
+        "publisher_named": sight.publisher == publisher,
+        "readers_named": len(named),
+        "readers_named_rightly": right,
+        "precision": right / len(named) if named else None,
+        "recall": right / len(readers),
+        "base_rate": len(readers) / len(others),
+        "auc": observer.auc({node: sight.scores.get(node, 0.0) for node in others}, readers),
+        "auc_of_volumes": observer.auc(observer.volumes(cells, trial.published_us, others), readers),
+        "auc_by_chance": observer.auc_by_chance(len(readers), len(others) - len(readers)),
+    }
+
+
+def _table(rows: list[Row], arguments: argparse.Namespace) -> list[str]:
     head = ("profile", "delivered", "latency", "datagrams", "KiB", "publisher", "readers named", "AUC", "volumes")
     lines = [head]
     for row in rows:

@@ -100,6 +100,7 @@ class _Exchange:
                 self._told("left alone for a while")
                 await asyncio.sleep(settle_s)
             await self._measure(publisher, notes)
+        crew.check()
 
     async def _until_heard(self, publisher: Client) -> None:
         """Publish until two in a row have reached everybody at once: only then there is a mesh to measure."""
