@@ -84,16 +84,17 @@ def _svg(parts: list[str]) -> str:
 
 
 def _line(net: Net, u: int, v: int, kind: str, width: float, title: str, *, arrow: bool = False) -> str:
+    """Bent towards the middle, so that links along the ring do not hide one another."""
     (x1, y1), (x2, y2) = _place(net, u), _place(net, v)
+    xm, ym = ((1 - _BEND) * (a + b) / 2 + _BEND * _SIDE / 2 for a, b in ((x1, x2), (y1, y2)))
+    end = ""
     if arrow:
         # Stops short of the node, so that the tip shows.
-        length = max(1.0, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
-        x2, y2 = x2 - (x2 - x1) * _RADIUS / length, y2 - (y2 - y1) * _RADIUS / length
-    end = ' marker-end="url(#tip)"' if arrow else ""
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}" stroke-width="{width:.1f}"{end}>'
-        f"<title>{escape(title)}</title></line>"
-    )
+        length = max(1.0, ((x2 - xm) ** 2 + (y2 - ym) ** 2) ** 0.5)
+        x2, y2 = x2 - (x2 - xm) * _RADIUS / length, y2 - (y2 - ym) * _RADIUS / length
+        end = ' marker-end="url(#tip)"'
+    curve = f"M{x1:.1f} {y1:.1f}Q{xm:.1f} {ym:.1f} {x2:.1f} {y2:.1f}"
+    return f'<path d="{curve}" class="{kind}" stroke-width="{width:.1f}"{end}><title>{escape(title)}</title></path>'
 
 
 def _dot(net: Net, number: int, kind: str, title: str) -> str:
@@ -112,6 +113,7 @@ def _place(net: Net, number: int) -> tuple[float, float]:
 
 _SIDE: Final = 360
 _RADIUS: Final = 10
+_BEND: Final = 0.3
 _STYLE: Final = """
 :root{color-scheme:light dark;--ink:#222;--paper:#fff;--link:#bbb;--note:#c2410c;--publisher:#c2410c;
 --subscriber:#1d6fb8;--forwarder:#e4e4e4}
@@ -119,7 +121,8 @@ _STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:860px;margin:2rem auto;
 padding:0 1rem}
 .pair{display:flex;flex-wrap:wrap;gap:1rem}figure{flex:1 1 320px;margin:0}figcaption{text-align:center}
-svg{width:100%;height:auto}.link{stroke:var(--link)}.note{stroke:var(--note);stroke-opacity:.7}.tip{fill:var(--note)}
+svg{width:100%;height:auto}.link,.note{fill:none}.link{stroke:var(--link)}
+.note{stroke:var(--note);stroke-opacity:.7}.tip{fill:var(--note)}
 circle{stroke:var(--ink);stroke-width:.8}circle.publisher{fill:var(--publisher)}
 circle.subscriber{fill:var(--subscriber)}circle.forwarder{fill:var(--forwarder)}
 circle.missed{stroke:var(--subscriber);stroke-width:2.5;stroke-dasharray:3 2}
