@@ -236,6 +236,16 @@ class TestPrompt:
         assert side.prompt(ROOM, 5) is None
         assert side.next_us == 5 + PROMPT_TIMEOUT_US
 
+    def test_what_was_padded_leaves_in_one_size_whatever_is_inside(self) -> None:
+        sizes = []
+        for content in (b"", b"x" * 300, b"x" * 900):
+            side = Transfer(timeout_us=PROMPT_TIMEOUT_US, padded=True)
+            side.put(content.ljust(1_000, b"\0"))
+            body = side.prompt(ROOM, 5)
+            assert body is not None
+            sizes.append(len(body))
+        assert sizes == [ACKNOWLEDGEMENTS + 6 + 1_000] * 3
+
     def test_a_long_message_leaves_in_many_bodies_at_once_and_is_acknowledged_by_one(self) -> None:
         courier = pair(cells=False)
         courier.sides[0].put(b"x" * MESSAGE_MAX)

@@ -329,7 +329,8 @@ class LinkMachine:
         if link is None:
             return
         timeout_us = TIMEOUT_CELLS * link.slots.period_us if self._cells else PROMPT_TIMEOUT_US
-        line = Line(Generations(self._party, contact), Transfer(timeout_us=timeout_us), now)
+        transfer = Transfer(timeout_us=timeout_us, padded=not self._cells)
+        line = Line(Generations(self._party, contact), transfer, now)
         old = link.line
         if old is None:
             link.connect(line, now)

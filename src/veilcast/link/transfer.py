@@ -38,11 +38,14 @@ Arrival: TypeAlias = tuple[bytes, bool]
 class Transfer:
     """One side of one link. `timeout_us` is how long to wait for a sign of a chunk; see `TIMEOUT_CELLS`."""
 
-    def __init__(self, *, timeout_us: int, first: int = 0) -> None:
-        """`first` is the number of the first chunk in each lane; both sides must have the same."""
+    def __init__(self, *, timeout_us: int, first: int = 0, padded: bool = False) -> None:
+        """`first` is the number of the first chunk in each lane; both sides must have the same.
+
+        `padded`: what was padded to a size is sent in that size, since nothing else hides how long it was.
+        """
         if timeout_us <= 0:
             raise LocalError("a timeout has some length")
-        self.timeout_us = timeout_us
+        self.timeout_us, self._padded = timeout_us, padded
         self._patience, self._asked_us = 1, 0
         """Timeouts that `prompt` waits after it asked a silent peer, and when it did."""
         self._out = [Outbound(lane, first) for lane in range(LANES)]
@@ -76,7 +79,7 @@ class Transfer:
         """
         if not 0 < len(message) <= MESSAGE_MAX:
             raise LocalError(f"a message of {len(message)} bytes cannot travel")
-        content = message if message[-1] else _without_zeros(message)
+        content = message if message[-1] or self._padded else _without_zeros(message)
         zeros = len(message) - len(content)
         lane = CONTROL if control else SHORT if len(content) <= SHORT_MAX else LONG
         self._out[lane].put(content, zeros, now)
