@@ -11,6 +11,7 @@ Several processes can each hold a part of one town: they agree on when it `began
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Container
 from typing import Any, TypeAlias, cast
@@ -33,9 +34,12 @@ def as_it_is(machine: Machine, address: Address) -> Machine:
 
 
 class TownMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="town"):
-    """A mesh whose nodes have addresses of the loopback interface, one `port`, and each a host of its own."""
+    """A mesh whose nodes have addresses of the loopback interface, one `port`, and each a host of its own.
 
-    port: int = 4077
+    Tests that run beside one another have each their port.
+    """
+
+    port: int = 4100 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
     def addresses(self) -> tuple[Address, ...]:
         hosts = (f"127.{number // 250 + 1}.{number % 250 + 1}.1" for number in range(self.nodes))
