@@ -57,9 +57,8 @@ def enact(phases: list[Phase], place: Place, publisher: Address, nodes: tuple[Ad
                 notes += 1
         elif phase.kind == "rekeying":
             for node in nodes:
-                for _ in range(4):
-                    at_us = phase.start_us + rng.randrange(PHASE_US * 9 // 10)
-                    place.after(at_us, lambda node=node, at=at_us: _rekey(place.machine(node), rng))  # type: ignore[misc]
+                at_us = phase.start_us + rng.randrange(PHASE_US * 9 // 10)
+                place.after(at_us, lambda node=node: _rekey(place.machine(node), rng))  # type: ignore[misc]
     return notes
 
 
@@ -90,8 +89,10 @@ def _publishing(body: bytes) -> Callable[[Any, int], None]:
 
 
 def _rekey(machine: Any, rng: Random) -> None:
-    """The keys of one link are as old as keys may get, all at once; whose turn it is to renew them does."""
+    """The keys of one link are as old as keys may get, all at once; if it is the node's turn to renew them, it does."""
     while not hasattr(machine, "_links"):
+        if machine is None:
+            return  # It lives elsewhere.
         machine = machine.inner
     lines = [link.line for link in machine._links.values() if link.line is not None]
     if lines:
@@ -104,15 +105,15 @@ PHASE_US = SECOND_US
 SLOT_US = 1_500_000
 EDGE_EVERY = 4
 EPOCH_US = EDGE_EVERY * SLOT_US
-WARM_UP_US = 3 * EPOCH_US
-BEFORE_EDGE_US = 650_000
+WARM_UP_US = 2 * EPOCH_US
+BEFORE_EDGE_US = 800_000
 """An edge's phase begins so long before it, just before the next meshes begin to form."""
 NOTES = 12
 """In each phase of publishing."""
 MESH = Config(
     "hardened",
-    heartbeat_us=100_000,
+    heartbeat_us=150_000,
     silent_periods=100,
-    hardening=Hardening(window_periods=5, lead_periods=6, grace_periods=10, bit_periods=1, uptime_periods=4),
+    hardening=Hardening(window_periods=4, lead_periods=5, grace_periods=8, bit_periods=1, uptime_periods=4),
 )
 assert START_US % EPOCH_US == 0

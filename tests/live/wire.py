@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from typing import TypeAlias
 
 from veilcast.machine import Address, Frame, Machine
 from veilcast.sim.adversaries import Wrapper
 
+Sightings: TypeAlias = dict[Address, tuple["array[int]", "array[int]"]]
+"""The times, in microseconds, and the sizes of what left for each peer."""
+
 
 class Wire(Wrapper):
-    """`seen` has the times, in microseconds, and the sizes of what left for each peer."""
-
     def __init__(self, inner: Machine, clock: Callable[[], int]) -> None:
         super().__init__(inner)
         self._clock = clock
-        self.seen: dict[Address, tuple[array[int], array[int]]] = {}
+        self.seen: Sightings = {}
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames = self._inner.frames_to_send(now, limit)
