@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.link import generations
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Machine
 from veilcast.mesh.config import Config
@@ -133,6 +134,7 @@ def one_node(
 
     town = Town(seed=seed, epoch_us=EPOCH_US, began_ns=began_ns, here=[address], around=around, on_event=tally.take)
     town.settle(population, duration_us)
+    generations.EARLIEST_US = 0  # type: ignore[misc]  # Or peers would refuse keys that are renewed so often.
     enact(phases, town, population.roles(seed)[0], population.addresses(), Random(seed))
     wires: list[Wire] = []
 

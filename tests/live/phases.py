@@ -96,8 +96,8 @@ def _rekey(machine: Any, rng: Random) -> None:
         machine = machine.inner
     lines = [link.line for link in machine._links.values() if link.line is not None]
     if lines:
-        session = rng.choice(lines).generations.session
-        session.rekey_us = session.born_us
+        keys = rng.choice(lines).generations
+        keys.due_us = keys.session.rekey_us = keys.session.born_us
 
 
 SECOND_US = 1_000_000
