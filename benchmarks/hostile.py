@@ -99,8 +99,8 @@ POPULATION = TownMesh(
     neighbours=16,
     rewire=0.0,
     subscribers=0.25,
-    notes=200,
-    first_us=30_000_000,
+    notes=170,
+    first_us=50_000_000,
     every_us=250_000,
     mesh=Config(
         "hardened",
