@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
-from veilcast.link.pacing import RATES, SECOND_US, Slots, period_us
+from veilcast.link.pacing import RATES, SECOND_US, Slots, Sway, period_us
 
 RATE = st.sampled_from(RATES)
 PHASE = st.integers(0, SECOND_US - 1)
@@ -108,3 +110,20 @@ def test_rates_phases_and_edges_that_cannot_be_are_our_mistake() -> None:
 def test_rates_divide_one_another() -> None:
     assert all(faster % slower == 0 for slower, faster in pairwise(RATES))
     assert all(SECOND_US % rate == 0 for rate in RATES)
+
+
+@given(RATE, PHASE, START, st.integers(0, 1 << 32))
+def test_a_cell_leaves_within_a_quarter_of_the_period_after_its_slot(
+    rate: int, phase: int, start: int, seed: int
+) -> None:
+    period = period_us(rate)
+    slots = Slots(rate, phase_us=phase, now=start, sway=Sway(Secret(Random(seed).randbytes(32))))
+    grid = Slots(rate, phase_us=phase, now=start)
+    sways = []
+    for _ in range(200):
+        sways.append(slots.next_us - grid.next_us)
+        assert slots.due(slots.next_us)
+        assert grid.due(grid.next_us)
+    assert all(0 <= sway < period // 4 for sway in sways)
+    assert slots.missed == 0
+    assert min(sways) < period / 16 < 3 * period / 16 < max(sways)

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
+from veilcast.crypto.secret import Secret
 from veilcast.errors import ExcessError, ExpiredError, ForgedError, MalformedError, RemoteError
 from veilcast.link.alarms import Alarms
 from veilcast.link.bucket import TokenBucket
@@ -28,7 +29,7 @@ from veilcast.link.generations import Generations
 from veilcast.link.handshake import Contact
 from veilcast.link.hosts import Host, host_of
 from veilcast.link.link import Line, Link
-from veilcast.link.pacing import RATES, SECOND_US, Slots
+from veilcast.link.pacing import RATES, SECOND_US, SWAY_KEY, Slots, Sway
 from veilcast.link.party import Party
 from veilcast.link.recent import remember
 from veilcast.link.sparing import to_spare
@@ -60,6 +61,7 @@ class LinkMachine:
         self._change: tuple[int, int] | None = None
         """The rate to come, and from when on."""
         self._cells = config.wire == "cells"
+        self._sway = Sway(Secret(entropy(SWAY_KEY))) if self._cells else None
         self._party = Party(keyring, entropy, uniform=self._cells, revoked=revoked)
         self._door = Door(self._party, Doorkeeper(entropy, host))
         self._links: dict[Address, Link] = {}
@@ -317,7 +319,7 @@ class LinkMachine:
                 return None
             self._lose(spare, now)
         self._settle_rate(now)
-        slots = Slots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now)
+        slots = Slots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now, sway=self._sway)
         allowance = TokenBucket(*(CELL_ALLOWANCE if self._cells else PROMPT_ALLOWANCE))
         link = self._links[name] = self._paths[name] = Link(name, slots, allowance, now)
         self._announce(link, now)
