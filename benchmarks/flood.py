@@ -3,7 +3,7 @@
 A town of nine keeps links of 16 cells a second on real sockets. One of its nodes has this process for itself, the
 others have another. A third sends it 20,000 datagrams a second from 200 ports of eight hosts that nobody knows: random
 bytes as long as a cell, and every tenth a letter of a member's that was recorded. Rounds with and without take turns. A
-cell is on time if it leaves within a quarter of its period after its slot; a slot without a cell counts as late. Memory
+cell is on time if it leaves within a quarter of its period after it was due; a slot without one counts as late. Memory
 is what the node's process holds at the end of a round beyond what it held at its beginning.
 """
 
@@ -17,7 +17,6 @@ import os
 import socket
 import sys
 import time
-from array import array
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from memory import resident_kib
 from tally import quantile
 from town import Town, TownMesh
 
-from wire import Wire, lateness_us
+from wire import Wire
 
 
 def main() -> None:
@@ -96,12 +95,8 @@ async def one_round(town: Town, wire: Wire) -> dict[str, Any]:
     assert driver is not None
     begun, spent, received, memory = town.now, time.process_time(), driver.counts.received, resident_kib()
     await asyncio.sleep(ROUND_US / 1e6)
-    late: list[int] = []
-    for neighbour in POPULATION.addresses():
-        if neighbour != VICTIM:
-            times = array("q", (at for at in wire.seen[neighbour][0] if at >= begun))
-            late += lateness_us(times, PERIOD_US)
-    # Slots that were due but have left no trace at either end of a round.
+    late = [late for at, late in wire.late if at >= begun]
+    # Slots in which nothing left.
     late += [PERIOD_US] * max(0, 8 * (ROUND_US // PERIOD_US - 1) - len(late))
     return {
         "late": late,

@@ -19,7 +19,7 @@ from veilcast.link.envelope import Envelopes, Kind, Letter
 from veilcast.link.handshake import Initiation
 from veilcast.link.link import Line, Link
 from veilcast.link.machine import CELL_ALLOWANCE, STATICS_MAX, UNPROVEN_US, LinkMachine
-from veilcast.link.pacing import SECOND_US, Slots
+from veilcast.link.pacing import SECOND_US, Slots, Sway
 from veilcast.machine import Address
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY, THREAD
 
@@ -263,7 +263,8 @@ def test_a_recorded_knock_opens_nothing() -> None:
 
 
 @pytest.mark.parametrize("insider", [False, True])
-def test_a_flood_of_letters_fills_no_table_and_delays_no_cell(insider: bool) -> None:
+def test_a_flood_of_letters_fills_no_table_and_delays_no_cell(insider: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sway, "draw", lambda self, below: 0)
     town, rng, sealed = town_of("a", "b"), random.Random(4), envelopes()
     sent = len(town.sent)
     for turn in range(6_000):

@@ -13,7 +13,7 @@ from veilcast.errors import ConfigError
 from veilcast.link.config import LINKS_MAX, LinkConfig
 from veilcast.link.door import KNOCKS_MAX
 from veilcast.link.machine import IDLE_US, SILENT_US
-from veilcast.link.pacing import RATES, SECOND_US
+from veilcast.link.pacing import RATES, SECOND_US, Sway
 from veilcast.link.session import REFUSE_US, REKEY_US
 from veilcast.machine import Address
 from veilcast.sim.links import Weather
@@ -115,6 +115,13 @@ def test_the_wire_of_a_busy_link_is_that_of_a_quiet_one(rate: int) -> None:
     assert kinds[1] < 0.2 < 0.8 < kinds[0]
 
 
+@pytest.fixture
+def on_the_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells do not sway, so that the grid behind them shows."""
+    monkeypatch.setattr(Sway, "draw", lambda self, below: 0)
+
+
+@pytest.mark.usefixtures("on_the_slot")
 def test_the_wire_of_a_link_that_renews_its_keys_is_a_grid() -> None:
     street = Street("a", "b", watched=True)
     chat(street, 400, every_us=30 * SECOND_US)
@@ -138,6 +145,7 @@ def test_the_planted_burst_is_seen_on_the_wire() -> None:
     assert wires[0] != wires[1]
 
 
+@pytest.mark.usefixtures("on_the_slot")
 def test_late_timers_never_burst() -> None:
     street = Street("a", "b", watched=True)
     chat(street, 60)
@@ -156,6 +164,7 @@ def test_late_timers_never_burst() -> None:
     assert street.talker("a").notices == [("up", B)]
 
 
+@pytest.mark.usefixtures("on_the_slot")
 def test_a_change_of_rate_waits_for_the_edge_on_old_links_and_new_ones() -> None:
     street = Street("a", "b", "c", watched=True)
     chat(street, 60)

@@ -1,46 +1,44 @@
-"""The measure of lateness, on cells whose lateness is known."""
+"""The wire sees what leaves, and how late it is."""
 
 from __future__ import annotations
 
 import sys
-from array import array
 from pathlib import Path
-from random import Random
 
-import pytest
+from veilcast.link.config import LinkConfig
+from veilcast.machine import Address
+from veilcast.mesh.config import Config
+from veilcast.sim.engine import START_US
+from veilcast.sim.host import Birth
+from veilcast.sim.mesh import own_keyring, prefix_of
+from veilcast.sim.mesh_owners import Owner
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tally import quantile
 
-from wire import lateness_us
+from wire import Wire
 
-PERIOD_US = 62_500
-
-
-def cells(late_us: list[int | None], start_us: int) -> array[int]:
-    """A cell for each slot, so late; none where it is None."""
-    return array("q", (start_us + n * PERIOD_US + late for n, late in enumerate(late_us) if late is not None))
+A, B = Address("127.1.1.1:4077"), Address("127.1.2.1:4077")
 
 
-@pytest.mark.parametrize("first", [0, 300, 40_000])
-def test_lateness_is_found_whatever_the_phase_and_however_late_the_first_cell_is(first: int) -> None:
-    rng = Random(1)
-    late: list[int | None] = [first, *(rng.randrange(1_000) for _ in range(400))]
-    found = lateness_us(cells(late, rng.randrange(10**15)), PERIOD_US)
-    assert len(found) == 401
-    assert all(abs(mine - (true or 0)) < 60 for mine, true in zip(found, late, strict=True))
+def test_cells_that_leave_late_are_seen_to_be_late_by_as_much() -> None:
+    owner = Owner(Config(), own_keyring("forwarder", A), {}, [B], prefix_of, link=LinkConfig("cells", 16))
+    now = START_US
+    wire = Wire(owner.start(Birth(A, 0, START_US, {}, 1)), lambda: now)
+    planted = []
+    for turn in range(200):
+        due = wire.next_timer() or 0
+        slot = any(link.slots.next_us == due for link in wire.inner._links.values())
+        now = due + (turn % 7) * 1000
+        wire.handle_timer(now)
+        if wire.frames_to_send(now, 64) and slot:
+            planted.append((now, (turn % 7) * 1000))
+    assert len(planted) > 100
+    assert wire.late == planted
+    times, sizes = wire.seen[B]
+    assert list(times) == [at for at, _ in planted]
+    assert set(sizes) == {1200}
 
 
-def test_a_slot_without_a_cell_counts_as_a_period_late() -> None:
-    late: list[int | None] = [100] * 50 + [None] * 3 + [100] * 50
-    found = lateness_us(cells(late, 7), PERIOD_US)
-    assert sorted(found)[-3:] == [PERIOD_US] * 3
-    assert sorted(found)[-4] < 10
-
-
-def test_late_cells_are_seen_as_late() -> None:
-    late: list[int | None] = [0 if n % 10 else 20_000 for n in range(500)]
-    found = lateness_us(cells(late, 123_456), PERIOD_US)
-    assert sum(each > PERIOD_US / 4 for each in found) == 50
-    assert (quantile(found, 0.5), quantile(found, 0.95)) == (0, 20_000)
-    assert lateness_us(array("q"), PERIOD_US) == []
+def test_quantiles_are_of_the_values_in_order() -> None:
+    assert (quantile([], 0.5), quantile([3, 1, 2], 0.5), quantile(list(range(100)), 0.99)) == (0.0, 2, 99)
