@@ -122,12 +122,13 @@ class Town:
     def settle(self, population: MeshPopulation, duration_us: int) -> None:
         population.settle(cast(World, self), duration_us)
 
-    async def run(self, duration_us: int) -> None:
-        """Until so long after the beginning; then all end at once."""
+    async def run(self, duration_us: int, enough: Callable[[], bool] = lambda: False) -> None:
+        """Until so long after the beginning, or until it is enough; then all end at once."""
         self._loop = asyncio.get_running_loop()
         for at_us, act in self._plans:
             self._loop.call_at(self._clock.loop_time(at_us), act)
-        await asyncio.sleep((START_US + duration_us - self.now) / 1e6)
+        while (left_us := START_US + duration_us - self.now) > 0 and not enough():
+            await asyncio.sleep(min(left_us / 1e6, LOOK_S))
         for address in self.houses:
             self.crash(address)
         for checker in self._checkers:
@@ -176,3 +177,6 @@ class Town:
             hook(*arguments)
         except ViolationError as violation:
             self.violations.append(str(violation))
+
+
+LOOK_S = 0.2
