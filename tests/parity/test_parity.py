@@ -53,7 +53,7 @@ CASES = {
     ),
     "hardened": msgspec.structs.replace(
         PAPER,
-        first_us=6_000_000,
+        first_us=8_000_000,
         mesh=Config(
             "hardened",
             **STEADY,
@@ -62,7 +62,7 @@ CASES = {
         link=LinkConfig("cells", 16),
     ),
 }
-AFTER_US = 3_000_000
+AFTER_US = 8_000_000
 
 
 @pytest.mark.parametrize("name", CASES)
