@@ -9,10 +9,13 @@ from random import Random
 import msgspec
 import pytest
 
-from veilcast.errors import LocalError
+from veilcast.authority.keyring import TopicKeys
+from veilcast.errors import ExpiredError, LocalError
 from veilcast.machine import Address, Delivered, Overdue, Publication
-from veilcast.mesh.content import open_notify
-from veilcast.mesh.stem import cargo_name
+from veilcast.mesh.content import Content, open_notify
+from veilcast.mesh.outbox import Outbox
+from veilcast.mesh.records import Letter
+from veilcast.mesh.stem import Cargo, cargo_name
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC
 from veilcast.wire import decode, encode
@@ -183,6 +186,37 @@ def test_who_was_a_publisher_and_reads_on_calls_no_more_and_lives_on() -> None:
     said = cottage.until(START_US + 2 * EPOCH_US)
     assert {cargo.token for cargo in cargoes(said, Call) if isinstance(cargo, Call)} == {token()}
     assert cottage.events() == [Overdue(2, note(b"x"))]
+
+
+def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() -> None:
+    def keys_of(topic: str, epoch: int) -> TopicKeys:
+        if epoch > START_US // EPOCH_US:
+            raise ExpiredError("the grant has ended")
+        return topic_keys()
+
+    def launch(cargo: Cargo, lineage: bytes, now: int) -> bool:
+        sent.append(now)
+        return True
+
+    sent: list[int] = []
+    rng = Random(1)
+    config = with_rules()
+    outbox = Outbox(
+        config,
+        keys_of,
+        lambda token: True,
+        lambda token: True,
+        launch,
+        lambda record, letter: None,
+        rng,
+        rng.randbytes,
+        epoch_us=EPOCH_US,
+    )
+    outbox.put(2, Letter(TOPIC, Content(bytes(8), 1, note(b"x"))), START_US)
+    for now in range(START_US, START_US + 2 * EPOCH_US, PERIOD_US):
+        outbox.beat(now)
+    assert sent
+    assert sent[-1] < START_US + EPOCH_US
 
 
 # --- the root's side ----------------------------------------------------------------------------------------

@@ -156,10 +156,11 @@ class Outbox:
             pending.again_us = now + self._retry_us
 
     def _seal(self, pending: _Pending, now: int) -> Notify:
-        pending.epoch = now // self._epoch_us
+        epoch = now // self._epoch_us
         topic, content = pending.letter.topic, pending.letter.content
-        keys = self._keys_of(topic, pending.epoch).for_publication(content.publication)
+        keys = self._keys_of(topic, epoch).for_publication(content.publication)
         pending.notify = notify = make_certified_notify(keys, content, self._entropy)
+        pending.epoch = epoch
         pending.lineage = keys.record.lineage  # The topic's, for a cell too: it has one first relay, and not many.
         pending.names[cargo_name(encode(notify))] = None
         return notify
