@@ -27,6 +27,7 @@ from veilcast.errors import (
 )
 from veilcast.net import control, protocol
 from veilcast.net.control import ControlServer
+from veilcast.topics import Conjunction
 
 sys.path.insert(0, str(Path(__file__).parent))
 from desk import TIMEOUT_S, Desk, served
@@ -128,6 +129,32 @@ def test_a_subscription_that_two_clients_have_ends_with_the_second(tmp_path: Pat
             with pytest.raises(LocalError, match="already"):
                 await one.subscribe("news").start()
         assert desk.interests == {}
+
+    at_desk(tmp_path, test)
+
+
+def test_a_subscription_that_one_client_ends_while_another_takes_it_goes_on(tmp_path: Path) -> None:
+    async def test(config: Path, desk: Desk, _: ControlServer) -> None:
+        subscribe, waiting, go_on = desk.subscribe, asyncio.Event(), asyncio.Event()
+
+        async def slowly(interest: Conjunction) -> int:
+            number = await subscribe(interest)
+            waiting.set()
+            await go_on.wait()
+            return number
+
+        async with connect(config) as one, connect(config) as two:
+            ending = one.subscribe("news")
+            await ending.start()
+            setattr(desk, "subscribe", slowly)  # noqa: B010 (of this one desk)
+            taken = two.subscribe("news", keep=True)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(taken.start())
+                await waiting.wait()
+                both.create_task(ending.close())
+                await one.status()
+                go_on.set()
+            assert len(desk.interests) == 1
 
     at_desk(tmp_path, test)
 

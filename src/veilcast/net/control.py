@@ -37,6 +37,8 @@ class ControlServer:
         self._clients_max = clients_max
         self._clients: dict[asyncio.Task[None], _Client] = {}
         self._server: asyncio.Server | None = None
+        self._changing = asyncio.Lock()
+        """Nobody ends a subscription for want of clients while another client is about to have it."""
         self._inode = 0
         self.malformed = 0
         """Clients that were shut out for what they sent."""
@@ -90,13 +92,15 @@ class ControlServer:
                 interest = All(*constraints)
                 if len(client.subscriptions) >= SUBSCRIPTIONS_MAX:
                     raise LocalError(f"a client may have {SUBSCRIPTIONS_MAX} subscriptions")
-                number = await agent.subscribe(interest)
-                client.follow(number)
+                async with self._changing:
+                    number = await agent.subscribe(interest)
+                    client.follow(number)
                 return protocol.Subscribed(number)
             case protocol.Unsubscribe(number):
-                client.leave(number)
-                if not any(number in other.subscriptions for other in self._clients.values()):
-                    await agent.unsubscribe(number)
+                async with self._changing:
+                    client.leave(number)
+                    if not any(number in other.subscriptions for other in self._clients.values()):
+                        await agent.unsubscribe(number)
             case protocol.Acknowledge(number, note):
                 await client.acknowledge(number, note)
             case protocol.AskStatus():
