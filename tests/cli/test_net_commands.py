@@ -96,6 +96,16 @@ def test_a_network_without_taps_takes_its_files_with_it_and_no_others(
     assert main(["net", "down", "--dir", str(directory)]) == 4
 
 
+@pytest.mark.parametrize("name", ["authority", "02"])
+def test_a_network_is_not_laid_out_over_what_is_somebody_elses(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "authority.locked").write_text("x")
+    with pytest.raises(StorageError, match=name):
+        localnet.lay_out(tmp_path, SMALL, Context(), Random(1))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name / "authority.locked").read_text() == "x"
+
+
 def test_ctrl_c_while_a_network_goes_up_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "n"
     command = [sys.executable, "-m", "veilcast.cli.main", "net", "up", "4", "--dir", str(directory)]

@@ -104,6 +104,10 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
     """Make the authority, the keyrings and the files of all nodes below a directory that holds no network yet."""
     if net_file(directory).exists():
         raise StorageError(f"{directory} holds a network already; end it with `veilcast net down --dir {directory}`")
+    # What is laid out goes when the network does, so nothing of somebody else's may be among it.
+    for place in (_authority(directory), *(node_directory(directory, number) for number in range(plan.nodes))):
+        if place.exists() or place.is_symlink():
+            raise StorageError(f"{place} is there already, and of no network; choose another directory")
     make_directory(directory)
     x, y = rng.randrange(256), rng.randrange(1, 255)
     addresses = tuple(f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes))
@@ -153,7 +157,7 @@ def clear(directory: Path, net: Net) -> None:
     """Take away what was laid out, and nothing else; the directory too, if that was all."""
     for number in range(net.plan.nodes):
         shutil.rmtree(node_directory(directory, number), ignore_errors=True)
-    shutil.rmtree(directory / "authority", ignore_errors=True)
+    shutil.rmtree(_authority(directory), ignore_errors=True)
     net_file(directory).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()
@@ -173,6 +177,10 @@ def node_file(directory: Path, number: int) -> Path:
 
 def tap_directory(directory: Path, number: int) -> Path:
     return node_directory(directory, number) / "tap"
+
+
+def _authority(directory: Path) -> Path:
+    return directory / "authority"
 
 
 def _links(plan: Plan, rng: Random) -> tuple[tuple[int, int], ...]:
@@ -199,7 +207,7 @@ def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
         path = node_directory(directory, number) / _KEYRING
         write_secret(path, keyring, secret, cost=_COST, entropy=entropy)
         write_whole(passphrase_file(path), secret.reveal())
-    home = directory / "authority"
+    home = _authority(directory)
     make_directory(home)
     write_secret(state_file(home), authority, secret, cost=_COST, entropy=entropy)
     write_whole(home / "passphrase", secret.reveal())
