@@ -51,6 +51,16 @@ def test_a_tap_writes_what_comes_and_what_goes_in_the_columns_of_the_lab(tmp_pat
     assert (tmp_path / "t").stat().st_mode & 0o077 == 0
 
 
+def test_nobody_else_can_read_what_a_tap_writes_where_others_may_look(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    table = tmp_path / "cells.jsonl"
+    table.touch(0o644)
+    with tapped(tmp_path, ME, "r") as around:
+        around(flood(), 10).receive(NOTE, PEER, 25)
+    assert len(list(read_table(tmp_path, Cell))) == 1
+    assert table.stat().st_mode & 0o077 == 0
+
+
 def test_a_tapped_machine_does_what_it_does_without_one() -> None:
     rng = random.Random(1)
     bare = flood()

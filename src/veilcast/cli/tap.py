@@ -11,6 +11,7 @@ node.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Final, Protocol, TypeAlias
 from veilcast.cli.files import make_directory
 from veilcast.errors import StorageError
 from veilcast.machine import Address, Event, Frame, Machine
-from veilcast.observe import Cell, TableWriter
+from veilcast.observe import TABLE_OF, Cell, TableWriter
 
 Around: TypeAlias = Callable[[Machine, int], Machine]
 """Wraps a node's outermost machine, and is told how long its epochs are."""
@@ -29,6 +30,7 @@ Around: TypeAlias = Callable[[Machine, int], Machine]
 def tapped(directory: Path, own: Address, run: str) -> Iterator[Around]:
     """What puts a tap around the machine of the node at `own`; its owner alone can read what it writes."""
     make_directory(directory)
+    _make_private(directory / f"{TABLE_OF[Cell]}.jsonl")
     with TableWriter(directory) as table:
         yield lambda machine, epoch_us: Tap(machine, table, own, run=run, epoch_us=epoch_us)
 
@@ -77,6 +79,18 @@ class Tap:
         else:
             if not self._rows_left:
                 _LOG.warning("the tap is full, and ends")
+
+
+def _make_private(path: Path) -> None:
+    """The directory may be an older one, in which others can look around."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
 _LOG: Final = logging.getLogger("veilcast.tap")
