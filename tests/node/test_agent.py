@@ -153,7 +153,7 @@ def test_a_note_is_acknowledged_to_the_machine_when_it_is_written(store: Store) 
     number = agent.subscribe(NEWS, 0)
     scribe.events += [Delivered(1, note(1)), Delivered(7, note(2))]
     agent.step(scribe, 0)
-    assert scribe.told[1:] == [("acknowledge", note(2).id), ("acknowledge", note(1).id)], "7 is nobody's"
+    assert scribe.told[1:] == [("acknowledge", note(1).id), ("acknowledge", note(2).id)], "7 is nobody's"
     assert [place.note for place in store.unread(number)] == [note(1)]
     agent.acknowledge(number, note(1).id)
     agent.step(scribe, 0)
@@ -177,6 +177,25 @@ def test_what_one_full_subscription_refuses_comes_again_for_all_and_is_no_repeat
     assert ("acknowledge", note(9).id) in scribe.told
     assert [place.note for place in store.unread(full)] == [note(1), note(2), note(9)]
     assert [place.note for place in store.unread(other)] == [note(9)]
+
+
+def test_what_a_full_subscription_refuses_comes_again_though_another_that_had_it_has_ended(store: Store) -> None:
+    scribe = Scribe()
+    agent = agent_of(scribe, store)
+    ended, full = agent.subscribe(WEATHER, 0), agent.subscribe(NEWS, 0)
+    scribe.events += [Delivered(2, note(number)) for number in range(3)]
+    agent.step(scribe, 0)
+    agent.unsubscribe(ended, 0)
+    scribe.told.clear()
+    scribe.events += [Delivered(1, note(9)), Delivered(2, note(9))]
+    agent.step(scribe, 0)
+    assert scribe.told == []
+    agent.acknowledge(full, note(0).id)
+    scribe.events += [Delivered(1, note(9)), Delivered(2, note(9))]
+    agent.step(scribe, 0)
+    assert ("acknowledge", note(9).id) in scribe.told
+    assert [place.note for place in store.unread(full)] == [note(1), note(2), note(9)]
+    assert agent.status().unread == {full: 3}
 
 
 def test_the_next_life_has_the_subscriptions_by_their_numbers(store: Store) -> None:

@@ -181,10 +181,8 @@ class Agent:
                     self._settled_us += now - since_us
                 self._changes.append(Forget(record))
             case Delivered(inner, note):
-                if inner in self._numbers:
-                    self._changes.append(Arrive(self._numbers[inner], note))
-                else:
-                    self._member.acknowledge(note.id, now)
+                # Of a subscription that has ended, too: the note may be another's as well, who has no room for it yet.
+                self._changes.append(Arrive(self._numbers.get(inner, _ENDED), note))
             case Overdue(record, _):
                 self._overdue[record] = None
             case Waiting(inner, until_us):
@@ -238,5 +236,7 @@ def read_interest(data: bytes) -> Conjunction:
         raise TamperedError("a subscription in the node's state is damaged") from error
 
 
+_ENDED: Final = 0
+"""No subscription has this number, and the store keeps nothing for one that there is not."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(tuple[Equal | Range, ...])
