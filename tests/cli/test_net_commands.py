@@ -96,6 +96,15 @@ def test_a_network_without_taps_takes_its_files_with_it_and_no_others(
     assert main(["net", "down", "--dir", str(directory)]) == 4
 
 
+def test_a_network_in_the_directory_where_we_are_goes_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    localnet.lay_out(Path(), SMALL, Context(), Random(1))
+    assert run(capsys, "net", "down", "--dir", ".")[1] == {"ended": 0, "killed": 0, "kept": False}
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["authority", "02"])
 def test_a_network_is_not_laid_out_over_what_is_somebody_elses(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()

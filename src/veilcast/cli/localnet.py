@@ -15,6 +15,7 @@ cheaply: on one machine there is nobody to hide it from.
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import json
 import shutil
@@ -159,7 +160,7 @@ def clear(directory: Path, net: Net) -> None:
         shutil.rmtree(node_directory(directory, number), ignore_errors=True)
     shutil.rmtree(_authority(directory), ignore_errors=True)
     net_file(directory).unlink(missing_ok=True)
-    if not any(directory.iterdir()):
+    with contextlib.suppress(OSError):  # Not empty, not ours to remove, or where the command was started.
         directory.rmdir()
 
 
