@@ -34,7 +34,7 @@ from wire import Wire
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=int, default=30, help="that are measured, after half a minute (30)")
+    parser.add_argument("--seconds", type=int, default=30, help="that are measured, once the mesh has formed (30)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args()
     found = measure(options.seconds * 1_000_000)
@@ -154,7 +154,7 @@ def sleeper(began_ns: int, duration_us: int, answer: Connection) -> None:
 
 
 SEED = 1
-FIRST_US = 30_000_000
+FIRST_US = 45_000_000
 EVERY_US = 1_000_000
 AFTER = 8
 """Seconds at the end without a new note, for the last to arrive."""

@@ -33,7 +33,7 @@ from veilcast.net.udp import UdpDriver
 from veilcast.sim.adversaries import innermost
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
-from veilcast.sim.mesh import TOPIC, own_keyring, prefix_of
+from veilcast.sim.mesh import TOPIC, prefix_of
 from veilcast.sim.mesh_owners import Owner
 from veilcast.topics import Label
 from veilcast.wire.geometry import CELL
@@ -168,10 +168,12 @@ def step(machine: Any, now: int) -> list[Frame]:
     return frames
 
 
-def machine_of(address: Address, role: str, neighbours: list[Address]) -> Any:
-    roles = {} if role == "forwarder" else {TOPIC: role}
-    owner = Owner(MESH, own_keyring(role, address), roles, neighbours, prefix_of, link=LinkConfig("cells", RATE))
-    return owner.start(Birth(address, 0, START_US, {}, SEED))
+def machine_of(address: Address, roles: dict[str, str], neighbours: list[Address], number: int) -> Any:
+    keyring = keyring_of(records(TOPICS, 0.0, "paper"), HOUR_US, tuple(roles.items()), number)
+    owner = Owner(MESH, keyring, roles, neighbours, prefix_of, link=LinkConfig("cells", RATE))
+    machine: Any = owner.start(Birth(address, 0, START_US, {}, SEED))
+    machine._sway = None  # Cells leave on their slots, so that each round has one for every neighbour.
+    return machine
 
 
 def floor() -> float:
