@@ -24,6 +24,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from veilcast.authority.epoch import HOUR_US
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Frame, Publication, Record
 from veilcast.mesh.config import Config
@@ -33,7 +34,8 @@ from veilcast.net.udp import UdpDriver
 from veilcast.sim.adversaries import innermost
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
-from veilcast.sim.mesh import TOPIC, prefix_of
+from veilcast.sim.mesh import prefix_of
+from veilcast.sim.mesh_keys import keyring_of, records
 from veilcast.sim.mesh_owners import Owner
 from veilcast.topics import Label
 from veilcast.wire.geometry import CELL
@@ -78,7 +80,7 @@ async def measure() -> dict[str, float]:
     child.start()
     theirs.close()
     clock, over = RoundClock(), asyncio.Event()
-    machine: Any = machine_of(NODE, "subscriber", PEERS)
+    machine: Any = machine_of(NODE, dict.fromkeys(TOPICS, "subscriber"), PEERS, NEIGHBOURS)
     read = 0
 
     def act_on(event: Event) -> None:
@@ -110,9 +112,9 @@ async def measure() -> dict[str, float]:
         check(count > 0.98 * ROUNDS * NEIGHBOURS)
         cells = max(cells, count / spent)
         _, count, spent = await rounds(ROUNDS // 4, NOTES)
-        check(count > 0.9 * ROUNDS // 4 * NOTES * len(PUBLISHERS))
+        check(count > 0.9 * ROUNDS // 4 * NOTES * len(TOPICS))
         notes = max(notes, count / spent)
-        await rounds(16, 0)
+        await rounds(DRAIN, 0)
     loop.remove_reader(ours.fileno())
     ours.send(None)
     child.join()
@@ -127,19 +129,22 @@ def around(orders: Connection) -> None:
     It looks for answers now and then: if it waited for them, the node would pay for waking it with each.
     """
     target, now = parse(NODE)[1], START_US
-    machines = [machine_of(peer, "publisher" if peer in PUBLISHERS else "forwarder", [NODE]) for peer in PEERS]
+    topics: list[str | None] = [*TOPICS, *[None] * (NEIGHBOURS - len(TOPICS))]
+    machines = [
+        machine_of(peer, {topic: "publisher"} if topic else {}, [NODE], number)
+        for number, (peer, topic) in enumerate(zip(PEERS, topics, strict=True))
+    ]
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in PEERS]
     for bound, peer in zip(sockets, PEERS, strict=True):
         bound.setblocking(False)
         bound.bind(parse(peer)[1])
-    publication = Publication((Label(TOPIC).pair,), b"x" * 100)
     while (order := orders.recv()) is not None:
         rounds, notes = order
         for _ in range(rounds):
             now += PERIOD_US
-            for peer, bound, machine in zip(PEERS, sockets, machines, strict=True):
-                for _ in range(notes if peer in PUBLISHERS else 0):
-                    innermost(machine).publish(publication, now)
+            for topic, bound, machine in zip(topics, sockets, machines, strict=True):
+                for _ in range(notes if topic else 0):
+                    innermost(machine).publish(Publication((Label(topic or "").pair,), b"x" * 100), now)
                 for frame in step(machine, now):
                     bound.sendto(frame.data, target)
             answers = 0
@@ -212,13 +217,16 @@ SEED = 1
 RATE = 16
 PERIOD_US = 1_000_000 // RATE
 NEIGHBOURS = 32
-NOTES = 2
+NOTES = 3
 NODE = Address("127.9.0.1:4083")
 PEERS = [Address(f"127.9.{number + 1}.1:4083") for number in range(NEIGHBOURS)]
-PUBLISHERS = PEERS[:16]
-MESH = Config(neighbours_max=NEIGHBOURS)
+TOPICS = tuple(f"topic {number}" for number in range(16))
+"""The first neighbours publish, each on its own."""
+MESH = Config(neighbours_max=NEIGHBOURS, silent_periods=60)
+"""Patient, for heartbeats wait behind notes that fill all cells."""
 WARM_UP = 20 * RATE
 ROUNDS = 300
+DRAIN = 4 * RATE
 TURNS = 4
 PATIENCE = 50
 """Milliseconds for which a round waits for all answers."""
