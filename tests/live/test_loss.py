@@ -13,7 +13,7 @@ from veilcast.mesh.config import Config, Hardening
 sys.path.insert(0, str(Path(__file__).parent))
 from relay import Relay, home
 from tally import Tally
-from town import Town, TownMesh
+from town import Town, TownMesh, one_at_a_time
 
 SEED = 3
 POPULATION = TownMesh(
@@ -44,8 +44,9 @@ def test_all_notes_reach_all_subscribers_once_though_a_third_of_all_datagrams_is
         assert relay.lost > 0.25 * relay.taken
 
     tally = Tally(POPULATION, SEED)
-    town = Town(seed=SEED, home=home, on_event=tally.take)
-    town.settle(POPULATION, duration_us)
-    asyncio.run(test())
+    with one_at_a_time():
+        town = Town(seed=SEED, home=home, on_event=tally.take)
+        town.settle(POPULATION, duration_us)
+        asyncio.run(test())
     assert town.violations == []
     assert (tally.delivered, tally.repeated, tally.missing()) == (tally.pairs, 0, [])

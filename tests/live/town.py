@@ -11,9 +11,12 @@ Several processes can each hold a part of one town: they agree on when it `began
 from __future__ import annotations
 
 import asyncio
-import os
+import fcntl
+import tempfile
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from veilcast.authority.epoch import HOUR_US
@@ -33,13 +36,18 @@ def as_it_is(machine: Machine, address: Address) -> Machine:
     return machine
 
 
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """For tests that run beside one another: towns have the same addresses, and time is theirs alone."""
+    with (Path(tempfile.gettempdir()) / "veilcast-town.lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
 class TownMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="town"):
-    """A mesh whose nodes have addresses of the loopback interface, one `port`, and each a host of its own.
+    """A mesh whose nodes have addresses of the loopback interface, one `port`, and each a host of its own."""
 
-    Tests that run beside one another have each their port.
-    """
-
-    port: int = 4100 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    port: int = 4077
 
     def addresses(self) -> tuple[Address, ...]:
         hosts = (f"127.{number // 250 + 1}.{number % 250 + 1}.1" for number in range(self.nodes))

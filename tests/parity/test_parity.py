@@ -26,7 +26,7 @@ from veilcast.sim.scenario import Config as ScenarioConfig
 from veilcast.sim.scenario import Scenario, run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
-from town import Around, Town, TownMesh, as_it_is
+from town import Around, Town, TownMesh, as_it_is, one_at_a_time
 
 Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
 """What happened: by node, kind of event and, for notes, publisher; in order."""
@@ -97,9 +97,10 @@ def by_simulator(population: TownMesh) -> Story:
 
 def by_sockets(population: TownMesh, around: Around = as_it_is) -> Story:
     story = Book()
-    town = Town(seed=SEED, on_event=story.take, around=around)
-    town.settle(population, duration_us(population))
-    asyncio.run(town.run(duration_us(population)))
+    with one_at_a_time():
+        town = Town(seed=SEED, on_event=story.take, around=around)
+        town.settle(population, duration_us(population))
+        asyncio.run(town.run(duration_us(population)))
     assert around is not as_it_is or town.violations == []
     return story.entries
 
