@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -83,6 +84,21 @@ def test_a_network_goes_up_delivers_and_leaves_nothing_when_it_goes_down(
     assert not list(directory.glob("worker-*"))
     # What was kept for its taps is no network that runs; another `down` without a tap in the way would clear it.
     assert run(capsys, "net", "status", *where)[1]["up"] == 0
+
+
+def test_a_worker_that_somebody_looks_at_while_it_signs_on_signs_on_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, looks = fcntl.flock, iter([True, True])
+
+    def looked_at(descriptor: int, operation: int) -> None:
+        if next(looks, False):
+            raise BlockingIOError
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(crew, "_LOOK_S", 0.0)
+    monkeypatch.setattr(fcntl, "flock", looked_at)
+    os.close(crew.sign_on(tmp_path, 1))
 
 
 def test_a_network_without_taps_takes_its_files_with_it_and_no_others(

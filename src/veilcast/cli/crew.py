@@ -71,11 +71,16 @@ class Crew:
 def sign_on(directory: Path, number: int) -> int:
     """As a worker: be known by the pid file from now on. The system closes the descriptor when the process ends."""
     descriptor = os.open(_pid_file(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise StorageError(f"worker {number} of this network runs already") from error
+    # Whoever looks for workers has the lock for a moment; another worker has it for good.
+    for left in reversed(range(_LOOKS)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError as error:
+            if left == 0:
+                os.close(descriptor)
+                raise StorageError(f"worker {number} of this network runs already") from error
+            time.sleep(_LOOK_S)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
@@ -156,3 +161,4 @@ def _log(directory: Path, number: int) -> Path:
 WORKERS: Final = 2
 _END_S: Final = 10.0
 _LOOK_S: Final = 0.05
+_LOOKS: Final = 10
