@@ -63,7 +63,10 @@ def test_a_network_goes_up_delivers_and_leaves_nothing_when_it_goes_down(
         assert len(up["pids"]) == crew.WORKERS
         code, found = run(capsys, "net", "status", *where)
         assert (code, found["up"], found["pids"]) == (0, 4, up["pids"])
-        assert [node["neighbours"] for node in found["nodes"]] == [2] * 4
+        deadline = time.monotonic() + WITHIN_S
+        while [node["neighbours"] for node in found["nodes"]] != [2] * 4:
+            assert time.monotonic() < deadline
+            _, found = run(capsys, "net", "status", *where)
         roles = {node["role"]: directory / node["node"] / "node.toml" for node in found["nodes"]}
         deadline = time.monotonic() + WITHIN_S
         while not all(node["inbox"] for node in found["nodes"] if node["role"] == "subscriber"):
