@@ -1,0 +1,1 @@
+"""Guesses and truth to metrics: the only place where the two meet."""

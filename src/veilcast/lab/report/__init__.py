@@ -1,0 +1,1 @@
+"""Result tables to figures and one page. Computes nothing."""

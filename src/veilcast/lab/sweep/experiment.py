@@ -1,0 +1,190 @@
+"""An experiment as its TOML file says it: a claim of a paper (or ours), what to run, what to draw, what was published.
+
+Its cells are the product of its axes, once for each series; a cell and a seed are a run. Figures name curves over an
+axis or over the steps inside a run. Published points are data, with the margin within which the same number counts as
+reproduced, and the verdict that is expected: an experiment says beforehand what will not come out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.lab.sweep.params import Params
+
+
+class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the things that stand beside one another: its name and the parameters that make it."""
+
+    name: str
+    params: dict[str, Any] = {}
+
+
+class Curve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a figure: a metric of a series, over the figure's x; `at` fixes the other axes."""
+
+    label: str
+    metric: str
+    series: str = ""
+    """Empty where the experiment has none."""
+    attack: str = ""
+    at: dict[str, Any] = {}
+    style: Literal["line", "points", "reference"] = "line"
+
+
+class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    """Unique in its experiment, and fit for a file name."""
+    title: str
+    x: str
+    """An axis, or "step"."""
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of the paper, and which of ours it is held against."""
+
+    what: str
+    value: float
+    figure: str
+    curve: str
+    """The label of the curve it lies on."""
+    within: float
+    """How far ours may be from `target`, or from the value where there is none."""
+    x: float | None = None
+    """Where on the curve; None for what is said of a curve as a whole."""
+    statistic: Literal["value", "slope", "argmin", "settles", "last"] = "value"
+    """Of the curve: its value at x; the slope of its least-squares line; where it is least; from which x on it stays
+    within `margin` of the curve `beside`; its last value."""
+    beside: str = ""
+    margin: float = 0.0
+    target: float | None = None
+    """What the reading gives when executed elsewhere, where that is known and differs from what was published."""
+    expect: Literal["fits", "partly", "not reproduced"] = "fits"
+    why: str = ""
+    """Why it is not, where it is not expected to fit."""
+
+
+class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `--quick` changes."""
+
+    seeds: int = 4
+    params: dict[str, Any] = {}
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One combination of an experiment's parameters."""
+
+    name: str
+    series: str
+    at: dict[str, Any]
+    params: Params
+
+
+class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    title: str
+    claim: str
+    reading: str
+    """How the paper was read, where it can be read in more than one way."""
+    minutes: float
+    """About how long all of it takes on two cores."""
+    source: str = ""
+    """The figure or table of a paper; empty for our own."""
+    seeds: int = 100
+    base: dict[str, Any] = {}
+    axes: dict[str, tuple[Any, ...]] = {}
+    series: tuple[Series, ...] = (Series(""),)
+    figures: tuple[Figure, ...] = ()
+    published: tuple[Published, ...] = ()
+    quick: Quick = Quick()
+    engines: tuple[Literal["kernel", "machines"], ...] = ("kernel", "machines")
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or self.quick.seeds < 1:
+            raise ConfigError("seeds must be at least 1")
+        if not self.series or len({series.name for series in self.series}) < len(self.series):
+            raise ConfigError("series must have names of their own")
+        for axis, values in self.axes.items():
+            if not values or len(set(values)) < len(values):
+                raise ConfigError(f"axes.{axis} must have values, each once")
+        for _ in self.cells():
+            pass
+        self._check_figures()
+
+    def cells(self, *, quick: bool = False) -> Iterator[Cell]:
+        """In the order of the file; their names are unique and stable."""
+        shrunk = self.quick.params if quick else {}
+        for series in self.series:
+            for values in itertools.product(*self.axes.values()):
+                at = dict(zip(self.axes, values, strict=True))
+                name = " ".join([*filter(None, [series.name]), *(f"{axis}={value}" for axis, value in at.items())])
+                given = self.base | series.params | at | shrunk
+                yield Cell(name or "all", series.name, at, _params(given))
+
+    def _check_figures(self) -> None:
+        curves: dict[str, set[str]] = {}
+        for figure in self.figures:
+            if figure.x != "step" and figure.x not in self.axes:
+                raise ConfigError(f'figures.{figure.name}: x is an axis or "step", not {figure.x!r}')
+            if figure.name in curves:
+                raise ConfigError(f"figures: {figure.name!r} is there twice")
+            curves[figure.name] = {curve.label for curve in figure.curves}
+            for curve in figure.curves:
+                if curve.series not in {series.name for series in self.series}:
+                    raise ConfigError(f"figures.{figure.name}: there is no series {curve.series!r}")
+                free = set(self.axes) - {figure.x} - set(curve.at)
+                if free:
+                    raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` must fix {', '.join(sorted(free))}")
+        for point in self.published:
+            for label in filter(None, (point.curve, point.beside)):
+                if label not in curves.get(point.figure, ()):
+                    raise ConfigError(f"published {point.what!r}: no curve {label!r} in a figure {point.figure!r}")
+
+
+def names() -> tuple[str, ...]:
+    """The experiments that come with the package."""
+    files = (Path(entry.name) for entry in _packaged().iterdir())
+    return tuple(sorted(file.stem for file in files if file.suffix == ".toml"))
+
+
+def load(name_or_path: str | Path) -> tuple[str, Experiment]:
+    """An experiment by name, or from a file; with its name."""
+    name = str(name_or_path)
+    if name in names():
+        return name, parse((_packaged() / f"{name}.toml").read_bytes(), name)
+    path = Path(name)
+    if path.suffix != ".toml":
+        raise ConfigError(f"no experiment {name}; `veilcast lab list` shows those there are")
+    try:
+        return path.stem, parse(path.read_bytes(), name)
+    except OSError as error:
+        raise ConfigError(f"no experiment {name}: {error.strerror}") from error
+
+
+def parse(toml: bytes, name: str) -> Experiment:
+    try:
+        return msgspec.toml.decode(toml, type=Experiment)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
+        raise ConfigError(f"experiment {name}: {error}") from error
+
+
+def _params(given: dict[str, Any]) -> Params:
+    try:
+        return msgspec.convert(given, Params)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _packaged() -> Traversable:
+    return resources.files("veilcast") / "experiments"

@@ -1,0 +1,85 @@
+"""What one run is made from, together with its seed: the overlay, who subscribes, the defence, and when to look.
+
+A run is a function of its parameters and its seed and of nothing else: not of the partition it falls into, nor of what
+ran before it. The defaults are P0's: 500 nodes of degree 4, a tenth of them subscribers, no defence, one look at the
+mesh that stands.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from veilcast.errors import ConfigError
+
+
+class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a run. Every one may be an axis of an experiment, or differ between its series."""
+
+    graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer"] = "small-world"
+    """The basic overlay G; the last two are read from the data folder, and bring their own size and degrees."""
+    nodes: int = 500
+    degree: int = 4
+    rewire: float = 0.2
+    ties: Literal["uniform", "first"] = "uniform"
+    """Which of several parents at the same distance a node takes: any, or the first in order."""
+    ratio: float = 0.1
+    """The share of all nodes that subscribe, |Sa|/|V|."""
+    topic: str = ""
+    """Where the data folder says who subscribes to what: the topic; empty draws subscribers by the ratio."""
+    cover: Literal["none", "one", "each"] = "none"
+    """Probabilistic forwarding: a node may recruit one neighbour (fits P0's numbers), or each of them (its text)."""
+    mu: float = 0.0
+    covers: Literal["fixed", "variable"] = "fixed"
+    """Whether covers are drawn once or for every publication."""
+    publications: int = 1
+    """How many the observer sees."""
+    game: Literal["none", "events", "swaps"] = "none"
+    """The shell game: with timers, decay and locks; or bare swaps of random inner nodes, for its limit and for size."""
+    decay: float = 0.0
+    """Lambda."""
+    decay_by: Literal["time", "count"] = "time"
+    start: Literal["immediate", "wait"] = "immediate"
+    """Whether a node plays when its first child connects, or waits as it does afterwards."""
+    wait_s: float = 5.0
+    """The mean of a node's waits between games."""
+    lock_s: float = 0.0
+    """How long a swap keeps its neighbourhood from another one."""
+    hop_s: float = 0.05
+    """How long a subscription takes from one node to the next."""
+    look: Literal["end", "swaps", "seconds", "publications", "epochs"] = "end"
+    """What `steps` count: the moments at which the observer's success is measured."""
+    steps: tuple[float, ...] = ()
+    kappa: float = 0.0
+    """The hardened mesh: the share of the other nodes that act as subscribers; over 0, there is neither PF nor SG."""
+    insiders: float = 0.0
+    """The share of nodes that are in the coalition."""
+    churn: float = 0.0
+    """The share of honest nodes that are away in an epoch."""
+
+    def __post_init__(self) -> None:
+        for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
+        for name in ("decay", "lock_s", "hop_s"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must not be negative")
+        if self.nodes < 2 or self.publications < 1 or self.wait_s <= 0:
+            raise ConfigError("nodes must be at least 2, publications at least 1, and wait_s above 0")
+        if self.graph in ("small-world", "regular", "scale-free") and not 2 <= self.degree < self.nodes:
+            raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
+        if (self.look == "end") != (not self.steps):
+            raise ConfigError('steps are the moments of look = "swaps", "seconds", "publications" or "epochs"')
+        if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
+            raise ConfigError("steps must rise, and not be negative")
+
+
+class Measure(msgspec.Struct, frozen=True, gc=False):
+    """One number that came of a run: what an attack reached, or (with no attack) what the network did."""
+
+    attack: str
+    metric: str
+    step: float
+    """The moment of it, in what the parameters' `look` counts; 0 at the end."""
+    value: float

@@ -1,0 +1,78 @@
+"""An experiment's file says all of it, and is refused, with the key that is wrong, where it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.sweep import experiment
+
+WHOLE = b"""
+title = "Two degrees"
+claim = "covers help"
+reading = "one cover for each node"
+minutes = 0.1
+
+[axes]
+degree = [2, 4]
+
+[[series]]
+name = "BL"
+
+[[series]]
+name = "PF"
+params = { cover = "one", mu = 0.7 }
+
+[[figures]]
+name = "accuracy"
+title = "Accuracy"
+x = "degree"
+x_label = "degree"
+y_label = "accuracy"
+curves = [{ label = "baseline", series = "BL", attack = "leaf", metric = "accuracy_all" }]
+
+[[published]]
+what = "BL at degree 2"
+value = 0.927
+figure = "accuracy"
+curve = "baseline"
+x = 2
+within = 0.015
+"""
+
+
+def test_cells_are_the_product_of_the_axes_for_every_series() -> None:
+    cells = list(experiment.parse(WHOLE, "whole").cells())
+    assert [cell.name for cell in cells] == ["BL degree=2", "BL degree=4", "PF degree=2", "PF degree=4"]
+    assert [cell.params.mu for cell in cells] == [0, 0, 0.7, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (b"minutes = 0.1", b"minutes = 0.1\nhours = 2", "hours"),
+        (b"mu = 0.7", b"mu = 1.7", "mu"),
+        (b"mu = 0.7", b"nu = 0.7", "nu"),
+        (b"degree = [2, 4]", b"degree = []", "axes.degree"),
+        (b"degree = [2, 4]", b"degree = [4, 4]", "axes.degree"),
+        (b'name = "PF"', b'name = "BL"', "series"),
+        (b'x = "degree"', b'x = "ratio"', "ratio"),
+        (b'series = "BL", attack', b'series = "SG", attack', "SG"),
+        (b'curve = "baseline"', b'curve = "other"', "other"),
+        (b"value = 0.927", b'value = "high"', "value"),
+    ],
+)
+def test_what_is_wrong_is_named(old: bytes, new: bytes, named: str) -> None:
+    assert old in WHOLE
+    with pytest.raises(ConfigError, match=named):
+        experiment.parse(WHOLE.replace(old, new), "changed")
+
+
+def test_an_unknown_experiment_says_where_to_look() -> None:
+    with pytest.raises(ConfigError, match="veilcast lab list"):
+        experiment.load("mesh-fig99")
+
+
+@pytest.mark.parametrize("name", experiment.names())
+def test_every_packaged_experiment_is_whole(name: str) -> None:
+    assert experiment.load(name)[1].title
