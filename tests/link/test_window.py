@@ -20,7 +20,16 @@ def test_a_window_takes_each_number_once_and_none_that_it_cannot_know(numbers: l
 def test_numbers_as_large_as_they_come_move_the_window_and_cost_no_memory() -> None:
     window = Window()
     assert window.take((1 << 63) - 1)
-    assert window._taken.bit_length() <= SIZE
+    assert len(window._ring) == SIZE // 8 + 1
     assert not window.take(1)
     assert window.take((1 << 63) - SIZE)
     assert not window.take((1 << 63) - SIZE - 1)
+
+
+@given(st.integers(0, 2 * SIZE), st.integers(1, 20))
+def test_a_window_that_has_come_round_knows_every_number_in_it(first: int, step: int) -> None:
+    window, last = Window(), first + 2 * SIZE
+    assert all(window.take(number) for number in range(first, last + 1, step))
+    newest = last - 2 * SIZE % step
+    fresh = [number for number in range(newest - SIZE - 20, newest + 1) if window.take(number)]
+    assert fresh == [number for number in range(newest - SIZE + 1, newest + 1) if (number - first) % step]
