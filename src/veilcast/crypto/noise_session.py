@@ -8,7 +8,8 @@ and `decrypt_at` takes it.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NoReturn
+from struct import Struct
+from typing import Final, NoReturn
 
 from veilcast.crypto import _primitives as primitives
 from veilcast.crypto.noise_patterns import KEY_SIZE, MAX_MESSAGE, TAG_SIZE
@@ -19,24 +20,22 @@ from veilcast.errors import LocalError, MalformedError
 class Cipher:
     """A key in use. The two ciphers of Noise differ only in the byte order of the nonce."""
 
-    __slots__ = ("_aead", "_key", "_name", "_order")
+    __slots__ = ("_aead", "_key", "_name", "_spell")
 
     def __init__(self, name: str, key: bytes) -> None:
         self._name = name
         self._key = Secret(key[:KEY_SIZE])
         self._aead: primitives.Aead
-        self._order: Literal["big", "little"]
         if name == "AESGCM":
-            self._aead, self._order = primitives.aes_gcm(self._key.reveal()), "big"
+            self._aead, self._spell = primitives.aes_gcm(self._key.reveal()), _BIG.pack
         else:
-            self._aead, self._order = primitives.chacha20_poly1305(self._key.reveal()), "little"
+            self._aead, self._spell = primitives.chacha20_poly1305(self._key.reveal()), _LITTLE.pack
 
     def seal(self, nonce: int, plaintext: bytes, context: bytes) -> bytes:
-        return self._aead.encrypt(b"\0\0\0\0" + nonce.to_bytes(8, self._order), plaintext, context)
+        return self._aead.encrypt(self._spell(nonce), plaintext, context)
 
     def open(self, nonce: int, ciphertext: bytes, context: bytes) -> bytes:
-        full_nonce = b"\0\0\0\0" + nonce.to_bytes(8, self._order)
-        return primitives.decrypt(self._aead, full_nonce, ciphertext, context)
+        return primitives.decrypt(self._aead, self._spell(nonce), ciphertext, context)
 
     def successor(self) -> Cipher:
         """Noise's REKEY: what the old key makes of zeros, under the nonce that no message gets."""
@@ -92,7 +91,7 @@ class Receiver(_Direction):
 
     def decrypt(self, ciphertext: bytes, context: bytes = b"") -> bytes:
         """Open the next message in order. A refused one changes nothing: the true one may still come."""
-        plaintext = self._open(self._unspent_nonce(), ciphertext, context)
+        plaintext = self.decrypt_at(self._unspent_nonce(), ciphertext, context)
         self._nonce += 1
         return plaintext
 
@@ -100,12 +99,11 @@ class Receiver(_Direction):
         """Open the message of this number, in any order and as often as asked: the caller refuses replays."""
         if not 0 <= nonce < RESERVED_NONCE:
             raise MalformedError("not the number of a message")
-        return self._open(nonce, ciphertext, context)
-
-    def _open(self, nonce: int, ciphertext: bytes, context: bytes) -> bytes:
         if not TAG_SIZE <= len(ciphertext) <= MAX_MESSAGE:
             raise MalformedError(f"a message of {len(ciphertext)} bytes")
         return self._cipher.open(nonce, ciphertext, context)
 
 
 RESERVED_NONCE: Final = 2**64 - 1
+_BIG: Final = Struct(">4xQ")
+_LITTLE: Final = Struct("<4xQ")

@@ -13,6 +13,7 @@ Both load their keys once: loading one costs more than using it.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from veilcast.crypto import _primitives as hazmat
@@ -50,7 +51,8 @@ class Mask:
 
     def of(self, sample: bytes) -> int:
         """`sample` has `SAMPLE` bytes; shorter ones would be mixed up with the next."""
-        return int.from_bytes(self._encrypt(sample)[:WIDTH], "big")
+        number: int = _NUMBER.unpack_from(self._encrypt(sample))[0]
+        return number
 
 
 def _checked(key: Secret) -> bytes:
@@ -64,4 +66,4 @@ NONCE: Final = 12
 TAG: Final = 16
 OVERHEAD: Final = NONCE + TAG
 SAMPLE: Final = 16
-WIDTH: Final = 8
+_NUMBER: Final = Struct(">Q")

@@ -16,6 +16,7 @@ recording, until a cell of the other side has been opened: `confirmed`. Only the
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from veilcast.crypto.derive import derive
@@ -75,8 +76,7 @@ class Session:
         if counter >= COUNTERS:
             raise LocalError("the session has no counter left; only a new handshake helps")
         sealed = self._sender.encrypt(body)
-        header = self._high | counter
-        return (header ^ self._outward.of(sealed[:LINK_SAMPLE])).to_bytes(LINK_HEADER, "big") + sealed
+        return _HEADER.pack((self._high | counter) ^ self._outward.of(sealed[:LINK_SAMPLE])) + sealed
 
     def open(self, datagram: bytes, now: int) -> bytes:
         """The body, once. A refused datagram changes nothing."""
@@ -120,7 +120,7 @@ class Session:
 
     def _counter_of(self, datagram: bytes) -> int:
         """No counter, but larger than all, if the datagram is of another generation."""
-        masked = int.from_bytes(datagram[:LINK_HEADER], "big")
+        masked: int = _HEADER.unpack_from(datagram)[0]
         return masked ^ self._inward.of(datagram[LINK_HEADER:_SAMPLE_END]) ^ self._high
 
     def __repr__(self) -> str:
@@ -143,5 +143,6 @@ COUNTERS: Final = 1 << _COUNTER_BITS
 GENERATIONS: Final = 1 << 16
 AHEAD: Final = 1 << 24
 """How far ahead of the newest a counter is believed at sight: far more than can be lost in the life of a session."""
+_HEADER: Final = Struct(">Q")
 _SAMPLE_END: Final = LINK_HEADER + LINK_SAMPLE
 _MASK: Final = b"vc/link-mask"
