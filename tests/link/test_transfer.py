@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from veilcast.errors import LocalError
 from veilcast.link.chunks import SHORT, read_chunks
@@ -53,6 +55,14 @@ def test_a_quiet_link_notices_what_is_put_and_what_arrives() -> None:
         courier.period()
     assert courier.got[1] == [(bytes((1, number)), False) for number in range(3)]
     assert courier.sides[0].settled
+
+
+@given(st.binary(min_size=1, max_size=40), st.integers(0, MESSAGE_MAX - 40))
+def test_of_the_zeros_at_the_end_of_a_message_only_their_number_travels(content: bytes, zeros: int) -> None:
+    side, message = Transfer(timeout_us=1), content + bytes(zeros)
+    side.put(message)
+    rest = message.rstrip(b"\0") or b"\0"
+    assert read_chunks(side.fill(ROOM, 1)) == [(SHORT, 0, rest, len(message) - len(rest))]
 
 
 def test_an_idle_heartbeat_takes_some_thirty_bytes_of_a_cell() -> None:

@@ -17,6 +17,6 @@ def unpad(block: bytes) -> bytes:
     """Take the padding off; a wrong length or anything but zeros behind the content is refused."""
     length = int.from_bytes(block[:LENGTH_PREFIX], "big")
     end = LENGTH_PREFIX + length
-    if len(block) < LENGTH_PREFIX or end > len(block) or block.count(0, end) != len(block) - end:
+    if len(block) < LENGTH_PREFIX or end > len(block) or not block.endswith(bytes(len(block) - end)):
         raise MalformedError("not a padded block")
     return block[LENGTH_PREFIX:end]
