@@ -18,7 +18,9 @@ class TokenBucket:
 
     def take(self, now: int) -> bool:
         """Take a token; False if there is none."""
-        full_us = max(self._full_us, now) + self._every_us
+        if self._full_us < now:
+            self._full_us = now
+        full_us = self._full_us + self._every_us
         if full_us - now > self._burst_us:
             return False
         self._full_us = full_us

@@ -12,7 +12,7 @@ forgotten us. It is not told when a link rests, because nobody had anything to s
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from random import Random
 from typing import Final, Protocol
 
@@ -73,7 +73,7 @@ class LinkMachine:
         self._frames: list[Frame] = []
         self._yielded = False
         """Whether the machine inside has let cells go first; it does so once, and not for ever."""
-        self.counts: Counter[str] = Counter()
+        self.counts: defaultdict[str, int] = defaultdict(int)
 
     # --- the driver
 
