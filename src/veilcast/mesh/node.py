@@ -298,7 +298,7 @@ class MeshNode:
             raise StaleError("not a neighbour")
 
     def _post(self, neighbours: Sequence[Address], message: Message) -> None:
-        data = encode(message)
+        data = encode(message) if neighbours else b""
         self._frames += [Frame(neighbour, data) for neighbour in neighbours]
         self.sent[type(message).__name__] += len(neighbours)
         if isinstance(message, Notify):

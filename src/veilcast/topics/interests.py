@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias, TypeGuard
 
 import msgspec
@@ -115,7 +116,7 @@ class Label(Conjunction, msgspec.Struct, frozen=True, tag="label"):
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
-        return (Equal(TOPIC, self.name),)
+        return _labelled(self.name)
 
     @property
     def pair(self) -> tuple[str, Value]:
@@ -183,6 +184,12 @@ def check_text(text: str) -> None:
 def check_count(constraints: tuple[Constraint, ...]) -> None:
     if not 1 <= len(constraints) <= MAX_CONSTRAINTS:
         raise LocalError(f"an interest must have 1 to {MAX_CONSTRAINTS} constraints")
+
+
+@lru_cache(maxsize=1024)
+def _labelled(name: str) -> tuple[Constraint, ...]:
+    """Kept, for every note is held against the labels of its readers."""
+    return (Equal(TOPIC, name),)
 
 
 def _encoded_length(text: str, what: str) -> int:
