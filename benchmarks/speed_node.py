@@ -6,6 +6,10 @@ the cell that is due, and the node sends one to each. So nothing waits, and the 
 datagrams at once. Counted is the processor time of the node's process for each cell received, opened,
 handled and answered by another sealed; then for each note that was signed, checked and read, where sixteen neighbours
 fill their cells with them. The floor, in the same run, is the bare socket and the bare cipher.
+
+Where the time of a cell goes follows from what costs less by one thing each: a socket and a cipher, sessions alone
+(headers, masks and replay windows beside the cipher), and the same node and neighbours without any socket. The rest is
+the driver's and the event loop's, with what it costs to be woken on a machine that others use too.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise, zip_longest
 from multiprocessing.connection import Connection
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+import one_link_node
 from veilcast.authority.epoch import HOUR_US
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Frame, Publication, Record
@@ -45,15 +51,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     as_json = parser.parse_args().json
-    found: dict[str, Any] = {**asyncio.run(measure()), "floor": floor(), "load": os.getloadavg()[0]}
+    found: dict[str, Any] = {**asyncio.run(measure()), "load": os.getloadavg()[0]}
+    found["parts"] = parts = floor()
+    found["floor"] = bare = 1e6 / sum(parts.values())
+    parts |= inside(parts)
+    parts["driver, event loop and waking"] = 1e6 / found["cells"] - sum(parts.values())
     if as_json:
         print(json.dumps(found, indent=2))
         return
     print(f"{'a second of processor time':<44}{'each':>10}{'of the floor':>14}")
-    bare = found["floor"]
     for name, rate in (("cells, bare socket and cipher", bare), ("cells, by a node", found["cells"])):
         print(f"  {name:<36}{rate:>12,.0f}{1e6 / rate:>7.1f} us{rate / bare:>10.2f}")
     print(f"  {'signed notes read, in those cells':<36}{found['notes']:>12,.0f}{1e6 / found['notes']:>7.1f} us")
+    print("where the time of a cell goes")
+    for name, us in parts.items():
+        print(f"  {name:<36}{us:>19.1f} us{us * found['cells'] / 1e6:>10.0%}")
     print(f"load of this machine {found['load']:.1f}")
 
 
@@ -126,14 +138,12 @@ async def measure() -> dict[str, float]:
 def around(orders: Connection) -> None:
     """The other process: the neighbours. As many rounds as it is told, with so many notes of each publisher in each.
 
-    It looks for answers now and then: if it waited for them, the node would pay for waking it with each.
+    All cells of a round leave at once: if each left when it was made, the node would mostly measure how it is woken. It
+    looks for answers now and then: if it waited for them, the node would pay for waking it with each.
     """
     target, now = parse(NODE)[1], START_US
     topics: list[str | None] = [*TOPICS, *[None] * (NEIGHBOURS - len(TOPICS))]
-    machines = [
-        machine_of(peer, {topic: "publisher"} if topic else {}, [NODE], number)
-        for number, (peer, topic) in enumerate(zip(PEERS, topics, strict=True))
-    ]
+    machines = machines_around()
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in PEERS]
     for bound, peer in zip(sockets, PEERS, strict=True):
         bound.setblocking(False)
@@ -142,11 +152,13 @@ def around(orders: Connection) -> None:
         rounds, notes = order
         for _ in range(rounds):
             now += PERIOD_US
+            cells: list[tuple[socket.socket, bytes]] = []
             for topic, bound, machine in zip(topics, sockets, machines, strict=True):
                 for _ in range(notes if topic else 0):
                     innermost(machine).publish(Publication((Label(topic or "").pair,), b"x" * 100), now)
-                for frame in step(machine, now):
-                    bound.sendto(frame.data, target)
+                cells += [(bound, frame.data) for frame in step(machine, now)]
+            for bound, cell in cells:
+                bound.sendto(cell, target)
             answers = 0
             for _ in range(PATIENCE):
                 time.sleep(0.001)
@@ -158,6 +170,14 @@ def around(orders: Connection) -> None:
                 if answers >= NEIGHBOURS:
                     break
         orders.send("done")
+
+
+def machines_around() -> list[Any]:
+    """Of all neighbours, in their order."""
+    return [
+        machine_of(peer, {topic: "publisher"} if topic else {}, [NODE], number)
+        for number, (peer, topic) in enumerate(zip_longest(PEERS, TOPICS))
+    ]
 
 
 def step(machine: Any, now: int) -> list[Frame]:
@@ -181,9 +201,10 @@ def machine_of(address: Address, roles: dict[str, str], neighbours: list[Address
     return machine
 
 
-def floor() -> float:
-    """A bare loop: a datagram received, opened, sealed and sent."""
+def floor() -> dict[str, float]:
+    """A bare loop, in microseconds for each part: a datagram received, opened, sealed and sent."""
     cipher, nonce = AESGCM(os.urandom(32)), bytes(12)
+    best = dict.fromkeys(("socket, to receive", "cipher, to open", "cipher, to seal", "socket, to send"), 1e6)
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as left,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as right,
@@ -191,21 +212,59 @@ def floor() -> float:
         left.bind(("127.0.0.1", 0))
         right.bind(("127.0.0.1", 0))
         sealed = cipher.encrypt(nonce, os.urandom(CELL - 16), None)
-        there, best = right.getsockname(), 0.0
+        there = right.getsockname()
         for _ in range(TURNS):
-            spent = 0.0
+            spent = dict.fromkeys(best, 0.0)
             for _ in range(ROUNDS):
                 for _ in range(NEIGHBOURS):
                     left.sendto(sealed, there)
-                begun = time.process_time()
-                for _ in range(NEIGHBOURS):
-                    data, source = right.recvfrom(2048)
-                    right.sendto(cipher.encrypt(nonce, cipher.decrypt(nonce, data, None), None), source)
-                spent += time.process_time() - begun
+                times = [time.process_time()]
+                received = [right.recvfrom(2048) for _ in range(NEIGHBOURS)]
+                times.append(time.process_time())
+                opened = [(cipher.decrypt(nonce, data, None), source) for data, source in received]
+                times.append(time.process_time())
+                again = [(cipher.encrypt(nonce, plain, None), source) for plain, source in opened]
+                times.append(time.process_time())
+                for data, source in again:
+                    right.sendto(data, source)
+                times.append(time.process_time())
+                for part, (begun, ended) in zip(spent, pairwise(times), strict=True):
+                    spent[part] += (ended - begun) / (ROUNDS * NEIGHBOURS) * 1e6
                 for _ in range(NEIGHBOURS):
                     check(left.recv(2048) == sealed)
-            best = max(best, ROUNDS * NEIGHBOURS / spent)
+            best = {part: min(best[part], us) for part, us in spent.items()}
     return best
+
+
+def inside(bare: dict[str, float]) -> dict[str, float]:
+    """What a cell costs the node beside sockets and ciphers, in microseconds, at its best over a heartbeat."""
+    node = machine_of(NODE, dict.fromkeys(TOPICS, "subscriber"), PEERS, NEIGHBOURS)
+    others, now = dict(zip(PEERS, machines_around(), strict=True)), START_US
+    taking, making = [0.0], [0.0]
+    for number in range(WARM_UP + ROUNDS):
+        now += PERIOD_US
+        cells = [(frame.data, peer) for peer, machine in others.items() for frame in step(machine, now)]
+        begun = time.process_time()
+        for cell, peer in cells:
+            node.receive(cell, peer, now)
+        taken = time.process_time()
+        frames = step(node, now)
+        taking[-1] += taken - begun
+        making[-1] += time.process_time() - taken
+        for frame in frames:
+            others[frame.destination].receive(frame.data, NODE, now)
+        if number % RATE == RATE - 1:
+            taking.append(0.0)
+            making.append(0.0)
+    check(len(node.peers()) == NEIGHBOURS)
+    first = WARM_UP // RATE
+    take, make = (min(spent[first:-1]) / (RATE * NEIGHBOURS) * 1e6 for spent in (taking, making))
+    session = one_link_node.bare()["us a cell"]
+    ciphers = bare["cipher, to open"] + bare["cipher, to seal"]
+    return {
+        "headers, masks, replay windows": session - ciphers,
+        "link and mesh, to take and to make": take + make - session,
+    }
 
 
 def check(right: bool) -> None:
