@@ -1,0 +1,148 @@
+"""The mesh of one topic as adverts and subscriptions lay it (P0 4.2): a tree of shortest ways to the publisher.
+
+Adverts flood the overlay, and hash chains show every node which neighbours are one hop nearer. A subscription goes from
+neighbour to nearer neighbour until it meets the mesh; whom it passed are forwarders. Where several neighbours are
+equally near, a node follows the first to say so; which one that is depends on heartbeats and links, so any of them by
+chance is the usual model ("uniform"), and "first" is the order of a flood where all take the same time, and where a
+node tells its neighbours in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels.chance import Stream, below, stream
+from veilcast.lab.kernels.compiled import compiled
+from veilcast.lab.kernels.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """A tree on some of an overlay's nodes, V_a."""
+
+    publisher: int
+    parent: NDArray[np.int32]
+    """Of every node of the overlay: -1 for who is not in the mesh; the publisher is its own."""
+    distance: NDArray[np.int32]
+    """Hops from the publisher, in the overlay; -1 for whom no advert reaches."""
+
+    @cached_property
+    def members(self) -> NDArray[np.int32]:
+        """V_a in order, the publisher among them."""
+        return np.flatnonzero(self.parent >= 0).astype(np.int32)
+
+    @cached_property
+    def children(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Rows as a graph's: offsets, and the children of each node in order."""
+        return _children(self.publisher, self.parent)
+
+    def links(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The flow of one publication: from whom to whom."""
+        members = self.members[self.members != self.publisher]
+        return self.parent[members], members
+
+
+def cast(graph: Graph, ratio: float, seed: int) -> tuple[int, NDArray[np.int32]]:
+    """The publisher, and the subscribers in order: round(ratio n) of the others."""
+    if not 0 <= ratio <= 1:
+        raise ConfigError(f"ratio must be a share between 0 and 1, not {ratio}")
+    readers = min(round(ratio * graph.nodes), graph.nodes - 1)
+    drawn = _drawn(graph.nodes, readers + 1, stream(seed, "cast"))
+    return int(drawn[0]), np.sort(drawn[1:])
+
+
+def build(
+    graph: Graph,
+    publisher: int,
+    subscribers: NDArray[np.int32],
+    seed: int,
+    ties: Literal["uniform", "first"] = "uniform",
+) -> Mesh:
+    """Subscribers whom no advert reaches stay outside."""
+    distance, first = _flood(graph.offsets, graph.targets, publisher)
+    chance = stream(seed, "ties")
+    parent = _climb(graph.offsets, graph.targets, publisher, subscribers, distance, first, ties == "first", chance)
+    return Mesh(publisher, parent, distance)
+
+
+@compiled
+def _drawn(n: int, count: int, state: Stream) -> NDArray[np.int32]:
+    """`count` different numbers below n, in random order: the beginning of a shuffle."""
+    numbers = np.arange(n).astype(np.int32)
+    for at in range(count):
+        other = at + below(state, n - at)
+        numbers[at], numbers[other] = numbers[other], numbers[at]
+    return numbers[:count].copy()
+
+
+@compiled
+def _flood(
+    offsets: NDArray[np.int64], targets: NDArray[np.int32], publisher: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """How far everyone is, and who told it first."""
+    n = len(offsets) - 1
+    distance, first = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    queue = np.empty(n, np.int32)
+    queue[0], distance[publisher], head, tail = publisher, 0, 0, 1
+    while head < tail:
+        u = queue[head]
+        head += 1
+        for at in range(offsets[u], offsets[u + 1]):
+            v = targets[at]
+            if distance[v] < 0:
+                distance[v], first[v] = distance[u] + 1, u
+                queue[tail] = v
+                tail += 1
+    return distance, first
+
+
+@compiled
+def _climb(
+    offsets: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    publisher: int,
+    subscribers: NDArray[np.int32],
+    distance: NDArray[np.int32],
+    first: NDArray[np.int32],
+    take_first: bool,
+    state: Stream,
+) -> NDArray[np.int32]:
+    parent = np.full(len(offsets) - 1, -1, np.int32)
+    parent[publisher] = publisher
+    for subscriber in subscribers:
+        v = subscriber
+        while distance[v] >= 0 and parent[v] < 0:
+            chosen, nearer = first[v], 0
+            if not take_first:
+                for at in range(offsets[v], offsets[v + 1]):
+                    u = targets[at]
+                    if distance[u] == distance[v] - 1:
+                        nearer += 1
+                        if below(state, nearer) == 0:
+                            chosen = u
+            parent[v] = chosen
+            v = chosen
+    return parent
+
+
+@compiled
+def _children(publisher: int, parent: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    n = len(parent)
+    offsets = np.zeros(n + 1, np.int64)
+    for v in range(n):
+        if parent[v] >= 0 and v != publisher:
+            offsets[parent[v] + 1] += 1
+    for v in range(n):
+        offsets[v + 1] += offsets[v]
+    fill, children = offsets[:-1].copy(), np.empty(offsets[n], np.int32)
+    for v in range(n):
+        if parent[v] >= 0 and v != publisher:
+            children[fill[parent[v]]] = v
+            fill[parent[v]] += 1
+    return offsets, children
