@@ -1,0 +1,285 @@
+"""The shell game (P0 4.5) as a kernel: the two ends of an edge of the mesh change places, again and again.
+
+Who is next to whom belongs to the places, which stay as they were laid; what moves is who has which: a permutation. A
+swap of a place and one of its children undoes itself, so the game is an interchange process, whose limit is that every
+arrangement is equally likely. Nobody leaves the mesh, and the publisher keeps its place.
+
+Event mode. Every node waits for exponential times, and plays when one is over, if it has a child. Such waits have no
+memory: so the moments at which somebody with children may play are a Poisson process, of the rate of one wait times the
+number of places with children, and the place is any of them. Whoever's moment has come plays with the probability
+exp(-decay x): x is the time since it joined, or how many games it began. Under the first law all rates fall by one
+factor, the warmth. Measured in warmth, which falls by an exponential amount from one moment to the next, the process
+has a constant rate; so none of the moments is wasted however cold it becomes, and when the warmth is spent the game is
+over for good.
+
+In a mesh that is being built, a node may moreover play at the moment at which its first child connects; children who
+have not connected cannot be chosen. A swap takes `lock_s`, for which it holds its place, the parent and the children;
+a game that meets somebody held does not come about. Its messages are P0's: three for each neighbour of who begins, one
+for each of the other's (P0 4.7).
+
+Swap mode leaves time, decay and construction away: any inner place and any of its children, so many times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, inf, log
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels.board import Board, joined, lay
+from veilcast.lab.kernels.chance import Stream, below, exponential, shuffle, stream, unit, word
+from veilcast.lab.kernels.compiled import compiled
+from veilcast.lab.kernels.mesh import Mesh
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled:
+    """Who is where. The flow after it: from occupant[parent[x]] to occupant[x], for every member x of the mesh."""
+
+    occupant: NDArray[np.int32]
+    """By place, called by the node that the mesh gave it to; -1 where the mesh has none."""
+    swaps: int
+    seconds: float
+    """Since the advert. A game that came to its end early has that of its last swap."""
+    messages: int
+
+
+def play_events(
+    mesh: Mesh,
+    subscribers: NDArray[np.int32],
+    seed: int,
+    *,
+    decay: float = 0.0,
+    decay_by: Literal["time", "count"] = "time",
+    start: Literal["immediate", "wait"] = "immediate",
+    wait_s: float = 5.0,
+    lock_s: float = 0.0,
+    hop_s: float = 0.05,
+    look: Literal["swaps", "seconds", "end"] = "end",
+    steps: Sequence[float] = (),
+) -> list[Shuffled]:
+    """The game at each step, which are numbers of swaps or seconds, and rise; or when it has ended.
+
+    It ends when it has cooled down, or after a day; for the steps that it does not reach it is as it ended.
+    """
+    if wait_s <= 0 or min(decay, lock_s, hop_s) < 0:
+        raise ConfigError("wait_s must be above 0, and decay, lock_s and hop_s not negative")
+    if (look == "end") != (len(steps) == 0) or list(steps) != sorted(steps):
+        raise ConfigError('steps rise, and are the moments of look = "swaps" or "seconds"')
+    if look == "end" and decay == 0:
+        raise ConfigError("a shell game without decay has no end: say at which steps to look")
+    board = lay(mesh)
+    chance = stream(seed, "shellgame")
+    hops = joined(board, mesh, subscribers)
+    moments = np.array(steps or [inf], np.float64)
+    horizon_s = max(_DAY_S, moments[-1]) if look == "seconds" else _DAY_S
+    starting = _starting(board.first, board.inner, hops, chance) if start == "immediate" else board.inner[:0]
+    cooling, tiring = (decay, 0.0) if decay_by == "time" else (0.0, decay)
+    occupants, swaps, seconds, messages = _events(
+        board.parent, board.first, board.inner, hops, starting, cooling, tiring, wait_s, lock_s, hop_s,
+        moments, look == "seconds", horizon_s, chance,
+    )  # fmt: skip
+    return [
+        Shuffled(_placed(mesh, board, occupants[at]), int(swaps[at]), float(seconds[at]), int(messages[at]))
+        for at in range(len(moments))
+    ]
+
+
+def play_swaps(mesh: Mesh, swaps: int, seed: int) -> Shuffled:
+    """So many bare swaps, which take no time. Fewer under the same seed are the beginning of more."""
+    if swaps < 0:
+        raise ConfigError("swaps must not be negative")
+    board = lay(mesh)
+    occupant = np.arange(len(board.nodes), dtype=np.int32)
+    played = swaps if len(board.inner) else 0
+    table = np.column_stack([board.inner, board.first[board.inner], np.diff(board.first)[board.inner]])
+    messages = _swap(table, np.diff(board.first), occupant, played, stream(seed, "shellgame"))
+    return Shuffled(_placed(mesh, board, occupant), played, 0.0, messages)
+
+
+def _placed(mesh: Mesh, board: Board, occupant: NDArray[np.int32]) -> NDArray[np.int32]:
+    """From the places of the board to those of the mesh."""
+    placed = np.full(len(mesh.parent), -1, np.int32)
+    placed[board.nodes] = board.nodes[occupant]
+    return placed
+
+
+@compiled
+def _swap(
+    table: NDArray[np.int32], children: NDArray[np.int32], occupant: NDArray[np.int32], swaps: int, state: Stream
+) -> int:
+    """`table` has a row for each inner place: the place, its first child, and how many there are. Counts messages.
+
+    One word is enough for both draws: the upper half chooses the place, the lower the child.
+    """
+    places = np.uint64(len(table))
+    messages = 0
+    for _ in range(swaps):
+        bits = word(state)
+        row = table[(bits >> _32) * places >> _32]
+        child = row[1] + np.int64((bits & _LOW) * np.uint64(row[2]) >> _32)
+        place = row[0]
+        occupant[place], occupant[child] = occupant[child], occupant[place]
+        messages += 4 + 3 * row[2] + children[child]
+    return messages
+
+
+@compiled
+def _events(
+    parent: NDArray[np.int32],
+    first: NDArray[np.int32],
+    inner: NDArray[np.int32],
+    hops: NDArray[np.int32],
+    starting: NDArray[np.int32],
+    cooling: float,
+    tiring: float,
+    wait_s: float,
+    lock_s: float,
+    hop_s: float,
+    steps: NDArray[np.float64],
+    by_seconds: bool,
+    horizon_s: float,
+    state: Stream,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """`cooling` is the decay by time, `tiring` that by games. A node is called by the place where it began."""
+    members, looks, look = len(parent), len(steps), 0
+    occupants, swaps_at = np.empty((looks, members), np.int32), np.empty(looks, np.int64)
+    seconds_at, messages_at = np.empty(looks, np.float64), np.empty(looks, np.int64)
+    occupant, games = np.arange(members).astype(np.int32), np.zeros(members, np.int32)
+    held_until_s = np.full(members, -1.0)
+    swaps, messages, last_s, start = 0, 0, 0.0, 0
+
+    built, latest_s, mean_s = int(hops.max()) + 1, hops.max() * hop_s, wait_s / max(1, len(inner))
+    eager = np.exp(-cooling * (latest_s - hops * hop_s))
+    moment_s, warmth = _next(0.0, exp(cooling * latest_s), mean_s, cooling, latest_s, state)
+    while look < looks and len(inner) > 0:
+        if start < len(starting) and _begins(first, hops, starting[start]) * hop_s <= moment_s:
+            place = starting[start]
+            hop = _begins(first, hops, place)
+            now_s = hop * hop_s
+            node = occupant[place]
+            probability = exp(-cooling * (now_s - hops[node] * hop_s))
+            start += 1
+        else:
+            place = inner[below(state, len(inner))]
+            now_s = moment_s
+            hop = built if now_s >= built * hop_s else int(now_s / hop_s)
+            node = occupant[place]
+            probability = eager[node]
+            moment_s, warmth = _next(moment_s, warmth, mean_s, cooling, latest_s, state)
+        while by_seconds and look < looks and steps[look] < now_s:
+            occupants[look], swaps_at[look], seconds_at[look], messages_at[look] = (
+                occupant,
+                swaps,
+                steps[look],
+                messages,
+            )
+            look += 1
+        if now_s > horizon_s:
+            break
+        if tiring > 0:
+            probability *= exp(-tiring * games[node])
+        child = _any_child(first, hops, place, hop, built, state)
+        if child < 0 or (probability < 1 and unit(state) >= probability):
+            continue
+        if lock_s > 0 and not _hold(held_until_s, parent, first, place, now_s, lock_s):
+            continue
+        occupant[place], occupant[child] = occupant[child], node
+        games[node] += 1
+        swaps += 1
+        messages += 4 + 3 * _connected(first, hops, place, hop, built) + _connected(first, hops, child, hop, built)
+        last_s = now_s
+        while not by_seconds and look < looks and steps[look] <= swaps:
+            occupants[look], swaps_at[look], seconds_at[look], messages_at[look] = occupant, swaps, now_s, messages
+            look += 1
+    for rest in range(look, looks):
+        occupants[rest], swaps_at[rest], messages_at[rest] = occupant, swaps, messages
+        seconds_at[rest] = steps[rest] if by_seconds else last_s
+    return occupants, swaps_at, seconds_at, messages_at
+
+
+@compiled
+def _next(
+    moment_s: float, warmth: float, mean_s: float, cooling: float, latest_s: float, state: Stream
+) -> tuple[float, float]:
+    """The next moment at which somebody may play, and the warmth then, which is 1 for who joined last at `latest_s`."""
+    if cooling == 0:
+        return moment_s + mean_s * exponential(state), warmth
+    warmth -= cooling * mean_s * exponential(state)
+    return (latest_s - log(warmth) / cooling if warmth > 0 else inf), warmth
+
+
+@compiled
+def _starting(
+    first: NDArray[np.int32], inner: NDArray[np.int32], hops: NDArray[np.int32], state: Stream
+) -> NDArray[np.int32]:
+    """The inner places in the order in which their first children connect; those of one hop in any order."""
+    places = inner.copy()
+    shuffle(state, places)
+    begins = np.empty(len(places), np.int32)
+    for at in range(len(places)):
+        begins[at] = _begins(first, hops, places[at])
+    return places[np.argsort(begins, kind="mergesort")]
+
+
+@compiled
+def _begins(first: NDArray[np.int32], hops: NDArray[np.int32], place: int) -> int:
+    """The hop at which the first child of an inner place connects."""
+    return int(hops[first[place] : first[place + 1]].min()) + 1
+
+
+@compiled
+def _connected(first: NDArray[np.int32], hops: NDArray[np.int32], place: int, hop: int, built: int) -> int:
+    """How many children it has at this hop."""
+    if hop >= built:
+        return int(first[place + 1] - first[place])
+    count = 0
+    for child in range(first[place], first[place + 1]):
+        count += hops[child] < hop
+    return count
+
+
+@compiled
+def _any_child(
+    first: NDArray[np.int32], hops: NDArray[np.int32], place: int, hop: int, built: int, state: Stream
+) -> int:
+    """One of those that it has at this hop; -1 if there is none."""
+    if hop >= built:
+        return int(first[place]) + below(state, first[place + 1] - first[place])
+    chosen, count = -1, 0
+    for child in range(first[place], first[place + 1]):
+        if hops[child] < hop:
+            count += 1
+            if below(state, count) == 0:
+                chosen = child
+    return chosen
+
+
+@compiled
+def _hold(
+    held_until_s: NDArray[np.float64],
+    parent: NDArray[np.int32],
+    first: NDArray[np.int32],
+    place: int,
+    now_s: float,
+    lock_s: float,
+) -> bool:
+    """Lock a place and those next to it, if all of them are free."""
+    if max(held_until_s[place], held_until_s[parent[place]]) > now_s:
+        return False
+    for child in range(first[place], first[place + 1]):
+        if held_until_s[child] > now_s:
+            return False
+    held_until_s[place] = held_until_s[parent[place]] = now_s + lock_s
+    held_until_s[first[place] : first[place + 1]] = now_s + lock_s
+    return True
+
+
+_DAY_S: Final = 86_400.0
+_32: Final = np.uint64(32)
+_LOW: Final = np.uint64(0xFFFFFFFF)
