@@ -2,9 +2,9 @@
 
 Adverts flood the overlay, and hash chains show every node which neighbours are one hop nearer. A subscription goes from
 neighbour to nearer neighbour until it meets the mesh; whom it passed are forwarders. Where several neighbours are
-equally near, a node follows the first to say so; which one that is depends on heartbeats and links, so any of them by
-chance is the usual model ("uniform"), and "first" is the order of a flood where all take the same time, and where a
-node tells its neighbours in the order of their numbers.
+equally near, a node follows the first to say so. Which one that is depends on the phases of heartbeats, so any of them
+by chance is the usual model ("uniform"); where all links are equally long and nodes beat in the order of their numbers,
+it is the first of them in order ("first").
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def build(
     ties: Literal["uniform", "first"] = "uniform",
 ) -> Mesh:
     """Subscribers whom no advert reaches stay outside."""
-    distance, first = _flood(graph.offsets, graph.targets, publisher)
+    distance = _flood(graph.offsets, graph.targets, publisher)
     chance = stream(seed, "ties")
-    parent = _climb(graph.offsets, graph.targets, publisher, subscribers, distance, first, ties == "first", chance)
+    parent = _climb(graph.offsets, graph.targets, publisher, subscribers, distance, ties == "first", chance)
     return Mesh(publisher, parent, distance)
 
 
@@ -82,13 +82,10 @@ def _drawn(n: int, count: int, state: Stream) -> NDArray[np.int32]:
 
 
 @compiled
-def _flood(
-    offsets: NDArray[np.int64], targets: NDArray[np.int32], publisher: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """How far everyone is, and who told it first."""
+def _flood(offsets: NDArray[np.int64], targets: NDArray[np.int32], publisher: int) -> NDArray[np.int32]:
+    """How far everyone is."""
     n = len(offsets) - 1
-    distance, first = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-    queue = np.empty(n, np.int32)
+    distance, queue = np.full(n, -1, np.int32), np.empty(n, np.int32)
     queue[0], distance[publisher], head, tail = publisher, 0, 0, 1
     while head < tail:
         u = queue[head]
@@ -96,10 +93,10 @@ def _flood(
         for at in range(offsets[u], offsets[u + 1]):
             v = targets[at]
             if distance[v] < 0:
-                distance[v], first[v] = distance[u] + 1, u
+                distance[v] = distance[u] + 1
                 queue[tail] = v
                 tail += 1
-    return distance, first
+    return distance
 
 
 @compiled
@@ -109,25 +106,22 @@ def _climb(
     publisher: int,
     subscribers: NDArray[np.int32],
     distance: NDArray[np.int32],
-    first: NDArray[np.int32],
     take_first: bool,
     state: Stream,
 ) -> NDArray[np.int32]:
-    parent = np.full(len(offsets) - 1, -1, np.int32)
+    parent = np.full(len(distance), -1, np.int32)
     parent[publisher] = publisher
     for subscriber in subscribers:
         v = subscriber
         while distance[v] >= 0 and parent[v] < 0:
-            chosen, nearer = first[v], 0
-            if not take_first:
-                for at in range(offsets[v], offsets[v + 1]):
-                    u = targets[at]
-                    if distance[u] == distance[v] - 1:
-                        nearer += 1
-                        if below(state, nearer) == 0:
-                            chosen = u
-            parent[v] = chosen
-            v = chosen
+            nearer = 0
+            for at in range(offsets[v], offsets[v + 1]):
+                u = targets[at]
+                if distance[u] == distance[v] - 1:
+                    nearer += 1
+                    if nearer == 1 or (not take_first and below(state, nearer) == 0):
+                        parent[v] = u
+            v = parent[v]
     return parent
 
 

@@ -65,7 +65,8 @@ def play_events(
 ) -> list[Shuffled]:
     """The game at each step, which are numbers of swaps or seconds, and rise; or when it has ended.
 
-    It ends when it has cooled down, or after a day; for the steps that it does not reach it is as it ended.
+    Decay by time brings it to an end; by count, it never quite ends, and after a day is not looked at any more. For
+    steps that it does not reach it is as it was then.
     """
     if wait_s <= 0 or min(decay, lock_s, hop_s) < 0:
         raise ConfigError("wait_s must be above 0, and decay, lock_s and hop_s not negative")
@@ -77,16 +78,18 @@ def play_events(
     chance = stream(seed, "shellgame")
     hops = joined(board, mesh, subscribers)
     moments = np.array(steps or [inf], np.float64)
-    horizon_s = max(_DAY_S, moments[-1]) if look == "seconds" else _DAY_S
+    if decay * hop_s * hops.max() > _COLD:
+        raise ConfigError(f"with a decay of {decay} the first would have stopped before the last have joined")
     starting = _starting(board.first, board.inner, hops, chance) if start == "immediate" else board.inner[:0]
     cooling, tiring = (decay, 0.0) if decay_by == "time" else (0.0, decay)
-    occupants, swaps, seconds, messages = _events(
+    horizon_s = max(_DAY_S, moments[-1] if look == "seconds" else 0.0) if tiring > 0 or lock_s > 0 else inf
+    occupants, facts = _events(
         board.parent, board.first, board.inner, hops, starting, cooling, tiring, wait_s, lock_s, hop_s,
         moments, look == "seconds", horizon_s, chance,
     )  # fmt: skip
     return [
-        Shuffled(_placed(mesh, board, occupants[at]), int(swaps[at]), float(seconds[at]), int(messages[at]))
-        for at in range(len(moments))
+        Shuffled(_placed(mesh, board, occupant), int(swaps), float(seconds), int(messages))
+        for occupant, (swaps, seconds, messages) in zip(occupants, facts, strict=True)
     ]
 
 
@@ -115,7 +118,8 @@ def _swap(
 ) -> int:
     """`table` has a row for each inner place: the place, its first child, and how many there are. Counts messages.
 
-    One word is enough for both draws: the upper half chooses the place, the lower the child.
+    One word is enough for both draws: the upper half chooses the place, the lower the child. That some places are
+    more likely than others by a part in 2^32 / (number of places) is below what any sample shows.
     """
     places = np.uint64(len(table))
     messages = 0
@@ -145,11 +149,13 @@ def _events(
     by_seconds: bool,
     horizon_s: float,
     state: Stream,
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """`cooling` is the decay by time, `tiring` that by games. A node is called by the place where it began."""
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Who has which place at each step, with the swaps, seconds and messages until then.
+
+    `cooling` is the decay by time, `tiring` that by games. A node is called by the place where it began.
+    """
     members, looks, look = len(parent), len(steps), 0
-    occupants, swaps_at = np.empty((looks, members), np.int32), np.empty(looks, np.int64)
-    seconds_at, messages_at = np.empty(looks, np.float64), np.empty(looks, np.int64)
+    occupants, facts = np.empty((looks, members), np.int32), np.empty((looks, 3), np.float64)
     occupant, games = np.arange(members).astype(np.int32), np.zeros(members, np.int32)
     held_until_s = np.full(members, -1.0)
     swaps, messages, last_s, start = 0, 0, 0.0, 0
@@ -157,30 +163,26 @@ def _events(
     built, latest_s, mean_s = int(hops.max()) + 1, hops.max() * hop_s, wait_s / max(1, len(inner))
     eager = np.exp(-cooling * (latest_s - hops * hop_s))
     moment_s, warmth = _next(0.0, exp(cooling * latest_s), mean_s, cooling, latest_s, state)
-    while look < looks and len(inner) > 0:
-        if start < len(starting) and _begins(first, hops, starting[start]) * hop_s <= moment_s:
-            place = starting[start]
-            hop = _begins(first, hops, place)
-            now_s = hop * hop_s
+    while len(inner) > 0:
+        while look < looks and not by_seconds and steps[look] <= swaps:
+            look = _look(occupants, facts, look, occupant, swaps, last_s, messages)
+        # Somebody's first child connects, or somebody's wait is over.
+        begins = starting[start] if start < len(starting) else -1
+        hop = _begins(first, hops, begins) if begins >= 0 else built
+        if begins >= 0 and hop * hop_s <= moment_s:
+            place, now_s = begins, hop * hop_s
+            start += 1
             node = occupant[place]
             probability = exp(-cooling * (now_s - hops[node] * hop_s))
-            start += 1
         else:
-            place = inner[below(state, len(inner))]
-            now_s = moment_s
+            place, now_s = inner[below(state, len(inner))], moment_s
             hop = built if now_s >= built * hop_s else int(now_s / hop_s)
             node = occupant[place]
             probability = eager[node]
             moment_s, warmth = _next(moment_s, warmth, mean_s, cooling, latest_s, state)
-        while by_seconds and look < looks and steps[look] < now_s:
-            occupants[look], swaps_at[look], seconds_at[look], messages_at[look] = (
-                occupant,
-                swaps,
-                steps[look],
-                messages,
-            )
-            look += 1
-        if now_s > horizon_s:
+        while look < looks and by_seconds and steps[look] < now_s:
+            look = _look(occupants, facts, look, occupant, swaps, steps[look], messages)
+        if look == looks or now_s > horizon_s or now_s == inf:
             break
         if tiring > 0:
             probability *= exp(-tiring * games[node])
@@ -194,13 +196,25 @@ def _events(
         swaps += 1
         messages += 4 + 3 * _connected(first, hops, place, hop, built) + _connected(first, hops, child, hop, built)
         last_s = now_s
-        while not by_seconds and look < looks and steps[look] <= swaps:
-            occupants[look], swaps_at[look], seconds_at[look], messages_at[look] = occupant, swaps, now_s, messages
-            look += 1
-    for rest in range(look, looks):
-        occupants[rest], swaps_at[rest], messages_at[rest] = occupant, swaps, messages
-        seconds_at[rest] = steps[rest] if by_seconds else last_s
-    return occupants, swaps_at, seconds_at, messages_at
+    while look < looks:
+        look = _look(occupants, facts, look, occupant, swaps, steps[look] if by_seconds else last_s, messages)
+    return occupants, facts
+
+
+@compiled
+def _look(
+    occupants: NDArray[np.int32],
+    facts: NDArray[np.float64],
+    look: int,
+    occupant: NDArray[np.int32],
+    swaps: int,
+    seconds: float,
+    messages: int,
+) -> int:
+    """Write down how it is; the number of the next look."""
+    occupants[look] = occupant
+    facts[look, 0], facts[look, 1], facts[look, 2] = swaps, seconds, messages
+    return look + 1
 
 
 @compiled
@@ -281,5 +295,7 @@ def _hold(
 
 
 _DAY_S: Final = 86_400.0
+_COLD: Final = 500.0
+"""exp of this is about as far as numbers go."""
 _32: Final = np.uint64(32)
 _LOW: Final = np.uint64(0xFFFFFFFF)
