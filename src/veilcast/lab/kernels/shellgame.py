@@ -178,7 +178,7 @@ def _events(
             place, now_s = inner[below(state, len(inner))], moment_s
             hop = built if now_s >= built * hop_s else int(now_s / hop_s)
             node = occupant[place]
-            probability = eager[node]
+            probability = eager[node] if cooling > 0 else 1.0
             moment_s, warmth = _next(moment_s, warmth, mean_s, cooling, latest_s, state)
         while look < looks and by_seconds and steps[look] < now_s:
             look = _look(occupants, facts, look, occupant, swaps, steps[look], messages)
@@ -192,7 +192,8 @@ def _events(
         if lock_s > 0 and not _hold(held_until_s, parent, first, place, now_s, lock_s):
             continue
         occupant[place], occupant[child] = occupant[child], node
-        games[node] += 1
+        if tiring > 0:
+            games[node] += 1
         swaps += 1
         messages += 4 + 3 * _connected(first, hops, place, hop, built) + _connected(first, hops, child, hop, built)
         last_s = now_s
