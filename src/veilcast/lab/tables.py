@@ -1,0 +1,248 @@
+"""Every table of the lab, once: a row type each, from which the Arrow and the Spark schema follow.
+
+What a network shows is defined in `veilcast.observe`, for the core writes it; here stand the tables that the lab itself
+makes. They lie as Parquet under a root, `ROOT/TABLE/experiment=NAME/[bucket=K/]*.parquet`: the experiment is in the path
+and not in the file, as Spark, pyarrow and others expect it. A file is put in its place in one step, so what is there is
+whole. Who reads gets the columns that are defined here, in their order, or is told which one is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from veilcast import observe
+from veilcast.errors import StorageError, TamperedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class Run(observe.Row, frozen=True, gc=False):
+    """What a run was made from; its name is unique in its experiment."""
+
+    experiment: str
+    cell: str
+    params: str
+    """As JSON."""
+    seed: int
+    commit: str
+
+
+class Guess(observe.Row, frozen=True, gc=False):
+    """How strongly an attack holds that a node has a role."""
+
+    attack: str
+    epochs: int
+    coalition: int
+    topic: str
+    role: str
+    node: str
+    score: float
+
+
+class Measured(msgspec.Struct, frozen=True, gc=False):
+    """One number that came of one run."""
+
+    experiment: str
+    cell: str
+    seed: int
+    attack: str
+    metric: str
+    step: float
+    value: float
+
+
+class Score(msgspec.Struct, frozen=True, gc=False):
+    """The same number over all seeds: its mean, its standard deviation, and the 95 % interval of the mean."""
+
+    experiment: str
+    cell: str
+    series: str
+    attack: str
+    metric: str
+    step: float
+    value: float
+    spread: float
+    low: float
+    high: float
+    seeds: int
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """A published number beside ours."""
+
+    experiment: str
+    what: str
+    figure: str
+    curve: str
+    x: float | None
+    statistic: str
+    published: float
+    target: float
+    reproduced: float
+    low: float
+    high: float
+    within: float
+    difference: float
+    verdict: str
+    expected: str
+    why: str
+
+
+def arrow_schema(row: type[msgspec.Struct]) -> pa.Schema:
+    """Of the whole table, with the columns that a path holds."""
+    return pa.schema([pa.field(name, kind, nullable=nullable) for name, kind, nullable in _columns(row)])
+
+
+def spark_schema(row: type[msgspec.Struct]) -> StructType:
+    """The same for Spark."""
+    from pyspark.sql import types
+
+    kinds: dict[pa.DataType, types.DataType] = {
+        pa.string(): types.StringType(),
+        pa.int64(): types.LongType(),
+        pa.float64(): types.DoubleType(),
+        pa.bool_(): types.BooleanType(),
+        pa.binary(): types.BinaryType(),
+    }
+    return types.StructType([types.StructField(name, kinds[kind], nullable) for name, kind, nullable in _columns(row)])
+
+
+def place(root: Path, row: type[msgspec.Struct], experiment: str, bucket: int | None = None) -> Path:
+    """The directory of an experiment's part of a table."""
+    base = root / TABLE_OF[row] / f"experiment={experiment}"
+    return base if bucket is None else base / f"bucket={bucket}"
+
+
+def from_rows(row: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pa.Table:
+    schema = arrow_schema(row)
+    columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=False)]
+    return pa.table(arrays, schema=schema) if arrays else schema.empty_table()
+
+
+def write(path: Path, table: pa.Table) -> None:
+    """Put a table at `path`, without the columns that the path holds, in one step; the same rows give the same bytes."""
+    kept = table.drop_columns([name for name in table.column_names if name in IN_PATH])
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            pq.write_table(kept, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise StorageError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from error
+
+
+def read(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None = None) -> pa.Table:
+    """An experiment's part of a table: all files of it, or those that are named, in the order of their names."""
+    parts = [_read_file(path, row, experiment) for path in _files(root, row, experiment, files)]
+    return pa.concat_tables(parts) if parts else arrow_schema(row).empty_table()
+
+
+def frame(
+    spark: SparkSession, root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None = None
+) -> DataFrame:
+    """The same as a Spark frame; nothing but the files' footers is read here."""
+    from pyspark.sql import functions as sql
+
+    schema = spark_schema(row)
+    paths = _files(root, row, experiment, files)
+    for path in paths:
+        check(path, row)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    kept = schema.__class__([field for field in schema if field.name not in IN_PATH])
+    rows = spark.read.schema(kept).parquet(*(path.resolve().as_uri() for path in paths))
+    return rows.withColumn("experiment", sql.lit(experiment)).select(*schema.fieldNames())
+
+
+def check(path: Path, row: type[msgspec.Struct]) -> None:
+    """Raise `TamperedError`, naming the column, unless this is a file of that table."""
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, row, error) from error
+    wanted = [field for field in arrow_schema(row) if field.name not in IN_PATH]
+    for field in wanted:
+        if field.name not in found.names:
+            raise TamperedError(f"{path} is no file of {TABLE_OF[row]}: it has no column {field.name}")
+        if (kind := found.field(field.name).type) != field.type:
+            raise TamperedError(
+                f"{path} is no file of {TABLE_OF[row]}: column {field.name} holds {kind}, not {field.type}"
+            )
+    known = {field.name for field in wanted}
+    for name in found.names:
+        if name not in known:
+            raise TamperedError(f"{path} is no file of {TABLE_OF[row]}: it has a column {name}, which is not of it")
+
+
+def _files(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None) -> list[Path]:
+    # What is not whole yet has a name with a dot before it.
+    found = place(root, row, experiment).rglob("[!.]*.parquet") if files is None else files
+    return sorted(found)
+
+
+def _read_file(path: Path, row: type[msgspec.Struct], experiment: str) -> pa.Table:
+    check(path, row)
+    schema = arrow_schema(row)
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, row, error) from error
+    named = pa.repeat(pa.scalar(experiment), len(table))
+    return pa.table(
+        [named if field.name in IN_PATH else table[field.name] for field in schema],
+        schema=schema,
+    )
+
+
+def _unreadable(path: Path, row: type[msgspec.Struct], error: Exception) -> StorageError | TamperedError:
+    if isinstance(error, OSError) and error.errno:
+        return StorageError(f"cannot read {path}: {os.strerror(error.errno)}")
+    return TamperedError(f"{path} is no file of {TABLE_OF[row]}: it is no whole Parquet file")
+
+
+def _columns(row: type[msgspec.Struct]) -> list[tuple[str, pa.DataType, bool]]:
+    return [(field.name, *_kind(field.type)) for field in msgspec.structs.fields(row)]
+
+
+def _kind(annotation: Any) -> tuple[pa.DataType, bool]:
+    choices = get_args(annotation)
+    plain = next((choice for choice in choices if choice is not NoneType), annotation)
+    return _ARROW[plain], NoneType in choices
+
+
+_ARROW: Final[dict[type, pa.DataType]] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+}
+IN_PATH: Final = ("experiment",)
+"""Columns that the path of a file holds, and not the file."""
+
+TABLES: Final[dict[str, type[msgspec.Struct]]] = {
+    **observe.TABLES,
+    "runs": Run,
+    "guesses": Guess,
+    "measures": Measured,
+    "scores": Score,
+    "verdicts": Verdict,
+}
+TABLE_OF: Final[dict[type[msgspec.Struct], str]] = {row: name for name, row in TABLES.items()}
