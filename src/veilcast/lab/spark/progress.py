@@ -1,0 +1,74 @@
+"""A bar on the terminal: which part of a sweep is under way, and how many tasks of its stages are done.
+
+Shown on stderr and only on a terminal. A thread asks Spark's status tracker; it never waits for it, so that a session
+that is gone ends the bar and not the program.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+
+class Progress:
+    """A context manager; `begin` names what comes next."""
+
+    def __init__(self, spark: SparkSession, console: Console | None = None) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._console = console or Console(file=sys.stderr)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stages]}"))
+        self._bars = Bars(*columns, TimeElapsedColumn(), console=self._console, transient=True)
+        self._bar = self._bars.add_task("", total=None, stages="")
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def begin(self, label: str, done: int, total: int) -> None:
+        """`done` of `total` parts are there."""
+        self._bars.update(self._bar, description=label, completed=done, total=total, stages="")
+
+    def say(self, say: Callable[[str], object], lines: Iterable[str]) -> None:
+        """Lines that stay, above the bar."""
+        self._bars.update(self._bar, visible=False, refresh=True)
+        for line in lines:
+            say(line)
+        self._bars.update(self._bar, visible=True)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bars.start()
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left.set()
+        if self._thread.is_alive():
+            self._thread.join()
+            self._bars.stop()
+
+    def _watch(self) -> None:
+        try:
+            while not self._left.wait(_POLL_S):
+                self._bars.update(self._bar, stages=self.stages())
+        except Exception:  # noqa: S110
+            pass  # The session is gone, and whoever works with it is told so.
+
+    def stages(self) -> str:
+        """The stages under way, each with its tasks."""
+        shown = []
+        for number in sorted(self._tracker.getActiveStageIds()):
+            if (stage := self._tracker.getStageInfo(number)) is not None:
+                shown.append(f"stage {number}: {stage.numCompletedTasks}/{stage.numTasks} tasks")
+        return ", ".join(shown)
+
+
+_POLL_S: Final = 0.3

@@ -1,0 +1,166 @@
+"""The one place that makes a SparkSession.
+
+On this machine it binds to loopback alone, shows no web page, and takes a bounded part of the memory. Whatever Java and
+Spark print goes to a file: its last lines tell why nothing came of a start. Executors elsewhere are sent our code;
+those of this machine find it where it lies. Each task has one core, so the libraries it uses get one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from veilcast.errors import LocalError, UnreachableError
+from veilcast.lab.spark import java, shipping
+from veilcast.lab.spark.master import LOCAL, Master
+from veilcast.lab.spark.resources import Resources
+from veilcast.lab.spark.trouble import SPARK_ERRORS, told
+
+
+@contextlib.contextmanager
+def session(url: str = LOCAL) -> Iterator[SparkSession]:
+    """A session for the time of a `with`. One at a time; a process may have several, one after the other."""
+    master = Master.parse(url)
+    address = master.reach()
+    resources = Resources.of_machine()
+    with tempfile.TemporaryDirectory(prefix="veilcast-spark-", ignore_cleanup_errors=True) as scratch:
+        settings = SparkConf(loadDefaults=False).setAll(list(_settings(master, address, resources, scratch).items()))
+        context = _start(master, settings)
+        try:
+            if not master.is_local:
+                context.addPyFile(str(shipping.pack(Path(scratch))))
+                _wait_for_executors(context)
+            yield SparkSession(context)
+        finally:
+            # What is left to stop may be gone already.
+            with contextlib.suppress(Exception):
+                context.stop()
+
+
+def _settings(master: Master, address: str | None, resources: Resources, scratch: str) -> dict[str, str]:
+    settings = {
+        "spark.master": master.url,
+        "spark.app.name": "veilcast lab",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": f"{resources.driver_mb}m",
+        "spark.driver.maxResultSize": f"{resources.driver_mb // 2}m",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # As many as there are tasks at once: our shuffles are small, and Spark joins what is smaller still.
+        "spark.sql.shuffle.partitions": str(max(2, resources.cores)),
+        **{f"spark.executorEnv.{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")},
+    }
+    if address is not None:
+        settings |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
+    if master.is_local:
+        settings |= {
+            "spark.local.dir": scratch,
+            "spark.executorEnv.PYTHONPATH": str(shipping.package_root().parent),
+        }
+    return settings
+
+
+def _start(master: Master, settings: SparkConf) -> SparkContext:
+    """The context. Its Java machine serves all sessions of this process, and ends with it."""
+    with _environment(master):
+        if SparkContext._gateway is None:
+            _machine.start(settings)
+        watchdog = threading.Timer(_REGISTER_S, _machine.kill)
+        watchdog.daemon = True
+        try:
+            if master.url.startswith("spark://"):
+                watchdog.start()
+            return SparkContext(conf=settings)
+        except SPARK_ERRORS as error:
+            if not _machine.alive():
+                _machine.forget()
+                hosts = ", ".join(f"{host}:{port}" for host, port in master.places)
+                raise UnreachableError(f"what answers at {hosts} is not a Spark master that lets us in") from error
+            raise told(error) from error
+        finally:
+            watchdog.cancel()
+
+
+class _Machine:
+    """The Java machine that Spark runs in, started with its words going to a file."""
+
+    def __init__(self) -> None:
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def start(self, settings: SparkConf) -> None:
+        found = java.find()
+        # Removed when this process ends, as the Java machine does when our end of its pipe closes.
+        self._scratch = tempfile.TemporaryDirectory(prefix="veilcast-java-", ignore_cleanup_errors=True)
+        scratch = Path(self._scratch.name)
+        log = scratch / "spark.log"
+        os.environ["JAVA_HOME"] = str(found.home(scratch))
+        os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
+        try:
+            with log.open("wb") as output:
+                gateway = launch_gateway(settings, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        except (PySparkException, OSError) as error:
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            reason = next((line for line in reversed(lines) if line.strip()), str(error))
+            raise LocalError(f"Java {found.version} ({found.program}) does not start Spark: {reason}") from error
+        SparkContext._gateway = gateway
+        SparkContext._jvm = gateway.jvm
+
+    def alive(self) -> bool:
+        return SparkContext._gateway is not None and SparkContext._gateway.proc.poll() is None
+
+    def kill(self) -> None:
+        if SparkContext._gateway is not None:
+            SparkContext._gateway.proc.kill()
+            SparkContext._gateway.proc.wait()
+
+    def forget(self) -> None:
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+
+
+@contextlib.contextmanager
+def _environment(master: Master) -> Iterator[None]:
+    """What Spark reads from the environment, for as long as it starts."""
+    before = dict(os.environ)
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+    os.environ.pop("SPARK_REMOTE", None)
+    if master.is_local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ.pop("SPARK_CONF_DIR", None)
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _wait_for_executors(context: SparkContext) -> None:
+    # The driver itself is one of those that are counted.
+    pause = threading.Event()
+    for _ in range(int(_EXECUTORS_S / _POLL_S)):
+        if len(context.statusTracker().getExecutorInfos()) > 1:
+            return
+        pause.wait(_POLL_S)
+    raise UnreachableError(f"no executor came within {_EXECUTORS_S:g} s: the workers have no memory or no core free")
+
+
+_machine: Final = _Machine()
+_REGISTER_S: Final = 30.0
+_EXECUTORS_S: Final = 60.0
+_POLL_S: Final = 0.1

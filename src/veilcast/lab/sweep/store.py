@@ -1,0 +1,158 @@
+"""A directory of results: one experiment's tables and manifest, written so that a kill at any moment does no harm.
+
+Every file is put in its place whole, and counts from the moment at which the manifest lists it. What a killed sweep
+left unlisted is removed by the next one. A lock keeps a second sweep of the same experiment away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from veilcast.authority.vault import write_whole
+from veilcast.errors import StorageError, TamperedError
+from veilcast.lab import tables
+from veilcast.lab.sweep.manifest import Manifest, Stored, made_otherwise
+from veilcast.lab.sweep.plan import Portion
+from veilcast.lab.tables import Measured, Run, Score, Verdict
+
+
+class Store:
+    """What is stored of one experiment. Made by `opened`, which holds the lock."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self._root = root
+        self._name = name
+        self._path = manifest_file(root, name)
+
+    def begin(self, now: Manifest, *, fresh: bool) -> Manifest:
+        """The manifest to go on with: of what is there already, if it was made alike, or the new one."""
+        before = None if fresh else self._read()
+        if before is None:
+            with _told(self._root):
+                self._discard()
+            return self._write(now)
+        if differs := made_otherwise(before, now):
+            raise StorageError(
+                f"{self._root} holds {self._name} made {differs}; choose another --out, or --fresh to start anew"
+            )
+        with _told(self._root):
+            self._check(before)
+            self._remove_unlisted(before)
+        return self._write(msgspec.structs.replace(before, status="running", command=now.command))
+
+    def add(self, manifest: Manifest, portion: Portion, runs: pa.Table, measures: pa.Table, wall_s: float) -> Manifest:
+        """Store a portion; from the return on it is there."""
+        tables.write(self._file(Run, portion), runs)
+        file = self._file(Measured, portion)
+        tables.write(file, measures)
+        with _told(self._root):
+            stored = Stored(portion, len(measures), _digest(file))
+        return self._write(
+            msgspec.structs.replace(
+                manifest,
+                stored=tuple(sorted([*manifest.stored, stored], key=lambda one: one.portion)),
+                wall_s=manifest.wall_s + wall_s,
+            )
+        )
+
+    def files(self, manifest: Manifest) -> list[Path]:
+        """The measures that count."""
+        return [self._file(Measured, stored.portion) for stored in manifest.stored]
+
+    def finish(self, manifest: Manifest, scores: pa.Table, verdicts: pa.Table, wall_s: float) -> Manifest:
+        for row, table in ((Score, scores), (Verdict, verdicts)):
+            tables.write(tables.place(self._root, row, self._name) / "all.parquet", table)
+        seeds = sum(portion.seeds for portion in manifest.portions())
+        return self._write(
+            msgspec.structs.replace(manifest, status="complete", seeds=seeds, wall_s=manifest.wall_s + wall_s)
+        )
+
+    def _read(self) -> Manifest | None:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read {self._path}: {error.strerror}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TamperedError(f"{self._path} is no manifest of ours: {error}; --fresh starts anew") from error
+
+    def _write(self, manifest: Manifest) -> Manifest:
+        data = msgspec.json.format(msgspec.json.encode(manifest))
+        with _told(self._root):
+            self._path.parent.mkdir(exist_ok=True)
+        write_whole(self._path, data, mode=0o644)
+        return manifest
+
+    def _check(self, manifest: Manifest) -> None:
+        """That what is listed is what was stored: a mean over other rows would be believed."""
+        for stored, file in zip(manifest.stored, self.files(manifest), strict=True):
+            if not file.exists():
+                raise TamperedError(f"{file} is gone, though the manifest lists it; --fresh starts anew")
+            tables.check(file, Measured)
+            if _digest(file) != stored.sha256:
+                raise TamperedError(f"{file} is not what was stored there; --fresh starts anew")
+
+    def _remove_unlisted(self, manifest: Manifest) -> None:
+        listed = {self._file(row, portion) for row in (Run, Measured) for portion in manifest.portions()}
+        for row in (Run, Measured):
+            for file in tables.place(self._root, row, self._name).rglob("*"):
+                if _OURS.fullmatch(file.name) and file not in listed:
+                    file.unlink()
+
+    def _discard(self) -> None:
+        # The manifest first: what lies there without one is nothing.
+        self._path.unlink(missing_ok=True)
+        for row in (Score, Verdict, Measured, Run):
+            place = tables.place(self._root, row, self._name)
+            if place.exists():
+                shutil.rmtree(place)
+
+    def _file(self, row: type[msgspec.Struct], portion: Portion) -> Path:
+        return tables.place(self._root, row, self._name, portion.bucket) / portion.file
+
+
+@contextmanager
+def opened(root: Path, name: str) -> Iterator[Store]:
+    """The store, with its lock."""
+    with ExitStack() as held:
+        with _told(root):
+            root.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context((root / f".{name}.lock").open("wb"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StorageError(f"another sweep is writing {name} to {root}") from error
+        yield Store(root, name)
+
+
+def manifest_file(root: Path, name: str) -> Path:
+    return root / "manifests" / f"{name}.json"
+
+
+@contextmanager
+def _told(root: Path) -> Iterator[None]:
+    """A disk that fails, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot work in {root}: {os.strerror(error.errno) if error.errno else error}") from error
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+_OURS: Final = re.compile(r"\.?seeds-\d+-\d+\.parquet(\.\d+\.new)?")

@@ -1,0 +1,121 @@
+"""An experiment, swept: its runs on Spark, portion by portion, to measures, scores and verdicts.
+
+Measures come to this process a portion at a time, in the order of their runs, and are written here: so executors need
+no disk in common with us, files are few, and the same rows are the same bytes on any master. What this process holds
+is bounded by a portion. The scores are Spark's again: from the files, however many, where the executors see them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from veilcast.errors import ConfigError
+from veilcast.lab import tables
+from veilcast.lab.measure import summary
+from veilcast.lab.spark import SPARK_ERRORS, Progress, told
+from veilcast.lab.sweep import curves, plan, store
+from veilcast.lab.sweep.experiment import Cell, Experiment
+from veilcast.lab.sweep.manifest import Manifest, describe
+from veilcast.lab.sweep.plan import Portion
+from veilcast.lab.sweep.task import Runner, Task
+from veilcast.lab.tables import Measured, Run, Score, Verdict
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A sweep that is complete."""
+
+    manifest: Manifest
+    runs: int
+    """Done this time; the others were there."""
+    scores: pa.Table
+    verdicts: pa.Table
+
+
+def run(
+    spark: SparkSession,
+    name: str,
+    experiment: Experiment,
+    out: Path,
+    *,
+    engine: str,
+    runner: Runner,
+    seeds: int | None = None,
+    quick: bool = False,
+    data: Path | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    command: str = "",
+) -> Result:
+    """Do what is missing of the experiment's first `seeds` seeds in `out`. Seeds that are there beyond those stay."""
+    if engine not in experiment.engines:
+        raise ConfigError(f"{name} runs on {' and '.join(experiment.engines)} only, not on {engine}")
+    cells = tuple(experiment.cells(quick=quick))
+    wanted = seeds or (experiment.quick.seeds if quick else experiment.seeds)
+    folder = str(data.resolve()) if data is not None else None
+    now = describe(spark, name, experiment, engine=engine, quick=quick, data=folder, command=command)
+    done = 0
+    try:
+        with store.opened(out, name) as stored:
+            manifest = stored.begin(now, fresh=fresh)
+            portions = plan.missing(wanted, manifest.portions())
+            for number, portion in enumerate(portions):
+                started = time.perf_counter()
+                if progress is not None:
+                    progress.begin(f"{name}, seeds {portion.first} to {portion.last}", number, len(portions))
+                measures = _measure(spark, cells, portion, runner, folder)
+                runs = _runs(name, cells, portion, manifest.commit)
+                manifest = stored.add(manifest, portion, runs, measures, time.perf_counter() - started)
+                done += len(runs)
+            started = time.perf_counter()
+            if progress is not None:
+                progress.begin(f"{name}, scores", len(portions), len(portions))
+            scores = _scores(spark, name, cells, out, stored.files(manifest))
+            # A quick run is smaller than what was published, and is not held against it.
+            verdicts = tables.from_rows(Verdict, []) if quick else _verdicts(name, experiment, scores)
+            manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
+    except SPARK_ERRORS as error:
+        raise told(error) from error
+    return Result(manifest, done, scores, verdicts)
+
+
+def _measure(
+    spark: SparkSession, cells: Sequence[Cell], portion: Portion, runner: Runner, data: str | None
+) -> pa.Table:
+    named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
+    task = Task(named, portion.first, portion.seeds, runner, data)
+    tasks = plan.tasks(portion, cells, spark.sparkContext.defaultParallelism)
+    numbers = spark.range(0, len(cells) * portion.seeds, 1, tasks)
+    rows = numbers.mapInArrow(task, tables.spark_schema(Measured, stored=True)).toArrow()
+    # In one piece: into how many it comes depends on the tasks, and shows in the bytes of the file.
+    return rows.cast(tables.arrow_schema(Measured, stored=True)).combine_chunks()
+
+
+def _runs(name: str, cells: Sequence[Cell], portion: Portion, commit: str) -> pa.Table:
+    rows = []
+    for cell in cells:
+        params = msgspec.json.encode(cell.params).decode()
+        for seed in range(portion.first, portion.last + 1):
+            rows.append(Run(f"{cell.name} seed={seed}", name, cell.name, params, seed, commit))
+    return tables.from_rows(Run, rows)
+
+
+def _scores(spark: SparkSession, name: str, cells: Sequence[Cell], out: Path, files: Sequence[Path]) -> pa.Table:
+    if (spark.sparkContext.master or "").startswith("local"):
+        measures = tables.frame(spark, out, Measured, name, files)
+    else:
+        measures = spark.createDataFrame(tables.read(out, Measured, name, files))
+    rows = summary.scores(measures).toArrow().to_pylist()
+    order = {cell.name: number for number, cell in enumerate(cells)}
+    rows.sort(key=lambda row: (order[row["cell"]], row["attack"], row["metric"], row["step"]))
+    return tables.from_rows(Score, (Score(series=cells[order[row["cell"]]].series, **row) for row in rows))
+
+
+def _verdicts(name: str, experiment: Experiment, scores: pa.Table) -> pa.Table:
+    judged = curves.verdicts(experiment, curves.Scores(scores.to_pylist()))
+    return tables.from_rows(Verdict, (Verdict(name, *verdict) for verdict in judged))

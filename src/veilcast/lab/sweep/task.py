@@ -1,0 +1,68 @@
+"""What an executor does: run after run of its range, by an engine, to rows.
+
+A run's rows depend on its parameters and its seed alone, and leave in one order: so a portion has the same rows, in the
+same order, on however many cores it was done. What an engine cannot do is told with the run that it could not do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from veilcast.errors import LocalError, VeilcastError
+from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.tables import Measured, arrow_schema
+
+Runner: TypeAlias = Callable[[Params, int, Path | None], list[Measure]]
+"""An engine: parameters, seed and data folder to measures."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """The runs of a portion; called with the numbers of those that fall to an executor."""
+
+    cells: tuple[tuple[str, bytes], ...]
+    """Their names, and their parameters as JSON."""
+    first: int
+    seeds: int
+    run: Runner
+    data: str | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                at, seed = divmod(number, self.seeds)
+                cell, params = self.cells[at]
+                yield self._rows(cell, params, self.first + seed)
+
+    def _rows(self, cell: str, params: bytes, seed: int) -> pa.RecordBatch:
+        run = f"cell {cell}, seed {seed}"
+        try:
+            decoded = msgspec.json.decode(params, type=Params)
+            measures = self.run(decoded, seed, Path(self.data) if self.data is not None else None)
+        except VeilcastError:
+            raise
+        except Exception as error:
+            raise LocalError(f"{run}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        rows = sorted((cell, seed, *msgspec.structs.astuple(measure)) for measure in measures)
+        _check(run, rows)
+        schema = arrow_schema(Measured, stored=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _check(run: str, rows: list[tuple[object, ...]]) -> None:
+    """A number that is none, or stands there twice, would spoil a mean without a word."""
+    if not rows:
+        raise LocalError(f"{run}: nothing was measured")
+    for _, _, attack, metric, step, value in rows:
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise LocalError(f"{run}: {attack} {metric} at {step} is {value}")
+    for before, after in pairwise(rows):
+        if before[:-1] == after[:-1]:
+            raise LocalError(f"{run}: {after[2]} {after[3]} at {after[4]} is there twice")
