@@ -1,0 +1,49 @@
+"""A master's address is checked, and knocked at, before anything is started for it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from veilcast.errors import ConfigError, UnreachableError
+from veilcast.lab.spark import Master
+
+
+@pytest.mark.parametrize(
+    ("url", "known"), [("local", "local[1,4]"), ("local[2]", "local[2,4]"), ("local[*]", "local[*,4]")]
+)
+def test_a_local_master_tries_a_task_again(url: str, known: str) -> None:
+    master = Master.parse(url)
+    assert (master.url, master.is_local, master.reach()) == (known, True, "127.0.0.1")
+
+
+def test_places_of_a_standalone_cluster_are_all_of_its_masters() -> None:
+    master = Master.parse("spark://one:7077,[::1]:7078")
+    assert master.places == (("one", 7077), ("::1", 7078))
+    assert not master.is_local
+    assert Master.parse("k8s://https://api.example:6443").places == (("api.example", 6443),)
+    assert Master.parse("yarn").places == ()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "loca", "local[]", "local[0]", "local[-1]", "http://a:1", "spark://", "spark://a", "spark://a:b", "spark://:7"]
+    + ["spark://a:99999", "spark://a:7077/x", "spark://a:1,", "spark:a:1", "yarn://x"],
+)
+def test_what_is_no_master_is_refused_in_one_line(url: str) -> None:
+    with pytest.raises(ConfigError, match="^--master ") as told:
+        Master.parse(url)
+    assert "\n" not in str(told.value)
+
+
+def test_our_address_is_the_one_on_the_way_to_the_master() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert Master.parse(f"spark://127.0.0.1:{listening.getsockname()[1]}").reach() == "127.0.0.1"
+
+
+def test_where_nobody_listens_it_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(UnreachableError, match=f"no Spark master answers at 127.0.0.1:{port}"):
+        Master.parse(f"spark://127.0.0.1:{port}").reach()
