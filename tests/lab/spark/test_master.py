@@ -26,14 +26,16 @@ def test_places_of_a_standalone_cluster_are_all_of_its_masters() -> None:
     assert Master.parse("yarn").places == ()
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "loca", "local[]", "local[0]", "local[-1]", "http://a:1", "spark://", "spark://a", "spark://a:b", "spark://:7"]
-    + ["spark://a:99999", "spark://a:7077/x", "spark://a:1,", "spark:a:1", "yarn://x"],
-)
-def test_what_is_no_master_is_refused_in_one_line(url: str) -> None:
-    with pytest.raises(ConfigError, match="^--master ") as told:
+@pytest.mark.parametrize("url", ["", "loca", "local[]", "local[0]", "local[-1]", "http://a:1", "spark:a:1", "yarn://x"])
+def test_what_is_no_kind_of_master_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--master "):
         Master.parse(url)
+
+
+@pytest.mark.parametrize("place", ["", "a", "a:b", ":7", "a:99999", "a:7077/x", "me@a:1", "a:1,"])
+def test_what_is_no_place_is_refused_in_one_line(place: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--master ") as told:
+        Master.parse(f"spark://{place}")
     assert "\n" not in str(told.value)
 
 

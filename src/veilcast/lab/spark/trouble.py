@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from veilcast import errors
