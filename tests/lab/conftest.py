@@ -36,7 +36,7 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "BUCKET", 2)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two_cells() -> Experiment:
     """Two cells, a figure and a published number."""
     return experiment.parse(
