@@ -1,0 +1,69 @@
+"""P0's measures of an observer's success, and what they are to be held against.
+
+Accuracy (Eq. 5) is the share of nodes that were classified rightly. P0 counts it in two ways without saying so, and
+both are here by name: its worked example (Fig. 7) asks about the mesh without the publisher (`_mesh`), its curves for BL
+and PF fit only if all nodes are asked about (`_all`): those outside the mesh are right answers, and subscribers whom the
+mesh does not reach are wrong ones. What it draws for SG is neither, but the share of subscribers among the leaves,
+`leaf_precision`, whose limit is |Sa|/|Va|, `share`.
+
+Accuracy depends on the base rate, and says little alone. So beside it stand what three observers reach without looking:
+one who names nobody, one who names at random with the right frequency, and one who says the opposite of the attack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Who was what in a run. Only measures see it."""
+
+    publisher: int
+    subscribes: Mask
+
+    @property
+    def candidates(self) -> Mask:
+        """Those who might subscribe: all but the publisher."""
+        mask = np.ones(len(self.subscribes), dtype=np.bool_)
+        mask[self.publisher] = False
+        return mask
+
+
+def of_mesh(truth: Truth, members: Mask) -> dict[str, float]:
+    """What is so whatever the attack: sizes, shares, and the accuracy of those who do not look."""
+    inside = members & truth.candidates
+    found = {"overlay": float(np.count_nonzero(members))}
+    subscribers = int(np.count_nonzero(truth.subscribes))
+    if subscribers:
+        found["reached"] = float(np.count_nonzero(truth.subscribes & members)) / subscribers
+    for name, among in _populations(truth, members):
+        rate = float(np.mean(truth.subscribes[among]))
+        found[f"all_negative_{name}"] = 1 - rate
+        found[f"prior_{name}"] = 1 - 2 * rate * (1 - rate)
+    if inside.any():
+        found["share"] = float(np.mean(truth.subscribes[inside]))
+    return found
+
+
+def of_guess(truth: Truth, members: Mask, named: Mask) -> dict[str, float]:
+    """What an attack that named these reached. What is not defined, as the precision of one who names nobody, is not
+    there."""
+    found = {}
+    for name, among in _populations(truth, members):
+        accuracy = float(np.mean((named == truth.subscribes)[among]))
+        found[f"accuracy_{name}"] = accuracy
+        found[f"inverted_{name}"] = 1 - accuracy
+    if named.any():
+        found["leaf_precision"] = float(np.mean(truth.subscribes[named]))
+    return found
+
+
+def _populations(truth: Truth, members: Mask) -> list[tuple[str, Mask]]:
+    everybody = np.ones(len(truth.subscribes), dtype=np.bool_)
+    return [(name, mask) for name, mask in (("mesh", members & truth.candidates), ("all", everybody)) if mask.any()]

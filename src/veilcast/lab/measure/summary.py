@@ -1,0 +1,54 @@
+"""Many runs to one number: the mean over seeds, its spread, and the interval in which the mean lies.
+
+The interval is Student's at 95 %: runs are independent, and means of bounded measures over thirty seeds or more are as
+good as normal. Sums are rounded once, at their end (`math.fsum`), so a summary does not depend on the order in which
+Spark brings the values together, and is the same on any number of cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import fsum, sqrt
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scipy.special import stdtrit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Summary(NamedTuple):
+    value: float
+    """The mean."""
+    spread: float
+    """The standard deviation from one run to another."""
+    low: float
+    high: float
+    """Where the mean lies, with a confidence of 95 %."""
+    seeds: int
+
+
+def summarise(values: Iterable[float]) -> Summary:
+    """Of at least one value. One alone has no spread, and its interval is itself."""
+    numbers = list(values)
+    count = len(numbers)
+    mean = fsum(numbers) / count
+    if count == 1:
+        return Summary(mean, 0.0, mean, mean, count)
+    spread = sqrt(fsum((number - mean) ** 2 for number in numbers) / (count - 1))
+    half = float(stdtrit(count - 1, _UPPER)) * spread / sqrt(count)
+    return Summary(mean, spread, mean - half, mean + half, count)
+
+
+def scores(measures: DataFrame) -> DataFrame:
+    """The table `measures` to `scores`, but for the column `series`, which is the experiment's to say."""
+    from pyspark.sql import functions as sql
+
+    summary = sql.udf(summarise, _TYPE)
+    gathered = measures.groupBy(*_KEYS).agg(summary(sql.collect_list("value")).alias("summary"))
+    return gathered.select(*_KEYS, "summary.*")
+
+
+_UPPER: Final = 0.975
+_KEYS: Final = ("experiment", "cell", "attack", "metric", "step")
+_TYPE: Final = "value double, spread double, low double, high double, seeds int"

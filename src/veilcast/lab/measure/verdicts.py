@@ -1,0 +1,176 @@
+"""Published, reproduced, verdict: a number of a paper held against a curve of ours.
+
+A number *fits* if ours lies within the stated margin of the target: of the published value, or of what the reading gives
+when it is executed elsewhere, where that is known. It fits *partly* if ours does not, but our own uncertainty reaches
+into the margin; and is *not reproduced* otherwise. The uncertainty is the interval of the mean; for where a curve is
+least, the range over which it is not distinguished from its minimum. An experiment also says what it expects, and a
+verdict other than that is news, good or bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from veilcast.errors import ConfigError
+
+Word: TypeAlias = Literal["fits", "partly", "not reproduced"]
+
+
+class Point(NamedTuple):
+    """One point of a curve, with the interval of its mean."""
+
+    x: float
+    value: float
+    low: float
+    high: float
+
+
+class Published(Protocol):
+    """What an experiment says of a published number; see `Published` in `lab.sweep.experiment`."""
+
+    @property
+    def what(self) -> str: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def figure(self) -> str: ...
+    @property
+    def curve(self) -> str: ...
+    @property
+    def within(self) -> float: ...
+    @property
+    def x(self) -> float | None: ...
+    @property
+    def since(self) -> float | None: ...
+    @property
+    def statistic(self) -> str: ...
+    @property
+    def beside(self) -> str: ...
+    @property
+    def margin(self) -> float: ...
+    @property
+    def target(self) -> float | None: ...
+    @property
+    def expect(self) -> Word: ...
+    @property
+    def why(self) -> str: ...
+
+
+class Verdict(NamedTuple):
+    what: str
+    figure: str
+    curve: str
+    x: float | None
+    statistic: str
+    published: float
+    target: float
+    reproduced: float
+    low: float
+    high: float
+    within: float
+    difference: float
+    """Ours less the target."""
+    verdict: Word
+    expected: Word
+    why: str
+
+
+def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdict:
+    """Hold one published number against the curves of its figure, by their labels."""
+    target = published.value if published.target is None else published.target
+    found, low, high = _statistic(published, curves)
+    word: Word = "not reproduced"
+    if abs(found - target) <= published.within + _ROUNDING:
+        word = "fits"
+    elif low - published.within <= target <= high + published.within:
+        word = "partly"
+    return Verdict(
+        what=published.what,
+        figure=published.figure,
+        curve=published.curve,
+        x=published.x,
+        statistic=published.statistic,
+        published=published.value,
+        target=target,
+        reproduced=found,
+        low=low,
+        high=high,
+        within=published.within,
+        difference=found - target,
+        verdict=word,
+        expected=published.expect,
+        why=published.why,
+    )
+
+
+Estimate: TypeAlias = tuple[float, float, float]
+
+
+def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> Estimate:
+    curve = curves[published.curve]
+    if not curve:
+        raise ConfigError(f"published {published.what!r}: the curve {published.curve!r} has no points")
+    match published.statistic:
+        case "value":
+            return _at(published, curve, published.x)[1:]
+        case "change":
+            before, after = _at(published, curve, published.since), _at(published, curve, published.x)
+            half = ((after.high - after.low) ** 2 + (before.high - before.low) ** 2) ** 0.5 / 2
+            change = after.value - before.value
+            return change, change - half, change + half
+        case "slope":
+            return _slope(curve)
+        case "argmin":
+            return _argmin(curve)
+        case "settles":
+            return _settles(curve, curves[published.beside], published.margin)
+        case "last":
+            return curve[-1][1:]
+        case unknown:
+            raise ConfigError(f"published {published.what!r}: no statistic {unknown!r}")
+
+
+def _at(published: Published, curve: Sequence[Point], x: float | None) -> Point:
+    for point in curve:
+        if x is not None and abs(point.x - x) <= _ROUNDING * max(1.0, abs(x)):
+            return point
+    raise ConfigError(f"published {published.what!r}: the curve {published.curve!r} has no point at {x}")
+
+
+def _slope(curve: Sequence[Point]) -> Estimate:
+    """Of the least-squares line; the interval follows from those of the points, which are independent runs."""
+    x = np.array([point.x for point in curve])
+    away = x - x.mean()
+    weights = away / (away @ away)
+    slope = float(weights @ np.array([point.value for point in curve]))
+    half = float(np.sqrt((weights**2) @ np.array([(point.high - point.low) ** 2 / 4 for point in curve])))
+    return slope, slope - half, slope + half
+
+
+def _argmin(curve: Sequence[Point]) -> Estimate:
+    least = min(curve, key=lambda point: point.value)
+    as_low = [point.x for point in curve if point.low <= least.high]
+    return least.x, min(as_low), max(as_low)
+
+
+def _settles(curve: Sequence[Point], beside: Sequence[Point], margin: float) -> Estimate:
+    """The first x from which on all points stay within the margin of the other curve; at the earliest and at the latest
+    if every point lay at the near or at the far end of its interval. A curve that never does, does so at infinity."""
+    limit = {point.x: point.value for point in beside}
+    away = [(point.x, abs(point.value - limit[point.x]), (point.high - point.low) / 2) for point in curve]
+
+    def since(shift: float) -> float:
+        start = float("inf")
+        for x, distance, half in reversed(away):
+            if distance + shift * half > margin:
+                break
+            start = x
+        return start
+
+    return since(0), since(-1), since(1)
+
+
+_ROUNDING = 1e-9
