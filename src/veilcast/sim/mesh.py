@@ -72,6 +72,8 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     """Over how many prefixes the addresses are spread; 0 is one for each."""
     link: LinkConfig | None = None
     """How nodes keep secured links to one another; without, what they say travels as it is."""
+    whole: bool = True
+    """Whether a neighbourhood that falls apart is refused. Where it is not, those who are apart go without."""
     topics: int = 1
     """Each has a publisher and readers of its own, drawn from all nodes; notes are published on them in turn."""
 
@@ -227,7 +229,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         if self._joining:
             return []
         graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, generator(seed, "graph"))
-        if not connected(self.nodes, graph):
+        if self.whole and not connected(self.nodes, graph):
             raise ConfigError(f"the neighbourhood of seed {seed} falls apart; more neighbours or another seed")
         most = max(Counter(end for edge in graph for end in edge).values())
         if most > self.mesh.neighbours_max:

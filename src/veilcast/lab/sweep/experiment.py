@@ -36,6 +36,7 @@ class Curve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Empty where the experiment has none."""
     attack: str = ""
     at: dict[str, Any] = {}
+    """Also "step", where x is an axis and not the last step of the runs is meant."""
     style: Literal["line", "points", "reference"] = "line"
 
 
@@ -64,9 +65,10 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far ours may be from `target`, or from the value where there is none."""
     x: float | None = None
     """Where on the curve; None for what is said of a curve as a whole."""
-    statistic: Literal["value", "slope", "argmin", "settles", "last"] = "value"
-    """Of the curve: its value at x; the slope of its least-squares line; where it is least; from which x on it stays
-    within `margin` of the curve `beside`; its last value."""
+    statistic: Literal["value", "change", "slope", "argmin", "settles", "last"] = "value"
+    """Of the curve: its value at x; that less its value at `since`; the slope of its least-squares line; where it is
+    least; from which x on it stays within `margin` of the curve `beside`; its last value."""
+    since: float | None = None
     beside: str = ""
     margin: float = 0.0
     target: float | None = None
@@ -147,6 +149,12 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 if free:
                     raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` must fix {', '.join(sorted(free))}")
         for point in self.published:
+            if (point.x is None) != (point.statistic not in ("value", "change")):
+                raise ConfigError(f'published {point.what!r}: x is for a "value" or a "change" of a curve')
+            if (point.since is None) != (point.statistic != "change"):
+                raise ConfigError(f'published {point.what!r}: since is for the statistic "change"')
+            if (not point.beside) != (point.statistic != "settles"):
+                raise ConfigError(f'published {point.what!r}: beside is for the statistic "settles"')
             for label in filter(None, (point.curve, point.beside)):
                 if label not in curves.get(point.figure, ()):
                     raise ConfigError(f"published {point.what!r}: no curve {label!r} in a figure {point.figure!r}")

@@ -17,8 +17,10 @@ from veilcast.errors import ConfigError
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a run. Every one may be an axis of an experiment, or differ between its series."""
 
-    graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer"] = "small-world"
-    """The basic overlay G; the last two are read from the data folder, and bring their own size and degrees."""
+    graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn"] = "small-world"
+    """The basic overlay G; gnutella and deezer are read from the data folder, and bring their own size and degrees;
+    "drawn" is no overlay, but the mesh of P0's worked example that `picture` names."""
+    picture: Literal["", "left", "middle", "right"] = ""
     nodes: int = 500
     degree: int = 4
     rewire: float = 0.2
@@ -69,6 +71,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("nodes must be at least 2, publications at least 1, and wait_s above 0")
         if self.graph in ("small-world", "regular", "scale-free") and not 2 <= self.degree < self.nodes:
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
+        if (self.graph == "drawn") != (self.picture != ""):
+            raise ConfigError('picture is for graph = "drawn"')
         if (self.look == "end") != (not self.steps):
             raise ConfigError('steps are the moments of look = "swaps", "seconds", "publications" or "epochs"')
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):

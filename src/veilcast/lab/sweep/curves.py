@@ -1,0 +1,69 @@
+"""From scores to what a figure shows and a verdict judges: the points of each curve of an experiment.
+
+A curve is one metric of one series, over an axis (a cell for each point) or over the steps inside one cell's runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from veilcast.lab.measure.verdicts import Point, Verdict, judge
+from veilcast.lab.sweep.experiment import Curve, Experiment, Figure
+
+
+class Score(NamedTuple):
+    """A row of the table `scores`, as far as curves need it."""
+
+    cell: str
+    attack: str
+    metric: str
+    step: float
+    value: float
+    low: float
+    high: float
+
+
+class Scores:
+    """The scores of one experiment, found by what they are of."""
+
+    def __init__(self, rows: Iterable[Mapping[str, object] | Score]) -> None:
+        self._steps: dict[tuple[str, str, str], dict[float, Score]] = {}
+        for row in rows:
+            score = row if isinstance(row, Score) else Score(**{name: row[name] for name in Score._fields})  # type: ignore[arg-type]
+            self._steps.setdefault((score.cell, score.attack, score.metric), {})[score.step] = score
+
+    def steps(self, cell: str, attack: str, metric: str) -> dict[float, Score]:
+        return self._steps.get((cell, attack, metric), {})
+
+
+def points(experiment: Experiment, figure: Figure, curve: Curve, scores: Scores) -> list[Point]:
+    """In order of x. Where a cell has no such score, there is no point."""
+    found = []
+    at = {name: value for name, value in curve.at.items() if name != "step"}
+    for cell in experiment.cells():
+        if cell.series != curve.series or any(cell.at[name] != value for name, value in at.items()):
+            continue
+        steps = scores.steps(cell.name, curve.attack, curve.metric)
+        if figure.x == "step":
+            found += [_point(step, score) for step, score in steps.items()]
+        elif steps:
+            step = curve.at.get("step", max(steps))
+            found += [_point(float(cell.at[figure.x]), steps[step])] if step in steps else []
+    return sorted(found)
+
+
+def verdicts(experiment: Experiment, scores: Scores) -> list[Verdict]:
+    """Every published number of the experiment, judged; those whose curve has no points here are left out, as where an
+    engine was asked for a part of the cells only."""
+    judged = []
+    for figure in experiment.figures:
+        curves = {curve.label: points(experiment, figure, curve, scores) for curve in figure.curves}
+        for published in experiment.published:
+            if published.figure == figure.name and curves[published.curve]:
+                judged.append(judge(published, curves))
+    return judged
+
+
+def _point(x: float, score: Score) -> Point:
+    return Point(x, score.value, score.low, score.high)

@@ -1,0 +1,30 @@
+"""The two ways to make a run: models on arrays, and the real machines in the simulator.
+
+Both are functions of (parameters, seed, data folder), give the same measures under the same names, and may be called in
+any process. The machines are imported only where they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from veilcast.lab.sweep.params import Measure, Params
+
+Engine: TypeAlias = Callable[[Params, int, Path | None], list[Measure]]
+
+
+def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    from veilcast.lab.sweep.kernel_runs import run
+
+    return run(params, seed, data)
+
+
+def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    from veilcast.lab.sweep.machine_runs import run
+
+    return run(params, seed, data)
+
+
+ENGINES: Final[Mapping[str, Engine]] = {"kernel": _kernel, "machines": _machines}
