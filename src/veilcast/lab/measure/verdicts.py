@@ -2,7 +2,8 @@
 
 A number *fits* if ours lies within the stated margin of the target: of the published value, or of what the reading gives
 when it is executed elsewhere, where that is known. It fits *partly* if ours does not, but our own uncertainty reaches
-into the margin; and is *not reproduced* otherwise. The uncertainty is the interval of the mean; for where a curve is
+into the margin; and is *not reproduced* otherwise. What is claimed without a number ("at most", "at least") has a
+margin on one side only. The uncertainty is the interval of the mean; for where a curve is
 least, the range over which it is not distinguished from its minimum. An experiment also says what it expects, and a
 verdict other than that is news, good or bad.
 """
@@ -48,6 +49,8 @@ class Published(Protocol):
     @property
     def statistic(self) -> str: ...
     @property
+    def compare(self) -> str: ...
+    @property
     def beside(self) -> str: ...
     @property
     def margin(self) -> float: ...
@@ -82,17 +85,18 @@ def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdic
     """Hold one published number against the curves of its figure, by their labels."""
     target = published.value if published.target is None else published.target
     found, low, high = _statistic(published, curves)
+    above, below = published.compare != "at least", published.compare != "at most"
     word: Word = "not reproduced"
-    if abs(found - target) <= published.within + _ROUNDING:
+    if _lies(found, found, target, published.within, above=above, below=below):
         word = "fits"
-    elif low - published.within <= target <= high + published.within:
+    elif _lies(low, high, target, published.within, above=above, below=below):
         word = "partly"
     return Verdict(
         what=published.what,
         figure=published.figure,
         curve=published.curve,
         x=published.x,
-        statistic=published.statistic,
+        statistic=published.statistic if above and below else f"{published.statistic}, {published.compare}",
         published=published.value,
         target=target,
         reproduced=found,
@@ -109,6 +113,13 @@ def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdic
 Estimate: TypeAlias = tuple[float, float, float]
 
 
+def _lies(low: float, high: float, target: float, within: float, *, above: bool, below: bool) -> bool:
+    """Whether some of what lies between low and high is no further from the target than this: above it, and below it,
+    where that matters."""
+    margin = within + _ROUNDING
+    return not (above and low > target + margin) and not (below and high < target - margin)
+
+
 def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> Estimate:
     curve = curves[published.curve]
     if not curve:
@@ -117,10 +128,10 @@ def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> E
         case "value":
             return _at(published, curve, published.x)[1:]
         case "change":
-            before, after = _at(published, curve, published.since), _at(published, curve, published.x)
-            half = ((after.high - after.low) ** 2 + (before.high - before.low) ** 2) ** 0.5 / 2
-            change = after.value - before.value
-            return change, change - half, change + half
+            return _difference(_at(published, curve, published.x), _at(published, curve, published.since))
+        case "gap":
+            beside = curves[published.beside]
+            return _difference(_at(published, curve, published.x), _at(published, beside, published.x))
         case "slope":
             return _slope(curve)
         case "argmin":
@@ -133,15 +144,22 @@ def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> E
             raise ConfigError(f"published {published.what!r}: no statistic {unknown!r}")
 
 
+def _difference(one: Point, other: Point) -> Estimate:
+    half = ((one.high - one.low) ** 2 + (other.high - other.low) ** 2) ** 0.5 / 2
+    difference = one.value - other.value
+    return difference, difference - half, difference + half
+
+
 def _at(published: Published, curve: Sequence[Point], x: float | None) -> Point:
     for point in curve:
         if x is not None and abs(point.x - x) <= _ROUNDING * max(1.0, abs(x)):
             return point
-    raise ConfigError(f"published {published.what!r}: the curve {published.curve!r} has no point at {x}")
+    raise ConfigError(f"published {published.what!r}: no point at {x}")
 
 
 def _slope(curve: Sequence[Point]) -> Estimate:
-    """Of the least-squares line; the interval follows from those of the points, which are independent runs."""
+    """Of the least-squares line; the interval follows from those of the points, as if they were independent. Cells that
+    share their seeds go up and down together, and then it is wider than need be."""
     x = np.array([point.x for point in curve])
     away = x - x.mean()
     weights = away / (away @ away)

@@ -39,8 +39,9 @@ def _picture(links: str) -> Picture:
 
 _LEFT: Final = "p>f1 f1>s1 f1>s2 p>s3 s3>s4"
 _MIDDLE: Final = f"{_LEFT} s1>f2 s3>f3"
-PICTURES: Final[Mapping[str, Picture]] = {
-    "left": _picture(_LEFT),
-    "middle": _picture(_MIDDLE),
-    "right": _picture(f"{_MIDDLE} f3>f4"),
+PICTURES: Final[Mapping[int, Picture]] = {
+    0: _picture(_LEFT),
+    2: _picture(_MIDDLE),
+    3: _picture(f"{_MIDDLE} f3>f4"),
 }
+"""By the number of covers."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -65,10 +65,13 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far ours may be from `target`, or from the value where there is none."""
     x: float | None = None
     """Where on the curve; None for what is said of a curve as a whole."""
-    statistic: Literal["value", "change", "slope", "argmin", "settles", "last"] = "value"
-    """Of the curve: its value at x; that less its value at `since`; the slope of its least-squares line; where it is
-    least; from which x on it stays within `margin` of the curve `beside`; its last value."""
+    statistic: Literal["value", "change", "gap", "slope", "argmin", "settles", "last"] = "value"
+    """Of the curve: its value at x; that less its value at `since`, or less that of the curve `beside`; the slope of its
+    least-squares line; where it is least; from which x on it stays within `margin` of `beside`; its last value."""
     since: float | None = None
+    compare: Literal["equal", "at most", "at least"] = "equal"
+    """Whether the number is a value, or the bound of what is claimed without one: that a curve falls, that costs stay
+    below those of a broadcast."""
     beside: str = ""
     margin: float = 0.0
     target: float | None = None
@@ -83,6 +86,15 @@ class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     seeds: int = 4
     params: dict[str, Any] = {}
+
+
+class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What of it the machines run, who are some thousand times slower: so many seeds, and where these are named, these
+    series and these values of the axes only."""
+
+    seeds: int = 30
+    series: tuple[str, ...] | None = None
+    axes: dict[str, tuple[Any, ...]] = {}
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -110,10 +122,11 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     figures: tuple[Figure, ...] = ()
     published: tuple[Published, ...] = ()
     quick: Quick = Quick()
+    machines: Machines = Machines()
     engines: tuple[Literal["kernel", "machines"], ...] = ("kernel", "machines")
 
     def __post_init__(self) -> None:
-        if self.seeds < 1 or self.quick.seeds < 1:
+        if min(self.seeds, self.quick.seeds, self.machines.seeds) < 1:
             raise ConfigError("seeds must be at least 1")
         if not self.series or len({series.name for series in self.series}) < len(self.series):
             raise ConfigError("series must have names of their own")
@@ -122,13 +135,23 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"axes.{axis} must have values, each once")
         for _ in self.cells():
             pass
+        for name in self.machines.series or ():
+            if name not in {series.name for series in self.series}:
+                raise ConfigError(f"machines.series: there is no series {name!r}")
+        for axis, values in self.machines.axes.items():
+            if any(value not in self.axes.get(axis, ()) for value in values):
+                raise ConfigError(f"machines.axes.{axis} must be some of the values of the axis")
         self._check_figures()
 
-    def cells(self, *, quick: bool = False) -> Iterator[Cell]:
+    def cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[Cell]:
         """In the order of the file; their names are unique and stable."""
         shrunk = self.quick.params if quick else {}
+        chosen = self.machines if engine == "machines" else Machines()
+        axes = self.axes | chosen.axes
         for series in self.series:
-            for values in itertools.product(*self.axes.values()):
+            if chosen.series is not None and series.name not in chosen.series:
+                continue
+            for values in itertools.product(*axes.values()):
                 at = dict(zip(self.axes, values, strict=True))
                 name = " ".join([*filter(None, [series.name]), *(f"{axis}={value}" for axis, value in at.items())])
                 given = self.base | series.params | at | shrunk
@@ -149,12 +172,9 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 if free:
                     raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` must fix {', '.join(sorted(free))}")
         for point in self.published:
-            if (point.x is None) != (point.statistic not in ("value", "change")):
-                raise ConfigError(f'published {point.what!r}: x is for a "value" or a "change" of a curve')
-            if (point.since is None) != (point.statistic != "change"):
-                raise ConfigError(f'published {point.what!r}: since is for the statistic "change"')
-            if (not point.beside) != (point.statistic != "settles"):
-                raise ConfigError(f'published {point.what!r}: beside is for the statistic "settles"')
+            for name, meant in _NEEDED.items():
+                if (getattr(point, name) in (None, "")) == (point.statistic in meant):
+                    raise ConfigError(f"published {point.what!r}: {name} is for {' or '.join(meant)}, and needed there")
             for label in filter(None, (point.curve, point.beside)):
                 if label not in curves.get(point.figure, ()):
                     raise ConfigError(f"published {point.what!r}: no curve {label!r} in a figure {point.figure!r}")
@@ -196,3 +216,7 @@ def _params(given: dict[str, Any]) -> Params:
 
 def _packaged() -> Traversable:
     return resources.files("veilcast") / "experiments"
+
+
+_NEEDED: Final = {"x": ("value", "change", "gap"), "since": ("change",), "beside": ("gap", "settles")}
+"""Which statistics need what is said of a published number, and which have no use for it."""

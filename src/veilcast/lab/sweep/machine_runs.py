@@ -10,8 +10,8 @@ The link layer is off, as in P0: notes travel as frames of their own. What the o
   game rest first would change the number of swaps, at which machines and kernels are compared.
 
 What differs from the kernels, and where it shows. A swap takes messages that wait for heartbeats, and games that meet
-give way to one another: so games take longer than the waits between them say, and seconds are not the kernels' seconds;
-hence the comparison at equal numbers of swaps. Nobody plays before its ways to the publisher have rested, so with an
+give way to one another: so seconds are not the kernels' seconds, and the two are compared at equal numbers of swaps;
+there locks make no difference, in the kernels either. Nobody plays before its ways to the publisher have rested, so with an
 immediate start everybody begins on a finished mesh, and subscribers do not rise while it is laid, as they do in P0 and
 in the kernels; an exponential start is the same in both. `lock_s` and `hop_s` are the kernels': here locks and hops
 take what heartbeats take.
@@ -101,21 +101,18 @@ class _Run:
         return self._flow([(cell.src, cell.dst) for cell in self._wires.seen])
 
     def _games(self) -> Iterator[Sight]:
-        """Looks at what the parameters count, with the precision of a fraction of a heartbeat."""
-        started_us: int | None = None
-        steps = list(self._params.steps)
-        idle = 0
+        """Looks at what the parameters count, a fraction of a heartbeat late at most. A game that has cooled down, or
+        that nobody can play, is at the steps that are left as it ended."""
+        steps, swaps, first_us, last_us = list(self._params.steps), 0, 0, self._world.now
         while steps:
             self._world.run(PERIOD_US // _SLICES)
-            swaps = self._swaps()
-            if started_us is None and swaps:
-                started_us = self._world.now
-            seconds = 0.0 if started_us is None else (self._world.now - started_us) / 1_000_000
-            while steps and (swaps if self._params.look == "swaps" else seconds) >= steps[0]:
+            before, swaps = swaps, self._swaps()
+            if swaps > before:
+                first_us, last_us = first_us or self._world.now, self._world.now
+            seconds = (self._world.now - first_us) / 1_000_000 if first_us else 0.0
+            over = self._world.now - last_us > _PATIENCE * PERIOD_US
+            while steps and (over or (swaps if self._params.look == "swaps" else seconds) >= steps[0]):
                 yield Sight(steps.pop(0), (self._standing(),), {"swaps": swaps, "seconds": seconds})
-            idle = 0 if swaps else idle + 1
-            if idle > _PATIENCE * _SLICES:
-                return  # A mesh in which nobody has a child to play with.
 
     def _standing(self) -> Flow:
         """From whom each node has the topic."""
@@ -198,15 +195,15 @@ def _check(params: Params) -> None:
             raise ConfigError(f"the machines do not run {what}")
 
 
-PERIOD_US: Final = 250_000
-"""A heartbeat, by which all else is timed: a twentieth of the mean wait between games, so that a swap takes a fraction
-of it, as in P0."""
+PERIOD_US: Final = 1_000_000
+"""A heartbeat, by which all else is timed."""
 _FORMING: Final = 12
 _FORMING_THIN: Final = 40
 _COVERING: Final = 40
 _QUIET: Final = 6
 _SLICES: Final = 4
 _PATIENCE: Final = 400
+"""Heartbeats without a swap after which a game is over: eighty waits of one node."""
 _MORE_NEIGHBOURS: Final = 24
 """How many more than the mean a node of a small world may have."""
 _LOOKS: Final = ("end", "publications")

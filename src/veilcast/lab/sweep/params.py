@@ -19,8 +19,9 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn"] = "small-world"
     """The basic overlay G; gnutella and deezer are read from the data folder, and bring their own size and degrees;
-    "drawn" is no overlay, but the mesh of P0's worked example that `picture` names."""
-    picture: Literal["", "left", "middle", "right"] = ""
+    "drawn" is no overlay, but one of the meshes of P0's worked example."""
+    picture: Literal[0, 2, 3] = 0
+    """The number of its covers."""
     nodes: int = 500
     degree: int = 4
     rewire: float = 0.2
@@ -71,8 +72,6 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("nodes must be at least 2, publications at least 1, and wait_s above 0")
         if self.graph in ("small-world", "regular", "scale-free") and not 2 <= self.degree < self.nodes:
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
-        if (self.graph == "drawn") != (self.picture != ""):
-            raise ConfigError('picture is for graph = "drawn"')
         if (self.look == "end") != (not self.steps):
             raise ConfigError('steps are the moments of look = "swaps", "seconds", "publications" or "epochs"')
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):

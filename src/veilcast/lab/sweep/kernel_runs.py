@@ -1,0 +1,123 @@
+"""Runs on the kernels: overlay, mesh, covers and games as arrays, and the flows that an observer would see.
+
+Every draw has a stream of its own under the run's seed, so cells of an experiment that differ in the defence alone share
+the overlay, the roles and the mesh below it: differences between them are of the defence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels.chance import stream
+from veilcast.lab.kernels.cover import covered
+from veilcast.lab.kernels.graph import Graph, regular, scale_free, small_world
+from veilcast.lab.kernels.mesh import Mesh, build, cast
+from veilcast.lab.kernels.shellgame import Shuffled, play_events, play_swaps
+from veilcast.lab.measure.accuracy import Truth
+from veilcast.lab.sweep.example import PICTURES
+from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.sights import Flow, Sight, measures
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.graph == "drawn":
+        return _drawn(params)
+    graph = overlay(params, seed, data)
+    publisher, subscribers = cast(graph, params.ratio, seed)
+    mesh = build(graph, publisher, subscribers, seed, params.ties)
+    subscribes = np.zeros(graph.nodes, dtype=np.bool_)
+    subscribes[subscribers] = True
+    if params.game == "none":
+        sights = _publications(params, graph, mesh, seed)
+    else:
+        sights = _games(params, _covered(params, graph, mesh, seed), subscribers, seed)
+    return measures(Truth(publisher, subscribes), sights, persistent=params.publications > 1)
+
+
+def overlay(params: Params, seed: int, data: Path | None) -> Graph:
+    """The basic overlay G."""
+    match params.graph:
+        case "small-world":
+            return small_world(params.nodes, params.degree, params.rewire, seed)
+        case "regular":
+            return regular(params.nodes, params.degree, seed)
+        case "scale-free":
+            return scale_free(params.nodes, params.degree, seed)
+        case other:
+            raise ConfigError(f"the kernels have no overlay {other!r}")
+
+
+def _publications(params: Params, graph: Graph, mesh: Mesh, seed: int) -> Iterator[Sight]:
+    if params.look not in ("end", "publications"):
+        raise ConfigError(f"look = {params.look!r} is for a shell game")
+    fixed = Flow(*_covered(params, graph, mesh, seed).links())
+    flows = []
+    for number in range(1, params.publications + 1):
+        if params.covers == "variable" and number > 1:
+            flows.append(Flow(*_covered(params, graph, mesh, _renewed(seed, number)).links()))
+        else:
+            flows.append(fixed)
+        if params.look == "publications" and number in params.steps:
+            yield Sight(number, tuple(flows))
+            flows = []
+    if params.look == "end":
+        yield Sight(0, tuple(flows))
+
+
+def _games(params: Params, mesh: Mesh, subscribers: NDArray[np.int32], seed: int) -> Iterator[Sight]:
+    if params.look not in ("end", "swaps", "seconds"):
+        raise ConfigError(f"look = {params.look!r} is not for a shell game")
+    if params.game == "swaps":
+        if params.look != "swaps":
+            raise ConfigError('bare swaps take no time and have no end: look = "swaps"')
+        played = [play_swaps(mesh, int(step), seed) for step in params.steps]
+    else:
+        played = play_events(
+            mesh,
+            subscribers,
+            seed,
+            decay=params.decay,
+            decay_by=params.decay_by,
+            start=params.start,
+            wait_s=params.wait_s,
+            lock_s=params.lock_s,
+            hop_s=params.hop_s,
+            look=params.look,  # type: ignore[arg-type]  # narrowed above
+            steps=params.steps,
+        )
+    for step, shuffled in zip(params.steps or (0.0,), played, strict=True):
+        yield Sight(step, (_flow(mesh, shuffled),), _facts(shuffled))
+
+
+def _flow(mesh: Mesh, shuffled: Shuffled) -> Flow:
+    """Of a publication after the game."""
+    src, dst = mesh.links()
+    return Flow(shuffled.occupant[src], shuffled.occupant[dst])
+
+
+def _facts(shuffled: Shuffled) -> dict[str, float]:
+    return {
+        "swaps": float(shuffled.swaps),
+        "swap_messages": float(shuffled.messages),
+        "seconds": shuffled.seconds,
+    }
+
+
+def _covered(params: Params, graph: Graph, mesh: Mesh, seed: int) -> Mesh:
+    return mesh if params.cover == "none" else covered(graph, mesh, params.mu, seed, params.cover)
+
+
+def _renewed(seed: int, publication: int) -> int:
+    """The seed of what is drawn anew for a publication."""
+    return int(stream(seed, "publication", publication)[0])
+
+
+def _drawn(params: Params) -> list[Measure]:
+    picture = PICTURES[params.picture]
+    sight = Sight(0, (Flow(picture.src, picture.dst),))
+    return measures(Truth(picture.publisher, picture.subscribes), [sight], persistent=False)
