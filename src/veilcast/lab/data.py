@@ -1,0 +1,156 @@
+"""Real overlays and real subscriptions, read from a folder that the user names; none of it comes with the package.
+
+`gnutella` is a snapshot of a file-sharing network (SNAP, p2p-Gnutella08; Ripeanu et al. 2002): an overlay as a
+protocol without a plan makes it. `deezer` are the friendships of one country's users of a music service and the genres
+each of them likes (GEMSEC 2019): overlay and subscriptions of one population. Users are numbers, and stay so: nothing
+here or in an experiment tries to find out who anybody is.
+
+A file is taken only if it has exactly what it is published to have, so a part of one is not mistaken for the whole. A
+process reads each once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from veilcast.errors import ConfigError, StorageError
+from veilcast.lab.kernels.chance import below, stream
+from veilcast.lab.kernels.graph import Graph, from_edges
+
+Source: TypeAlias = Literal["gnutella", "deezer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    graph: Graph
+    topics: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    """Who subscribes to what, in order; empty where nobody knows."""
+
+    def cast(self, topic: str, seed: int) -> tuple[int, NDArray[np.int32]]:
+        """A publisher for this topic and its subscribers, some of whom it may not reach.
+
+        The publisher is any node of the largest component that is not itself among them.
+        """
+        if topic not in self.topics:
+            known = ", ".join(sorted(self.topics)) or "none"
+            raise ConfigError(f"topic: there is no {topic!r} in the data; there are: {known}")
+        others = largest(self.graph)
+        others[self.topics[topic]] = False
+        choices = np.flatnonzero(others)
+        if not choices.size:
+            raise ConfigError(f"topic: everybody subscribes to {topic!r}, and nobody is left to publish")
+        return int(choices[below(stream(seed, "publisher"), choices.size)]), self.topics[topic]
+
+
+def load(source: Source, folder: Path | None) -> Overlay:
+    """Raises `ConfigError` if no folder is named, and `StorageError` for what is not there, or is something else."""
+    if folder is None:
+        raise ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
+    return _loaded(source, folder.absolute())
+
+
+def largest(graph: Graph) -> NDArray[np.bool_]:
+    """Which nodes are in the largest component."""
+    links = csr_matrix((np.ones(graph.targets.size, np.int8), graph.targets, graph.offsets), shape=(graph.nodes,) * 2)
+    _, part = connected_components(links, directed=False)
+    inside: NDArray[np.bool_] = part == np.bincount(part).argmax()
+    return inside
+
+
+@lru_cache(maxsize=2)
+def _loaded(source: Source, folder: Path) -> Overlay:
+    files = FILES[source]
+    graph = _graph(files.edges, folder)
+    if files.subscriptions is None:
+        return Overlay(graph)
+    return Overlay(graph, _topics(files.subscriptions, folder, graph.nodes))
+
+
+def _graph(file: EdgeFile, folder: Path) -> Graph:
+    try:
+        text = BytesIO(_text(file, folder))
+        ends = np.loadtxt(text, np.int64, delimiter=file.delimiter, skiprows=file.header, ndmin=2)
+    except ValueError as error:
+        raise _unfit(file, folder, f"is no list of edges ({error})") from error
+    if ends.shape != (file.edges, 2) or ends.min() < 0 or ends.max() != file.nodes - 1:
+        raise _unfit(file, folder, f"does not have its {file.edges} edges of {file.nodes} nodes")
+    return from_edges(file.nodes, ends[:, 0], ends[:, 1])
+
+
+def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArray[np.int32]]:
+    try:
+        wanted = msgspec.json.decode(_text(file, folder), type=dict[int, list[str]])
+    except msgspec.DecodeError as error:
+        raise _unfit(file, folder, f"is no table of users and topics ({error})") from error
+    readers: dict[str, list[int]] = {}
+    for user in sorted(wanted):
+        for topic in dict.fromkeys(wanted[user]):
+            readers.setdefault(topic, []).append(user)
+    many = sum(map(len, readers.values()))
+    if sorted(wanted) != list(range(nodes)) or (len(readers), many) != (file.topics, file.subscriptions):
+        owed = f"its {file.subscriptions} subscriptions of {nodes} users to {file.topics} topics"
+        raise _unfit(file, folder, f"does not have {owed}")
+    return {topic: np.array(users, np.int32) for topic, users in sorted(readers.items())}
+
+
+def _text(file: EdgeFile | SubscriptionFile, folder: Path) -> bytes:
+    try:
+        return gzip.decompress((folder / file.name).read_bytes())
+    except FileNotFoundError as error:
+        raise _unfit(file, folder, "is not there") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unfit(file, folder, f"cannot be read ({error})") from error
+
+
+def _unfit(file: EdgeFile | SubscriptionFile, folder: Path, why: str) -> StorageError:
+    return StorageError(f"{folder / file.name} {why}; get it from {file.origin}")
+
+
+@dataclass(frozen=True)
+class EdgeFile:
+    name: str
+    origin: str
+    nodes: int
+    edges: int
+    delimiter: str | None
+    header: int
+    """Lines to pass over."""
+
+
+@dataclass(frozen=True)
+class SubscriptionFile:
+    name: str
+    origin: str
+    topics: int
+    subscriptions: int
+
+
+@dataclass(frozen=True)
+class Files:
+    edges: EdgeFile
+    subscriptions: SubscriptionFile | None = None
+
+
+_SNAP: Final = "https://snap.stanford.edu/data/p2p-Gnutella08.html"
+_GEMSEC: Final = "https://github.com/benedekrozemberczki/datasets (gemsec deezer, RO; gzipped)"
+FILES: Final[dict[str, Files]] = {
+    "gnutella": Files(EdgeFile("topology/p2p-Gnutella08.txt.gz", _SNAP, 6_301, 20_777, None, 4)),
+    "deezer": Files(
+        EdgeFile("pubsub/deezer_ro_edges.csv.gz", _GEMSEC, 41_773, 125_826, ",", 1),
+        SubscriptionFile("pubsub/deezer_ro_genres.json.gz", _GEMSEC, 84, 252_132),
+    ),
+}
+"""Where each lies in the folder, where it is from, and what it must have."""

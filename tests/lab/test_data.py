@@ -1,0 +1,108 @@
+"""Loaders of the data folder: what is there is read and checked, and what is not is one clear line."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilcast.errors import ConfigError, StorageError
+from veilcast.lab import data
+from veilcast.lab.data import EdgeFile, Files, Overlay, SubscriptionFile, largest, load
+from veilcast.lab.kernels.graph import from_edges
+
+EDGES = b"a,b\n0,1\n1,2\n2,0\n3,4\n"
+TOPICS = b'{"0": ["Pop"], "1": ["Pop", "Ska"], "2": [], "3": ["Ska"], "4": ["Pop"]}'
+SMALL = Files(
+    EdgeFile("edges.csv.gz", "somewhere", 5, 4, ",", 1), SubscriptionFile("topics.json.gz", "somewhere", 2, 5)
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setitem(data.FILES, "deezer", SMALL)
+    write(tmp_path, EDGES, TOPICS)
+    return tmp_path
+
+
+def write(folder: Path, edges: bytes = EDGES, topics: bytes = TOPICS) -> None:
+    (folder / "edges.csv.gz").write_bytes(gzip.compress(edges))
+    (folder / "topics.json.gz").write_bytes(gzip.compress(topics))
+
+
+def test_an_overlay_has_its_edges_and_who_subscribes_to_what(folder: Path) -> None:
+    overlay = load("deezer", folder)
+    assert [ends.tolist() for ends in overlay.graph.edges()] == [[0, 0, 1, 3], [1, 2, 2, 4]]
+    assert {topic: users.tolist() for topic, users in overlay.topics.items()} == {"Pop": [0, 1, 4], "Ska": [1, 3]}
+    assert load("deezer", folder) is overlay
+
+
+def test_a_publisher_is_in_the_largest_component_and_some_subscribers_may_not_be(folder: Path) -> None:
+    overlay = load("deezer", folder)
+    casts = [overlay.cast("Pop", seed) for seed in range(20)]
+    assert {publisher for publisher, _ in casts} == {2}
+    assert casts[0][1].tolist() == [0, 1, 4]
+    assert {overlay.cast("Ska", seed)[0] for seed in range(40)} == {0, 2}
+
+
+def test_a_topic_that_nobody_has_or_everybody_reads_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="no 'Polka' in the data; there are: Pop, Ska"):
+        load("deezer", folder).cast("Polka", 1)
+    everybody = Overlay(from_edges(2, [0], [1]), {"air": np.arange(2, dtype=np.int32)})
+    with pytest.raises(ConfigError, match="everybody subscribes to 'air'"):
+        everybody.cast("air", 1)
+
+
+def test_no_folder_and_a_missing_file_are_told_with_what_to_do(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="--data DIR, or in VEILCAST_DATA"):
+        load("gnutella", None)
+    (folder / "edges.csv.gz").unlink()
+    with pytest.raises(StorageError, match=r"edges.csv.gz is not there; get it from somewhere") as told:
+        load("deezer", folder)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("edges", "topics", "complaint"),
+    [
+        (EDGES[:-4], TOPICS, "does not have its 4 edges of 5 nodes"),
+        (EDGES.replace(b"4", b"5"), TOPICS, "does not have its 4 edges of 5 nodes"),
+        (EDGES.replace(b"0,1", b"0,-1"), TOPICS, "does not have its 4 edges of 5 nodes"),
+        (EDGES.replace(b"3,4", b"3,x"), TOPICS, "is no list of edges"),
+        (EDGES.replace(b"3,4", b"3,4,5"), TOPICS, "is no list of edges"),
+        (EDGES, TOPICS[:-1], "is no table of users and topics"),
+        (EDGES, b"[1]", "is no table of users and topics"),
+        (EDGES, TOPICS.replace(b'"4"', b'"5"'), "does not have its 5 subscriptions of 5 users to 2 topics"),
+        (EDGES, TOPICS.replace(b', "Ska"', b""), "does not have its 5 subscriptions of 5 users to 2 topics"),
+    ],
+)
+def test_a_file_that_is_something_else_is_refused(folder: Path, edges: bytes, topics: bytes, complaint: str) -> None:
+    write(folder, edges, topics)
+    with pytest.raises(StorageError, match=complaint) as told:
+        load("deezer", folder)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("damage", [slice(0, 9), slice(1, None), slice(0, -9)])
+def test_a_file_that_is_damaged_is_refused(folder: Path, damage: slice) -> None:
+    path = folder / "edges.csv.gz"
+    path.write_bytes(path.read_bytes()[damage])
+    with pytest.raises(StorageError, match=r"edges.csv.gz cannot be read"):
+        load("deezer", folder)
+
+
+def test_the_largest_component_is_found() -> None:
+    graph = from_edges(6, [0, 2, 3], [1, 3, 4])
+    assert largest(graph).tolist() == [False, False, True, True, True, False]
+
+
+@pytest.mark.skipif("VEILCAST_DATA" not in os.environ, reason="VEILCAST_DATA names no data folder")
+def test_the_real_files_are_as_published() -> None:
+    folder = Path(os.environ["VEILCAST_DATA"])
+    gnutella, deezer = load("gnutella", folder), load("deezer", folder)
+    assert (gnutella.graph.nodes, len(gnutella.graph.edges()[0]), largest(gnutella.graph).sum()) == (6301, 20777, 6299)
+    assert (deezer.graph.nodes, len(deezer.graph.edges()[0]), largest(deezer.graph).sum()) == (41773, 125826, 41773)
+    assert len(deezer.topics["Pop"]) == 33420
