@@ -42,18 +42,26 @@ def test_an_overlay_has_its_edges_and_who_subscribes_to_what(folder: Path) -> No
 
 def test_a_publisher_is_in_the_largest_component_and_some_subscribers_may_not_be(folder: Path) -> None:
     overlay = load("deezer", folder)
-    casts = [overlay.cast("Pop", seed) for seed in range(20)]
+    casts = [overlay.cast("Pop", 0.1, seed) for seed in range(20)]
     assert {publisher for publisher, _ in casts} == {2}
     assert casts[0][1].tolist() == [0, 1, 4]
-    assert {overlay.cast("Ska", seed)[0] for seed in range(40)} == {0, 2}
+    assert {overlay.cast("Ska", 0.1, seed)[0] for seed in range(40)} == {0, 2}
+
+
+def test_without_a_topic_a_share_of_all_subscribes(folder: Path) -> None:
+    for seed in range(20):
+        publisher, subscribers = load("deezer", folder).cast("", 0.4, seed)
+        assert publisher in (0, 1, 2)
+        assert len(subscribers) == 2
+        assert publisher not in subscribers
 
 
 def test_a_topic_that_nobody_has_or_everybody_reads_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no 'Polka' in the data; there are: Pop, Ska"):
-        load("deezer", folder).cast("Polka", 1)
+        load("deezer", folder).cast("Polka", 0.1, 1)
     everybody = Overlay(from_edges(2, [0], [1]), {"air": np.arange(2, dtype=np.int32)})
     with pytest.raises(ConfigError, match="everybody subscribes to 'air'"):
-        everybody.cast("air", 1)
+        everybody.cast("air", 0.1, 1)
 
 
 def test_no_folder_and_a_missing_file_are_told_with_what_to_do(folder: Path) -> None:

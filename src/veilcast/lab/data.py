@@ -27,6 +27,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from veilcast.errors import ConfigError, StorageError
+from veilcast.lab.kernels import mesh
 from veilcast.lab.kernels.chance import below, stream
 from veilcast.lab.kernels.graph import Graph, from_edges
 
@@ -39,20 +40,21 @@ class Overlay:
     topics: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
     """Who subscribes to what, in order; empty where nobody knows."""
 
-    def cast(self, topic: str, seed: int) -> tuple[int, NDArray[np.int32]]:
-        """A publisher for this topic and its subscribers, some of whom it may not reach.
+    def cast(self, topic: str, ratio: float, seed: int) -> tuple[int, NDArray[np.int32]]:
+        """A publisher and its topic's subscribers, some of whom it may not reach; without a topic, a share of all.
 
         The publisher is any node of the largest component that is not itself among them.
         """
-        if topic not in self.topics:
+        if topic and topic not in self.topics:
             known = ", ".join(sorted(self.topics)) or "none"
             raise ConfigError(f"topic: there is no {topic!r} in the data; there are: {known}")
+        subscribers = self.topics[topic] if topic else mesh.cast(self.graph, ratio, seed)[1]
         others = largest(self.graph)
-        others[self.topics[topic]] = False
+        others[subscribers] = False
         choices = np.flatnonzero(others)
         if not choices.size:
             raise ConfigError(f"topic: everybody subscribes to {topic!r}, and nobody is left to publish")
-        return int(choices[below(stream(seed, "publisher"), choices.size)]), self.topics[topic]
+        return int(choices[below(stream(seed, "publisher"), choices.size)]), subscribers
 
 
 def load(source: Source, folder: Path | None) -> Overlay:
