@@ -4,7 +4,7 @@ Accuracy (Eq. 5) is the share of nodes that were classified rightly. P0 counts i
 both are here by name: its worked example (Fig. 7) asks about the mesh without the publisher (`_mesh`), its curves for BL
 and PF fit only if all nodes are asked about (`_all`): those outside the mesh are right answers, and subscribers whom the
 mesh does not reach are wrong ones. What it draws for SG is neither, but the share of subscribers among the leaves,
-`leaf_precision`, whose limit is |Sa|/|Va|, `share`.
+`leaf_precision`, whose limit is |Sa|/|Va|, `share`; how much of the way from there to certainty is left is `residual`.
 
 Accuracy depends on the base rate, and says little alone. So beside it stand what three observers reach without looking:
 one who names nobody, one who names at random with the right frequency, and one who says the opposite of the attack.
@@ -60,7 +60,10 @@ def of_guess(truth: Truth, members: Mask, named: Mask) -> dict[str, float]:
         found[f"accuracy_{name}"] = accuracy
         found[f"inverted_{name}"] = 1 - accuracy
     if named.any():
-        found["leaf_precision"] = float(np.mean(truth.subscribes[named]))
+        precision = found["leaf_precision"] = float(np.mean(truth.subscribes[named]))
+        share = of_mesh(truth, members).get("share", 1.0)
+        if share < 1:
+            found["residual"] = (precision - share) / (1 - share)
     return found
 
 

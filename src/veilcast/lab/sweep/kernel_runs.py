@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
+from veilcast.lab.data import load
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.cover import covered
 from veilcast.lab.kernels.graph import Graph, regular, scale_free, small_world
 from veilcast.lab.kernels.mesh import Mesh, build, cast
+from veilcast.lab.kernels.scamp import scamp
 from veilcast.lab.kernels.shellgame import Shuffled, play_events, play_swaps
 from veilcast.lab.measure.accuracy import Truth
 from veilcast.lab.sweep.example import PICTURES
@@ -27,8 +29,7 @@ from veilcast.lab.sweep.sights import Flow, Sight, measures
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     if params.graph == "drawn":
         return _drawn(params)
-    graph = overlay(params, seed, data)
-    publisher, subscribers = cast(graph, params.ratio, seed)
+    graph, publisher, subscribers = scene(params, seed, data)
     mesh = build(graph, publisher, subscribers, seed, params.ties)
     subscribes = np.zeros(graph.nodes, dtype=np.bool_)
     subscribes[subscribers] = True
@@ -39,17 +40,23 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     return measures(Truth(publisher, subscribes), sights, persistent=params.publications > 1)
 
 
-def overlay(params: Params, seed: int, data: Path | None) -> Graph:
-    """The basic overlay G."""
+def scene(params: Params, seed: int, data: Path | None) -> tuple[Graph, int, NDArray[np.int32]]:
+    """The basic overlay G, who publishes on it, and who subscribes."""
     match params.graph:
         case "small-world":
-            return small_world(params.nodes, params.degree, params.rewire, seed)
+            graph = small_world(params.nodes, params.degree, params.rewire, seed)
         case "regular":
-            return regular(params.nodes, params.degree, seed)
+            graph = regular(params.nodes, params.degree, seed)
         case "scale-free":
-            return scale_free(params.nodes, params.degree, seed)
+            graph = scale_free(params.nodes, params.degree, seed)
+        case "scamp":
+            graph = scamp(params.nodes, seed)
+        case "gnutella" | "deezer" as source:
+            found = load(source, data)
+            return found.graph, *found.cast(params.topic, params.ratio, seed)
         case other:
             raise ConfigError(f"the kernels have no overlay {other!r}")
+    return graph, *cast(graph, params.ratio, seed)
 
 
 def _publications(params: Params, graph: Graph, mesh: Mesh, seed: int) -> Iterator[Sight]:
@@ -70,12 +77,13 @@ def _publications(params: Params, graph: Graph, mesh: Mesh, seed: int) -> Iterat
 
 
 def _games(params: Params, mesh: Mesh, subscribers: NDArray[np.int32], seed: int) -> Iterator[Sight]:
-    if params.look not in ("end", "swaps", "seconds"):
-        raise ConfigError(f"look = {params.look!r} is not for a shell game")
     if params.game == "swaps":
-        if params.look != "swaps":
-            raise ConfigError('bare swaps take no time and have no end: look = "swaps"')
-        played = [play_swaps(mesh, int(step), seed) for step in params.steps]
+        if params.look not in ("swaps", "rounds"):
+            raise ConfigError('bare swaps take no time and have no end: look = "swaps" or "rounds"')
+        each = mesh.members.size if params.look == "rounds" else 1
+        played = [play_swaps(mesh, round(step * each), seed) for step in params.steps]
+    elif params.look not in ("end", "swaps", "seconds"):
+        raise ConfigError(f"look = {params.look!r} is not for a shell game with waits")
     else:
         played = play_events(
             mesh,
@@ -87,7 +95,7 @@ def _games(params: Params, mesh: Mesh, subscribers: NDArray[np.int32], seed: int
             wait_s=params.wait_s,
             lock_s=params.lock_s,
             hop_s=params.hop_s,
-            look=params.look,  # type: ignore[arg-type]  # narrowed above
+            look=params.look,
             steps=params.steps,
         )
     for step, shuffled in zip(params.steps or (0.0,), played, strict=True):

@@ -51,8 +51,9 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a swap keeps its neighbourhood from another one."""
     hop_s: float = 0.05
     """How long a subscription takes from one node to the next."""
-    look: Literal["end", "swaps", "seconds", "publications", "epochs"] = "end"
-    """What `steps` count: the moments at which the observer's success is measured."""
+    look: Literal["end", "swaps", "rounds", "seconds", "publications", "epochs"] = "end"
+    """What `steps` count: the moments at which the observer's success is measured. A round is a swap for each node of
+    the mesh."""
     steps: tuple[float, ...] = ()
     kappa: float = 0.0
     """The hardened mesh: the share of the other nodes that act as subscribers; over 0, there is neither PF nor SG."""
@@ -72,8 +73,12 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("nodes must be at least 2, publications at least 1, and wait_s above 0")
         if self.graph in ("small-world", "regular", "scale-free") and not 2 <= self.degree < self.nodes:
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
+        if self.topic and self.graph != "deezer":
+            raise ConfigError('topic is for graph = "deezer": elsewhere nobody knows who subscribes to what')
         if (self.look == "end") != (not self.steps):
-            raise ConfigError('steps are the moments of look = "swaps", "seconds", "publications" or "epochs"')
+            raise ConfigError(
+                'steps are the moments of look = "swaps", "rounds", "seconds", "publications" or "epochs"'
+            )
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
 
