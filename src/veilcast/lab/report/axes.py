@@ -1,0 +1,141 @@
+"""The axes of a figure: where a value lies, where the ticks stand, and what is written at them.
+
+A linear axis takes steps of 1, 2, 2.5 or 5 times a power of ten, the smallest that gives not too many ticks. A
+logarithmic one has a tick at every power of ten, and at 2 and 5 times it where there are few. A horizontal axis over
+few measured values is marked at those, as papers do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Tick:
+    value: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps a value to the share of the axis it lies at: 0 at its start, 1 at its end."""
+
+    low: float
+    high: float
+    ticks: tuple[Tick, ...]
+    log: bool = False
+
+    def place(self, value: float) -> float:
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def shows(self, value: float) -> bool:
+        """Whether there is a place for it at all: a logarithmic axis has none for zero."""
+        return _fit(value, log=self.log)
+
+    def clamp(self, value: float) -> float:
+        return min(self.high, max(self.low, value))
+
+
+def over(values: Sequence[float], *, log: bool, room: int) -> Axis:
+    """The horizontal axis: as far as the values go, marked at them if a line of `room` letters holds their numbers."""
+    numbers = sorted({value for value in values if _fit(value, log=log)})
+    low, high = _apart(numbers, log=log)
+    beyond = (high / low) ** _MARGIN if log else (high - low) * _MARGIN
+    bounds = (low / beyond, high * beyond) if log else (low - beyond, high + beyond)
+    measured = [Tick(number, _written(number, _decimals(numbers))) for number in numbers]
+    round_ones = _ticks(low, high, log=log, wanted=max(3, room // 9))
+    inside = [tick for tick in round_ones if bounds[0] <= tick.value <= bounds[1]]
+    choices = [measured, *(inside[::every] for every in (1, 2, 5)), [*measured, *round_ones][:1]]
+    fitting = (Axis(*bounds, tuple(ticks), log=log) for ticks in choices if ticks)
+    return next(axis for axis in fitting if _uncrowded(axis, room))
+
+
+def upright(values: Sequence[float], *, log: bool, wanted: int) -> Axis:
+    """The vertical axis: from tick to tick, from zero where the values come near it."""
+    numbers = sorted({value for value in values if _fit(value, log=log)})
+    low, high = _apart(numbers, log=log)
+    if not log and 0 < low < _NEAR_ZERO * high:
+        low = 0.0
+    ticks = _ticks(low, high, log=log, wanted=wanted)
+    ends = [tick.value for tick in ticks]
+    return Axis(min(*ends, low), max(*ends, high), tuple(ticks), log=log)
+
+
+def _ticks(low: float, high: float, *, log: bool, wanted: int) -> list[Tick]:
+    """They reach over both ends."""
+    if log:
+        return _powers(low, high, wanted)
+    step = _step(high - low, wanted)
+    first, last = math.floor(low / step + _EPSILON), math.ceil(high / step - _EPSILON)
+    decimals = max(0, -math.floor(math.log10(step) + _EPSILON))
+    decimals += round(step * 10**decimals, 6) % 1 > 0
+    return [Tick(round(k * step, decimals + 1), _written(k * step, decimals)) for k in range(first, last + 1)]
+
+
+def _powers(low: float, high: float, wanted: int) -> list[Tick]:
+    first, last = math.floor(math.log10(low) + _EPSILON), math.ceil(math.log10(high) - _EPSILON)
+    if last - first > 2:
+        every = max(1, math.ceil((last - first) / wanted))
+        exponents = range(first, last + every, every)
+        in_full = first >= _SMALLEST and exponents[-1] <= _LARGEST
+        return [Tick(10.0**k, _written(10.0**k, max(0, -k)) if in_full else _power(k)) for k in exponents]
+    every_one = [(m * 10.0**k, k) for k in range(first, last + 1) for m in (1, 2, 5)]
+    start = max(value for value, _ in every_one if value <= low * (1 + _EPSILON))
+    end = min((value for value, _ in every_one if value >= high * (1 - _EPSILON)), default=10.0**last)
+    return [Tick(value, _written(value, max(0, -k))) for value, k in every_one if start <= value <= end]
+
+
+def _step(span: float, wanted: int) -> float:
+    power: float = 10.0 ** math.floor(math.log10(span / wanted))
+    return next(m * power for m in (1, 2, 2.5, 5, 10) if span / (m * power) <= wanted + _EPSILON)
+
+
+def _power(exponent: int) -> str:
+    return "10" + str(exponent).translate(_RAISED)
+
+
+def _written(value: float, decimals: int) -> str:
+    written = f"{value:,.{decimals}f}".replace("-", "\u2212")
+    return written.lstrip("\u2212") if not any(digit in "123456789" for digit in written) else written
+
+
+def _decimals(numbers: Sequence[float]) -> int:
+    """The fewest that tell all of them exactly, up to four."""
+    return next((d for d in range(4) if all(round(number, d) == number for number in numbers)), 4)
+
+
+def _uncrowded(axis: Axis, room: int) -> bool:
+    """Whether neighbouring labels leave two letters between them."""
+    places = [(axis.place(tick.value) * room, len(tick.text)) for tick in axis.ticks]
+    return all(b - a >= (n + m) / 2 + 2 for (a, n), (b, m) in itertools.pairwise(places))
+
+
+def _apart(numbers: Sequence[float], *, log: bool) -> tuple[float, float]:
+    """Two different ends, whatever there is."""
+    if not numbers:
+        return (1.0, 10.0) if log else (0.0, 1.0)
+    low, high = numbers[0], numbers[-1]
+    if high - low > _EPSILON * max(abs(low), abs(high)):
+        return low, high
+    if log:
+        return low / 2, low * 2
+    return (low - abs(low) / 2, low + abs(low) / 2) if low else (-1.0, 1.0)
+
+
+def _fit(value: float, *, log: bool) -> bool:
+    return math.isfinite(value) and (value > 0 or not log)
+
+
+_MARGIN: Final = 0.025
+_NEAR_ZERO: Final = 0.4
+_SMALLEST, _LARGEST = -4, 6
+"""Powers of ten that are written in full."""
+
+_EPSILON: Final = 1e-9
+_RAISED: Final = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")

@@ -1,0 +1,54 @@
+"""Numbers are short, say their sign where it matters, and claim no precision that is not there."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from veilcast.lab.report.digits import aligned, duration, interval, short, signed
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (0.0, "0"),
+        (0.76432, "0.764"),
+        (0.9, "0.9"),
+        (141.4, "141"),
+        (12345678.0, "12,345,678"),
+        (-0.0312, "\u22120.0312"),
+        (1e-7, "1.00e\u221207"),
+        (math.nan, "\u2013"),
+        (math.inf, "\u2013"),
+    ],
+)
+def test_a_number_has_three_digits_that_matter(value: float, written: str) -> None:
+    assert short(value) == written
+
+
+def test_an_interval_is_rounded_as_its_value_is() -> None:
+    assert interval(0.7984, 0.79, 0.8066) == "[0.790, 0.807]"
+    assert interval(289.31, 285.0, 293.62) == "[285.0, 293.6]"
+    assert interval(640.0, 480.0, 1000.0) == "[480, 1,000]"
+    assert interval(0.5, math.nan, 1.0) == ""
+    assert interval(0.5, 0.5, 0.5) == ""
+
+
+def test_a_difference_says_its_direction_unless_it_rounds_to_nothing() -> None:
+    assert signed(0.011, 0.798) == "+0.011"
+    assert signed(-0.156, 0.134) == "\u22120.156"
+    assert signed(-0.00001, 0.134) == "0.000"
+    assert signed(math.nan, 1.0) == "\u2013"
+
+
+def test_values_of_a_row_have_the_same_decimals() -> None:
+    assert aligned(0.9, 0.9371) == "0.900"
+    assert aligned(1.0, math.nan) == "1"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.24, "0.2 s"), (59.94, "59.9 s"), (119.7, "2 min 0 s"), (3725.0, "1 h 2 min")]
+)
+def test_a_duration_reads_as_one_says_it(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
