@@ -1,0 +1,76 @@
+"""What a figure shows, as plain values: its lines with their intervals, and what was published about them.
+
+A published value lies on its curve where the paper gives it. One that is said of a whole curve (from where on it stays
+near another, where it is least) is a place on the horizontal axis. A slope is neither, and stands in the table alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from veilcast.lab.measure.verdicts import Point
+from veilcast.lab.sweep import curves
+from veilcast.lab.sweep.curves import Scores
+from veilcast.lab.sweep.experiment import Experiment, Figure, Published
+
+
+@dataclass(frozen=True)
+class Line:
+    label: str
+    style: Literal["line", "points", "reference"]
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something published: at (x, y) of a line, or at x alone."""
+
+    what: str
+    line: int
+    x: float
+    y: float | None
+
+
+@dataclass(frozen=True)
+class Plot:
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    marks: tuple[Mark, ...] = ()
+    log_x: bool = False
+    log_y: bool = False
+
+
+def plot(experiment: Experiment, figure: Figure, scores: Scores) -> Plot:
+    lines = tuple(
+        Line(curve.label, curve.style, tuple(curves.points(experiment, figure, curve, scores)))
+        for curve in figure.curves
+    )
+    places = {line.label: number for number, line in enumerate(lines)}
+    marks = [
+        mark
+        for published in experiment.published
+        if published.figure == figure.name and (mark := _mark(published, lines, places[published.curve]))
+    ]
+    return Plot(figure.title, figure.x_label, figure.y_label, lines, tuple(marks), figure.log_x, figure.log_y)
+
+
+def bounded(point: Point) -> bool:
+    """Whether it has an interval: one seed gives none."""
+    return math.isfinite(point.low) and math.isfinite(point.high) and point.low < point.high
+
+
+def _mark(published: Published, lines: Sequence[Line], line: int) -> Mark | None:
+    match published.statistic:
+        case "value" if published.x is not None:
+            return Mark(published.what, line, published.x, published.value)
+        case "last" if lines[line].points:
+            return Mark(published.what, line, lines[line].points[-1].x, published.value)
+        case "argmin" | "settles":
+            return Mark(published.what, line, published.value, None)
+        case _:
+            return None

@@ -1,0 +1,64 @@
+"""The shapes that tell lines apart without colour: a marker and a dash for each, and signs for verdicts.
+
+Each is a path around the origin, about as large as the radius asked for.
+"""
+
+from __future__ import annotations
+
+from math import cos, pi, sin
+from typing import Final
+
+from veilcast.lab.report.markup import Markup, join, tag
+
+
+def marker(number: int, x: float, y: float, radius: float = 3.6) -> Markup:
+    """The marker of the line of that number."""
+    return tag("path", d=_MARKERS[number % len(_MARKERS)](x, y, radius), class_="marker")
+
+
+def dash(number: int) -> str | None:
+    return _DASHES[number % len(_DASHES)]
+
+
+def diamond(x: float, y: float, radius: float = 7.0) -> Markup:
+    """What was published: larger than any marker, and open, so that ours is seen through it."""
+    shape = _polygon(x, y, radius, 4, 0.0)
+    return join(tag("path", d=shape, class_="halo"), tag("path", d=shape, class_="published"))
+
+
+def sign(verdict: str) -> Markup:
+    """A verdict as a shape: full, half, crossed out, and a ring for none."""
+    ring = tag("circle", cx=8, cy=8, r=6, class_="ring")
+    inside = {
+        "fits": tag("circle", cx=8, cy=8, r=6.9, class_="full"),
+        "partly": tag("path", d="M8 2a6 6 0 0 0 0 12z", class_="full"),
+        "not reproduced": tag("path", d="M4.6 4.6L11.4 11.4M11.4 4.6L4.6 11.4", class_="cross"),
+    }.get(verdict, Markup())
+    return tag("svg", ring, inside, viewBox="0 0 16 16", class_=f"sign {verdict.replace(' ', '-')}", aria_hidden="true")
+
+
+def _round(x: float, y: float, radius: float) -> str:
+    return f"M{x - radius:.2f} {y:.2f}a{radius} {radius} 0 1 0 {2 * radius} 0a{radius} {radius} 0 1 0 {-2 * radius} 0z"
+
+
+def _polygon(x: float, y: float, radius: float, corners: int, turn: float, inner: float | None = None) -> str:
+    """Regular, its first corner `turn` after the top; with an inner radius, a star."""
+    radii = [radius] if inner is None else [radius, inner]
+    count = corners * len(radii)
+    at = [(radii[k % len(radii)], 2 * pi * k / count + turn) for k in range(count)]
+    return "M" + "L".join(f"{x + r * sin(a):.2f} {y - r * cos(a):.2f}" for r, a in at) + "z"
+
+
+_MARKERS: Final = (
+    _round,
+    lambda x, y, r: _polygon(x, y, 1.25 * r, 4, pi / 4),
+    lambda x, y, r: _polygon(x, y, 1.3 * r, 3, 0.0),
+    lambda x, y, r: _polygon(x, y, 1.3 * r, 3, pi),
+    lambda x, y, r: _polygon(x, y, 1.5 * r, 5, 0.0, 0.65 * r),
+    lambda x, y, r: _polygon(x, y, 1.4 * r, 4, 0.0, 0.55 * r),
+    lambda x, y, r: _polygon(x, y, 1.2 * r, 6, 0.0),
+    lambda x, y, r: _polygon(x, y, 1.4 * r, 4, pi / 4, 0.55 * r),
+    lambda x, y, r: _polygon(x, y, 1.3 * r, 3, pi / 2),
+    lambda x, y, r: _polygon(x, y, 1.3 * r, 3, -pi / 2),
+)
+_DASHES: Final = (None, "8 3", "2.5 2.5", "9 3 2 3", "5 3", "12 3 2 3 2 3", "1.5 3", "14 4", "6 2 1.5 2", "3 5")
