@@ -1,0 +1,137 @@
+"""The page of a set of results: one HTML file that needs nothing else, neither network nor script.
+
+A policy in its head forbids the browser to fetch anything, so that no title of an experiment can make it. The report
+only lays out: every number on it was computed by the sweep and stands in its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.lab.report import figure, files, results, style, table
+from veilcast.lab.report.digits import duration
+from veilcast.lab.report.markup import Markup, join, slug, tag
+from veilcast.lab.report.plot import Plot, plot
+from veilcast.lab.report.results import Result
+from veilcast.lab.report.summary import contents, explained, summary
+
+
+def write(directory: Path, out: Path | None = None) -> Path:
+    """Write the page of the results in a directory, with its figures beside it; say where it is."""
+    path = out or directory / "report.html"
+    publish(results.read(directory), path)
+    return path
+
+
+def publish(found: Sequence[Result], path: Path) -> None:
+    pictures = [(slug(result.name, name), picture) for result in found for name, picture in _plots(result)]
+    names = [name for name, _ in pictures]
+    for name, picture in pictures:
+        if names.count(name) > 1:
+            raise ConfigError(f"two figures would be written to {FIGURES}/{name}.svg; rename one in its experiment")
+        files.write_figure(path.parent / FIGURES, name, picture)
+    files.write_page(path, page(found))
+
+
+def page(found: Sequence[Result]) -> str:
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", _TITLE),
+        tag("style", Markup(style.COLOURS + style.FIGURE + style.PAGE)),
+    )
+    sheet = tag(
+        "div",
+        tag("header", tag("h1", _TITLE), id="top"),
+        summary(found),
+        contents(found),
+        *map(_experiment, found),
+        class_="sheet",
+    )
+    return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", sheet)), lang="en") + "\n"
+
+
+def _plots(result: Result) -> Iterator[tuple[str, Plot]]:
+    for drawn in result.experiment.figures:
+        yield drawn.name, plot(result.experiment, drawn, result.scores)
+
+
+def _experiment(result: Result) -> Markup:
+    experiment = result.experiment
+    compared = Markup()
+    if result.verdicts:
+        compared = join(tag("h3", "Published and reproduced"), table.verdicts(result.verdicts))
+    return tag(
+        "article",
+        tag("p", tag("code", result.name), tag("span", experiment.source), class_="id"),
+        tag("h2", experiment.title),
+        tag("p", experiment.claim, class_="claim"),
+        tag("p", tag("b", "Not counted: "), explained(result), ".", class_="notice") if result.doubt else "",
+        *(_figure(slug(result.name, name), picture) for name, picture in _plots(result)),
+        compared,
+        tag("h3", "The reading"),
+        tag("p", experiment.reading),
+        tag("h3", "How it was made"),
+        _facts(result),
+        tag("a", "To the top", href="#top", class_="top"),
+        class_="experiment",
+        id=slug(result.name),
+    )
+
+
+def _figure(name: str, picture: Plot) -> Markup:
+    links = [tag("a", kind.upper(), href=f"{FIGURES}/{name}.{kind}") for kind in ("svg", "csv")]
+    return tag(
+        "figure",
+        tag("figcaption", picture.title),
+        tag("div", figure.embedded(picture, figure.WIDE, f"{name}-wide"), class_="wide"),
+        tag("div", figure.embedded(picture, figure.NARROW, f"{name}-narrow"), class_="narrow"),
+        tag(
+            "div",
+            tag("span", "Mean over seeds, with its 95 % interval."),
+            tag("span", "As files: ", links[0], ", ", links[1]),
+            class_="under small",
+        ),
+        tag("details", tag("summary", "The numbers"), table.numbers(picture)),
+    )
+
+
+def _facts(result: Result) -> Markup:
+    experiment, manifest = result.experiment, result.manifest
+    seeds = str(result.seeds)
+    if result.seeds < experiment.seeds:
+        seeds += f" (the experiment asks for {experiment.seeds})"
+    facts = {
+        "Parameters": _pairs(experiment.base) or "the defaults",
+        **{f"Axis {axis}": ", ".join(map(_plain, values)) for axis, values in experiment.axes.items()},
+        **{f"Series {series.name}": _pairs(series.params) or "as above" for series in experiment.series if series.name},
+        "Seeds": seeds,
+        "Engine": manifest.engine,
+        "Data": manifest.data or "",
+        "Wall time": f"{duration(manifest.wall_s)} on {manifest.master}, {manifest.cores} cores",
+        "Code": f"{f'commit {manifest.commit}, ' if manifest.commit else ''}source {manifest.fingerprint}",
+        "Versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items()),
+    }
+    listed = [join(tag("dt", name), tag("dd", said)) for name, said in facts.items() if said]
+    return join(tag("dl", *listed), tag("pre", tag("code", manifest.command)))
+
+
+def _pairs(given: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {_plain(value)}" for name, value in given.items())
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+FIGURES: Final = "figures"
+"""The directory beside the page that holds its figures as files."""
+
+_TITLE: Final = "Veilcast lab report"

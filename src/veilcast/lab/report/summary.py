@@ -1,0 +1,112 @@
+"""The top of the page: how much of what was published came out, and plainly what did not, and why.
+
+Only complete sweeps with the experiment's own parameters are counted. What is incomplete, was run smaller, or came out
+other than expected is said before anybody sees a figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from veilcast.lab.report.markup import Markup, join, slug, tag
+from veilcast.lab.report.results import VERDICTS, Result
+from veilcast.lab.report.shapes import sign
+from veilcast.lab.report.table import beside, kind
+from veilcast.lab.sweep.experiment import names
+from veilcast.lab.tables import Verdict
+
+Found = Sequence[tuple[Result, Verdict]]
+
+
+def summary(results: Sequence[Result]) -> Markup:
+    counted = [(result, row) for result in results if not result.doubt for row in result.verdicts]
+    return tag(
+        "section",
+        _opening(results, counted),
+        tag("ul", *(_count(verdict, counted) for verdict in VERDICTS), class_="tally"),
+        _doubts(results),
+        _findings("Not reproduced, and why", counted, "not reproduced"),
+        _findings("Partly reproduced, and why", counted, "partly"),
+        aria_label="Summary",
+    )
+
+
+def contents(results: Sequence[Result]) -> Markup:
+    return tag(
+        "nav",
+        tag("h3", "Experiments"),
+        tag("ol", *(tag("li", _entry(result)) for result in results)),
+        class_="contents",
+        aria_label="Experiments",
+    )
+
+
+def explained(result: Result) -> str:
+    """Why it is not counted, in a sentence."""
+    if result.doubt == "quick":
+        return "a quick run, smaller than the experiment asks for"
+    seeds = f"{_many(result.seeds, 'seed')} of {result.experiment.seeds}"
+    return f"the sweep is incomplete, with {seeds} done; what is shown may be of fewer"
+
+
+def _opening(results: Sequence[Result], counted: Found) -> Markup:
+    used = len({result.name for result, _ in counted})
+    said = f"{_many(len(counted), 'published number')}, held against what came out of {_many(used, 'experiment')}."
+    if others := len(results) - used:
+        said += f" {_many(others, 'other experiment')}: nothing published to hold against, or not counted."
+    return tag("p", said, class_="lead")
+
+
+def _count(verdict: str, counted: Found) -> Markup:
+    count = sum(row.verdict == verdict for _, row in counted)
+    return tag("li", tag("b", sign(verdict), str(count), class_=kind(verdict)), verdict)
+
+
+def _doubts(results: Sequence[Result]) -> Markup:
+    """What is in the report and not in its count, and what is not even in the report."""
+    items = [tag("li", tag("div", _link(result), f": {explained(result)}.")) for result in results if result.doubt]
+    if absent := sorted(set(names()) - {result.name for result in results}):
+        items.append(tag("li", tag("div", f"Not run: {', '.join(absent)}.")))
+    return join(tag("h3", "Not counted"), tag("ul", *items, class_="findings soft")) if items else Markup()
+
+
+def _findings(title: str, counted: Found, verdict: str) -> Markup:
+    items = [
+        tag(
+            "li",
+            tag("div", tag("b", row.what), f": {beside(row)}. ", _link(result)),
+            tag("div", _reason(row), class_="small"),
+        )
+        for result, row in counted
+        if row.verdict == verdict
+    ]
+    return join(tag("h3", title), tag("ul", *items, class_=f"findings {kind(verdict)}")) if items else Markup()
+
+
+def _reason(row: Verdict) -> str:
+    """As the experiment gives it beforehand. What it did not foresee is not explained by it."""
+    if row.verdict == row.expected:
+        return row.why or "No reason is given."
+    return f"This was expected to be otherwise ({row.expected}). {row.why}".strip()
+
+
+def _entry(result: Result) -> Markup:
+    signs = (
+        [tag("span", result.doubt, class_="flag")] if result.doubt else [sign(row.verdict) for row in result.verdicts]
+    )
+    told = result.doubt or ", ".join(row.verdict for row in result.verdicts) or "nothing published to compare with"
+    return tag(
+        "a",
+        tag("span", result.experiment.title, class_="what"),
+        tag("span", result.experiment.source, class_="source"),
+        tag("span", *signs, class_="signs", role="img", aria_label=told, title=told),
+        href=f"#{slug(result.name)}",
+    )
+
+
+def _link(result: Result) -> Markup:
+    return tag("a", result.name, href=f"#{slug(result.name)}")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("s" if count != 1 else "")

@@ -1,0 +1,112 @@
+"""The tables of the page: published beside reproduced with the verdict, and the numbers behind a figure.
+
+A verdict is a word and a shape, never a colour alone; where it is not the one the experiment expected, the row says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from veilcast.lab.measure.verdicts import Point
+from veilcast.lab.report.digits import aligned, interval, short, signed
+from veilcast.lab.report.markup import Markup, join, tag
+from veilcast.lab.report.plot import Plot
+from veilcast.lab.report.shapes import sign
+from veilcast.lab.tables import Verdict
+
+
+def verdicts(rows: Sequence[Verdict]) -> Markup:
+    head = tag(
+        "tr",
+        tag("th", "What", scope="col"),
+        *(tag("th", name, scope="col", class_="number") for name in ("Published", "Reproduced", "Difference")),
+        tag("th", "Verdict", scope="col"),
+    )
+    return tag("table", tag("thead", head), tag("tbody", *map(_verdict, rows)), class_="verdicts")
+
+
+def numbers(plot: Plot) -> Markup:
+    """Each line's values over x, for who would rather read than look."""
+    places = sorted({point.x for line in plot.lines for point in line.points})
+    at = [{point.x: point for point in line.points} for line in plot.lines]
+    head = tag(
+        "tr",
+        tag("th", plot.x_label, scope="col"),
+        *(tag("th", line.label, scope="col", class_="number") for line in plot.lines),
+    )
+    body = [
+        tag(
+            "tr",
+            tag("th", short(x, 6), scope="row"),
+            *(tag("td", _point(points.get(x)), class_="number") for points in at),
+        )
+        for x in places
+    ]
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0")
+
+
+def kind(verdict: str) -> str:
+    """The class of a verdict."""
+    return verdict.replace(" ", "-")
+
+
+def beside(row: Verdict) -> str:
+    """Both numbers in a sentence."""
+    return f"published {_value(row, row.published)}, reproduced {_value(row, row.reproduced)}"
+
+
+def _verdict(row: Verdict) -> Markup:
+    # On a phone a cell is a row of its own, with its column's name before it; the inner span keeps it together.
+    return tag(
+        "tr",
+        tag("td", tag("span", row.what, _aim(row), _note("" if row.verdict == "fits" else row.why))),
+        tag("td", _value(row, row.published), class_="number", data_name="Published"),
+        tag("td", tag("span", _reproduced(row)), class_="number", data_name="Reproduced"),
+        tag("td", tag("span", _difference(row)), class_="number", data_name="Difference"),
+        tag("td", tag("span", _word(row.verdict), _surprise(row)), data_name="Verdict"),
+    )
+
+
+def _word(verdict: str) -> Markup:
+    return tag("span", sign(verdict), verdict, class_=f"verdict {kind(verdict)}")
+
+
+def _aim(row: Verdict) -> Markup:
+    """What counts as the same number."""
+    reading = "" if row.target == row.published else f" of {short(row.target, 4)}, which this reading should give"
+    return _note(f"fits within {short(row.within)}{reading}")
+
+
+def _difference(row: Verdict) -> Markup:
+    origin = "" if row.target == row.published else f"from {short(row.target, 4)}"
+    return join(signed(row.difference, _scale(row)), _note(origin))
+
+
+def _reproduced(row: Verdict) -> Markup:
+    return join(_value(row, row.reproduced), _note(interval(_scale(row), row.low, row.high)))
+
+
+def _surprise(row: Verdict) -> Markup:
+    return _note("" if row.verdict == row.expected else f"expected: {row.expected}")
+
+
+def _value(row: Verdict, value: float) -> str:
+    if math.isinf(value):
+        return "never"
+    return short(value, 4) if value == row.published else aligned(value, _scale(row))
+
+
+def _scale(row: Verdict) -> float:
+    """The number by which all of a row are rounded."""
+    return row.reproduced if math.isfinite(row.reproduced) and row.reproduced else row.published
+
+
+def _point(point: Point | None) -> Markup:
+    if point is None:
+        return tag("span", "\u2013")
+    return tag("span", short(point.value, 4), _note(interval(point.value, point.low, point.high)))
+
+
+def _note(said: str) -> Markup:
+    return tag("span", said, class_="small") if said else Markup()

@@ -1,0 +1,195 @@
+"""The page needs nothing but itself, says what is not whole, and gives strangers' words no power over it."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from veilcast.errors import ConfigError, StorageError
+from veilcast.lab.report import page
+from veilcast.lab.sweep.experiment import Experiment, parse
+
+sys.path.insert(0, str(Path(__file__).parent))
+import plausible
+
+HOSTILE = '"><script>alert(1)</script><img src=//evil.example/x>\x07'
+
+
+class Reader(HTMLParser):
+    """What the page consists of. Raises where a tag is closed that is not open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str]] = []
+        self.words = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open.append(tag)
+        self._note(tag, attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.words += data
+
+    def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def all(self, attribute: str) -> list[str]:
+        return [value for name, value in self.attributes if name == attribute]
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return Reader(page.page(plausible.results()))
+
+
+def hostile() -> Experiment:
+    """Every text of it tries to break out."""
+    keys = ("title", "source", "claim", "reading", "what", "why", "label", "curve", "figure", "x_label", "y_label")
+
+    def spoil(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: spoil(content, name) for name, content in value.items()}
+        if isinstance(value, list | tuple):
+            return [spoil(content) for content in value]
+        return HOSTILE + value if key in keys else value
+
+    spoilt = spoil(msgspec.to_builtins(plausible.experiments()["mesh-degrees"]))
+    spoilt["figures"][0]["name"] = HOSTILE + "accuracy"
+    spoilt["base"]["topic"] = HOSTILE
+    return msgspec.convert(spoilt, Experiment)
+
+
+def test_every_experiment_has_its_figures_its_table_its_reading_and_how_it_was_made(reader: Reader) -> None:
+    for name, experiment in plausible.experiments().items():
+        assert name in reader.all("id")
+        for words in (experiment.title, experiment.claim, experiment.reading, experiment.source):
+            assert words in reader.words
+    assert reader.tags["figure"] == 4
+    assert reader.words.count("veilcast lab run all --out results") == 4
+    for said in ("41.3 s on local[*], 2 cores", "commit 1431b1d5c0ffee, source 9f3c1a77", "numba 0.68.0", "kernel"):
+        assert said in reader.words
+
+
+def test_the_summary_counts_and_says_what_is_not_reproduced_and_why(reader: Reader) -> None:
+    top = reader.words.split("Experiments")[0]
+    assert "5 published numbers, held against what came out of 2 experiments." in top
+    assert "4fits" in top
+    assert "0partly" in top
+    assert "1not reproduced" in top
+    assert "SG, degree 2: published 0.29, reproduced 0.13" in top
+    assert "A small world of degree 2 is not connected" in top
+
+
+def test_an_incomplete_or_quick_sweep_is_shown_as_such_and_not_counted() -> None:
+    experiment = plausible.experiments()["mesh-degrees"]
+    for changes, said in (({"status": "running"}, "the sweep is incomplete"), ({"quick": True}, "a quick run")):
+        words = Reader(page.page([plausible.result("mesh-degrees", experiment, **changes)])).words
+        assert "0 published numbers" in words
+        assert "0fits" in words
+        assert words.count(said) == 2
+
+
+def test_fewer_seeds_than_asked_for_and_experiments_that_were_not_run_are_told() -> None:
+    experiment = plausible.experiments()["mesh-games"]
+    words = Reader(page.page([plausible.result("mesh-games", experiment, stored=())])).words
+    assert "0 (the experiment asks for 100)" in words
+    assert "Not run: mesh-fig" in words
+
+
+def test_a_miss_that_nobody_expected_is_not_explained_away() -> None:
+    text = plausible.DEGREES.replace('expect = "not reproduced"\n', "")
+    text = re.sub(r'(?m)^why = "A small world.*"$', "", text)
+    words = Reader(page.page([plausible.result("x", parse(text.encode(), "x"))])).words
+    assert "This was expected to be otherwise (fits)." in words
+    assert "expected: fits" in words
+
+
+def test_nothing_is_fetched_and_nothing_runs(reader: Reader) -> None:
+    assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form"} & set(reader.tags)
+    assert not {"src", "srcset", "style"} & {name for name, _ in reader.attributes}
+    assert not [name for name, _ in reader.attributes if name.startswith("on")]
+    assert reader.all("content")[0] == "default-src 'none'; style-src 'unsafe-inline'"
+    text = page.page(plausible.results())
+    assert "http" not in text.replace("http-equiv", "")
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_links_lead_to_the_page_itself_or_to_the_files_beside_it(tmp_path: Path, reader: Reader) -> None:
+    page.publish(plausible.results(), tmp_path / "report.html")
+    for link in reader.all("href"):
+        assert link[1:] in reader.all("id") if link.startswith("#") else (tmp_path / link).is_file()
+
+
+def test_ids_are_unique(reader: Reader) -> None:
+    assert max(Counter(reader.all("id")).values()) == 1
+
+
+def test_hostile_words_stay_words(tmp_path: Path) -> None:
+    made = plausible.result("../" + HOSTILE, hostile())
+    page.publish([made], tmp_path / "out" / "report.html")
+    read = Reader((tmp_path / "out" / "report.html").read_text())
+    assert not {"script", "img"} & set(read.tags)
+    assert read.words.count("<script>alert(1)</script>") > 10
+    assert "\x07" not in read.words
+    files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    assert [str(path.parent) for path in files] == ["out/figures", "out/figures", "out"]
+
+
+def test_a_directory_of_results_becomes_a_page_with_its_figures_as_files(tmp_path: Path) -> None:
+    for name, experiment in plausible.experiments().items():
+        plausible.write(tmp_path, name, experiment)
+    path = page.write(tmp_path)
+    assert path == tmp_path / "report.html"
+    assert Reader(path.read_text()).tags["figure"] == 4
+    elsewhere = page.write(tmp_path, tmp_path / "sub" / "page.html")
+    assert elsewhere.read_text() == path.read_text()
+    names = sorted(path.name for path in (tmp_path / "sub" / "figures").iterdir())
+    assert names[:2] == ["mesh-degrees-accuracy.csv", "mesh-degrees-accuracy.svg"]
+    assert len(names) == 8
+
+
+def test_the_numbers_of_a_figure_are_in_its_csv_unrounded(tmp_path: Path) -> None:
+    (made,) = [result for result in plausible.results() if result.name == "mesh-degrees"]
+    page.publish([made], tmp_path / "report.html")
+    with (tmp_path / "figures" / "mesh-degrees-accuracy.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert Counter(row["kind"] for row in rows) == {"reproduced": 32, "published": 4}
+    score = made.scores.steps("BL degree=16", "leaf", "accuracy_all")[0.0]
+    (ours,) = [row for row in rows if row["curve"] == "BL" and row["x"] == "16.0" and row["kind"] == "reproduced"]
+    assert (float(ours["y"]), float(ours["low"]), float(ours["high"])) == (score.value, score.low, score.high)
+    assert [row["y"] for row in rows if row["what"] == "BL, degree 16"] == ["0.988"]
+
+
+def test_two_figures_of_one_name_are_refused(tmp_path: Path) -> None:
+    one = parse(plausible.SIZES.replace('name = "messages"', 'name = "b-c"').encode(), "a")
+    other = parse(plausible.SIZES.replace('name = "messages"', 'name = "c"').encode(), "a-b")
+    with pytest.raises(ConfigError, match=r"figures/a-b-c\.svg"):
+        page.publish([plausible.result("a", one), plausible.result("a-b", other)], tmp_path / "report.html")
+
+
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot make"):
+        page.publish(plausible.results(), tmp_path / "file" / "report.html")

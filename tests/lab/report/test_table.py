@@ -1,0 +1,83 @@
+"""A table says in words what it shows, and flags what nobody expected."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from veilcast.lab.measure.verdicts import Point
+from veilcast.lab.report import table
+from veilcast.lab.report.plot import Line, Plot
+from veilcast.lab.tables import Verdict
+
+ROW = Verdict(
+    experiment="mesh-fig08",
+    what="BL, degree 2",
+    figure="accuracy",
+    curve="BL",
+    x=2.0,
+    statistic="value",
+    published=0.927,
+    target=0.937,
+    reproduced=0.9382,
+    low=0.9353,
+    high=0.9411,
+    within=0.015,
+    difference=0.0012,
+    verdict="fits",
+    expected="fits",
+    why="",
+)
+
+
+def said(**changes: Any) -> str:
+    tree = ElementTree.fromstring(table.verdicts([msgspec.structs.replace(ROW, **changes)]))
+    body = tree.find("tbody")
+    assert body is not None
+    return " ".join(" ".join(body.itertext()).split())
+
+
+def test_a_row_has_both_numbers_the_interval_the_difference_and_the_verdict() -> None:
+    assert said() == (
+        "BL, degree 2 fits within 0.015 of 0.937, which this reading should give"
+        " 0.927 0.938 [0.935, 0.941] +0.001 from 0.937 fits"
+    )
+    assert said(target=0.927, difference=0.0112) == (
+        "BL, degree 2 fits within 0.015 0.927 0.938 [0.935, 0.941] +0.011 fits"
+    )
+
+
+@pytest.mark.parametrize("verdict", ["fits", "partly", "not reproduced"])
+def test_a_verdict_is_a_word_and_a_shape_of_its_own(verdict: str) -> None:
+    shapes = {
+        word: table.verdicts([msgspec.structs.replace(ROW, verdict=word)]).split("<svg")[1].split("</svg")[0]
+        for word in ("fits", "partly", "not reproduced")
+    }
+    drawn = {word: shape.split(">", 1)[1] for word, shape in shapes.items()}
+    assert len(set(drawn.values())) == 3
+    assert said(verdict=verdict, expected=verdict).endswith(verdict)
+
+
+def test_a_row_says_why_unless_it_fits_and_what_was_expected_if_it_was_otherwise() -> None:
+    assert "odd graphs" in said(verdict="not reproduced", expected="not reproduced", why="odd graphs")
+    assert "odd graphs" not in said(why="odd graphs")
+    assert said(verdict="fits", expected="partly").endswith("fits expected: partly")
+
+
+def test_what_never_comes_about_is_said_to_be_never() -> None:
+    row = {"statistic": "settles", "published": 587.0, "target": 587.0, "reproduced": math.inf, "difference": math.inf}
+    assert "587 never" in said(**row, low=640.0, high=math.inf, verdict="not reproduced")
+
+
+def test_the_numbers_of_a_figure_stand_under_their_curves() -> None:
+    lines = (
+        Line("BL", "line", (Point(4.0, 0.9, 0.88, 0.92), Point(2.0, 0.8, 0.8, 0.8))),
+        Line("PF", "line", (Point(4.0, 0.7, 0.68, 0.72),)),
+    )
+    tree = ElementTree.fromstring(table.numbers(Plot("t", "degree", "accuracy", lines)))
+    rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
+    assert rows == [["degree", "BL", "PF"], ["2", "0.8", "\u2013"], ["4", "0.9[0.880, 0.920]", "0.7[0.680, 0.720]"]]
