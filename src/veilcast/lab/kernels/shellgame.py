@@ -80,11 +80,13 @@ def play_events(
     moments = np.array(steps or [inf], np.float64)
     if decay * hop_s * hops.max() > _COLD:
         raise ConfigError(f"with a decay of {decay} the first would have stopped before the last have joined")
-    starting = _starting(board.first, board.inner, hops, chance) if start == "immediate" else board.inner[:0]
+    starting, begins = _starting(board, hops, chance)
+    if start == "wait":
+        starting, begins = starting[:0], begins[:0]
     cooling, tiring = (decay, 0.0) if decay_by == "time" else (0.0, decay)
     horizon_s = max(_DAY_S, moments[-1] if look == "seconds" else 0.0) if tiring > 0 or lock_s > 0 else inf
     occupants, facts = _events(
-        board.parent, board.first, board.inner, hops, starting, cooling, tiring, wait_s, lock_s, hop_s,
+        board.parent, board.first, board.inner, hops, starting, begins, cooling, tiring, wait_s, lock_s, hop_s,
         moments, look == "seconds", horizon_s, chance,
     )  # fmt: skip
     return [
@@ -110,6 +112,18 @@ def _placed(mesh: Mesh, board: Board, occupant: NDArray[np.int32]) -> NDArray[np
     placed = np.full(len(mesh.parent), -1, np.int32)
     placed[board.nodes] = board.nodes[occupant]
     return placed
+
+
+def _starting(board: Board, hops: NDArray[np.int32], state: Stream) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The inner places in the order in which their first children connect, those of one hop in any; and the hops."""
+    order = np.arange(len(board.inner), dtype=np.int32)
+    if len(order) == 0:
+        return order, order
+    shuffle(state, order)
+    # The children of one inner place begin where those of the one before it end.
+    begins = np.minimum.reduceat(hops, board.first[board.inner]) + np.int32(1)
+    order = order[np.argsort(begins[order], kind="stable")]
+    return board.inner[order], begins[order]
 
 
 @compiled
@@ -140,6 +154,7 @@ def _events(
     inner: NDArray[np.int32],
     hops: NDArray[np.int32],
     starting: NDArray[np.int32],
+    begins: NDArray[np.int32],
     cooling: float,
     tiring: float,
     wait_s: float,
@@ -152,7 +167,8 @@ def _events(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Who has which place at each step, with the swaps, seconds and messages until then.
 
-    `cooling` is the decay by time, `tiring` that by games. A node is called by the place where it began.
+    At the places `starting` a first child connects, at the hops `begins`. `cooling` is the decay by time, `tiring` that
+    by games. A node is called by the place where it began.
     """
     members, looks, look = len(parent), len(steps), 0
     occupants, facts = np.empty((looks, members), np.int32), np.empty((looks, 3), np.float64)
@@ -167,10 +183,9 @@ def _events(
         while look < looks and not by_seconds and steps[look] <= swaps:
             look = _look(occupants, facts, look, occupant, swaps, last_s, messages)
         # Somebody's first child connects, or somebody's wait is over.
-        begins = starting[start] if start < len(starting) else -1
-        hop = _begins(first, hops, begins) if begins >= 0 else built
-        if begins >= 0 and hop * hop_s <= moment_s:
-            place, now_s = begins, hop * hop_s
+        if start < len(starting) and begins[start] * hop_s <= moment_s:
+            place, hop = starting[start], int(begins[start])
+            now_s = hop * hop_s
             start += 1
             node = occupant[place]
             probability = exp(-cooling * (now_s - hops[node] * hop_s))
@@ -189,7 +204,7 @@ def _events(
         child = _any_child(first, hops, place, hop, built, state)
         if child < 0 or (probability < 1 and unit(state) >= probability):
             continue
-        if lock_s > 0 and not _hold(held_until_s, parent, first, place, now_s, lock_s):
+        if lock_s > 0 and not _hold(held_until_s, parent, first, hops, place, hop, now_s, lock_s):
             continue
         occupant[place], occupant[child] = occupant[child], node
         if tiring > 0:
@@ -230,25 +245,6 @@ def _next(
 
 
 @compiled
-def _starting(
-    first: NDArray[np.int32], inner: NDArray[np.int32], hops: NDArray[np.int32], state: Stream
-) -> NDArray[np.int32]:
-    """The inner places in the order in which their first children connect; those of one hop in any order."""
-    places = inner.copy()
-    shuffle(state, places)
-    begins = np.empty(len(places), np.int32)
-    for at in range(len(places)):
-        begins[at] = _begins(first, hops, places[at])
-    return places[np.argsort(begins, kind="mergesort")]
-
-
-@compiled
-def _begins(first: NDArray[np.int32], hops: NDArray[np.int32], place: int) -> int:
-    """The hop at which the first child of an inner place connects."""
-    return int(hops[first[place] : first[place + 1]].min()) + 1
-
-
-@compiled
 def _connected(first: NDArray[np.int32], hops: NDArray[np.int32], place: int, hop: int, built: int) -> int:
     """How many children it has at this hop."""
     if hop >= built:
@@ -280,18 +276,22 @@ def _hold(
     held_until_s: NDArray[np.float64],
     parent: NDArray[np.int32],
     first: NDArray[np.int32],
+    hops: NDArray[np.int32],
     place: int,
+    hop: int,
     now_s: float,
     lock_s: float,
 ) -> bool:
-    """Lock a place and those next to it, if all of them are free."""
+    """Lock a place and those next to it at this hop, if all of them are free."""
     if max(held_until_s[place], held_until_s[parent[place]]) > now_s:
         return False
     for child in range(first[place], first[place + 1]):
-        if held_until_s[child] > now_s:
+        if hops[child] < hop and held_until_s[child] > now_s:
             return False
     held_until_s[place] = held_until_s[parent[place]] = now_s + lock_s
-    held_until_s[first[place] : first[place + 1]] = now_s + lock_s
+    for child in range(first[place], first[place + 1]):
+        if hops[child] < hop:
+            held_until_s[child] = now_s + lock_s
     return True
 
 
