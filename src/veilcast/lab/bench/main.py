@@ -1,0 +1,74 @@
+"""`veilcast lab bench`: how fast, and how much faster than the same written the obvious way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.lab.bench import growth, peers, sweeps
+
+
+def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
+    """Tell line by line what is measured, as it is; and all of it at the end. Wrong results raise `LocalError`."""
+    found = peers.networkx()
+    others = [peers.plain()] + ([found] if isinstance(found, peers.Peer) else [])
+    say("kernels on one core: seconds of processor time, and shell games in swaps a second")
+    say("".join(f"{column:>{width}}" for column, width in _COLUMNS.items()) + "  the same by")
+    sizes = []
+    for size in growth.grow(_QUICK_SIZES if quick else _SIZES, 2 if quick else 5, others):
+        sizes.append(msgspec.to_builtins(size))
+        times = (f"{seconds:.4f}" for seconds in (size.graph_s, size.mesh_s, size.cover_s))
+        rates = (f"{rate:,.0f}" for rate in (size.events, size.locked, size.swaps))
+        row = zip((f"{size.nodes:,}", f"{size.overlay:,}", *times, *rates), _COLUMNS.values(), strict=True)
+        same = ", ".join(f"{name}: {seconds:.3f} s" for name, seconds in size.peers_s.items())
+        say("".join(f"{cell:>{width}}" for cell, width in row) + f"  {same}")
+    missing = [found] if isinstance(found, str) else []
+    rounds, runs = (2, 10) if quick else (5, 40)
+    playing = sweeps.games(others, swaps=20_000 if quick else 100_000, rounds=rounds)
+    running = sweeps.loops(others, runs, rounds)
+    say("")
+    say("bare swaps a second at 500 nodes, one core")
+    _compare(playing, say)
+    say("")
+    say("runs a second: overlay of 500 nodes, mesh, covers, attack")
+    starts = {}
+    for cores in (1, 2):
+        ready_s, rate = sweeps.swept(cores, seeds=5 if quick else 100)
+        name = f"veilcast on Spark, local[{cores}]"
+        running[name], starts[name] = rate, ready_s
+    _compare(running, say)
+    for reason in missing:
+        say(f"no comparison with networkx: {reason}")
+    say(f"Spark and its workers stood after {' and '.join(f'{ready_s:.1f}' for ready_s in starts.values())} s")
+    return {
+        "cores": os.cpu_count(),
+        "growth": sizes,
+        "swaps": playing,
+        "runs": running,
+        "spark_ready_s": starts,
+        "missing": missing,
+    }
+
+
+def _compare(rates: Mapping[str, float], say: Callable[[str], object]) -> None:
+    """Each rate, and how many times that of the slowest it is."""
+    slowest = min(rates.values())
+    for name, rate in sorted(rates.items(), key=lambda entry: entry[1]):
+        say(f"{name:28} {rate:>14,.0f} {rate / slowest:>10,.1f} x")
+
+
+_COLUMNS: Final = {
+    "nodes": 9,
+    "mesh": 9,
+    "graph s": 9,
+    "mesh s": 9,
+    "cover s": 9,
+    "events/s": 13,
+    "locked/s": 13,
+    "swaps/s": 13,
+}
+_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
+_QUICK_SIZES: Final = (1_000, 10_000)

@@ -1,0 +1,157 @@
+"""The same run as the kernels', written the obvious way: in plain Python, and with networkx.
+
+A run is an overlay of Watts and Strogatz, roles, the mesh of shortest ways, covers by the rule "one", and the leaf rule
+of P0's observer. This is what one would write first; each gives the same two numbers, which are drawn from the same
+distributions as the kernels', and that is checked where they are timed. Chance is Python's own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+from veilcast.sim.graphs import watts_strogatz
+
+
+class Setting(NamedTuple):
+    nodes: int = 500
+    degree: int = 4
+    rewire: float = 0.2
+    ratio: float = 0.1
+    mu: float = 0.6
+
+
+class Outcome(NamedTuple):
+    overlay: int
+    """|V_a|."""
+    accuracy: float
+    """Of the leaf rule, over V."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One way to write it. The shell game is bare swaps on the mesh of a seed; the time of `game` is that of the swaps
+    alone, so it gives a function that plays."""
+
+    name: str
+    run: Callable[[Setting, int], Outcome]
+    game: Callable[[Setting, int], Callable[[int], dict[int, int]]]
+
+
+def plain() -> Peer:
+    return Peer("plain Python", _plain_run, _plain_game)
+
+
+def _plain_run(setting: Setting, seed: int) -> Outcome:
+    rng, known, publisher, subscribers, parent = _plain_mesh(setting, seed)
+    queue = deque(rng.sample([node for node in parent if node != publisher], len(parent) - 1))
+    while queue:
+        node = queue.popleft()
+        outside = [other for other in known[node] if other not in parent]
+        if outside and rng.random() < setting.mu:
+            cover = rng.choice(outside)
+            parent[cover] = node
+            queue.append(cover)
+    leaves = set(parent) - set(parent.values())
+    return Outcome(len(parent), 1 - len(leaves ^ set(subscribers)) / setting.nodes)
+
+
+def _plain_game(setting: Setting, seed: int) -> Callable[[int], dict[int, int]]:
+    rng, _, publisher, _, parent = _plain_mesh(setting, seed)
+    children: dict[int, list[int]] = {}
+    for node, above in parent.items():
+        if node != publisher:
+            children.setdefault(above, []).append(node)
+    inner = [node for node in children if node != publisher]
+    occupant = {place: place for place in parent}
+
+    def play(swaps: int) -> dict[int, int]:
+        for _ in range(swaps):
+            place = rng.choice(inner)
+            child = rng.choice(children[place])
+            occupant[place], occupant[child] = occupant[child], occupant[place]
+        return occupant
+
+    return play
+
+
+def networkx() -> Peer | str:
+    """The peer, or why there is none."""
+    try:
+        import networkx as nx
+    except ImportError:
+        return "networkx is not installed"
+
+    def mesh_of(setting: Setting, seed: int) -> tuple[Random, Any, int, list[int], Any]:
+        rng = Random(seed)  # noqa: S311 - a model's chance
+        graph = nx.watts_strogatz_graph(setting.nodes, setting.degree, setting.rewire, seed=seed)
+        publisher, *subscribers = rng.sample(list(graph), round(setting.ratio * setting.nodes) + 1)
+        nearer = nx.predecessor(graph, publisher)
+        parent = _climb(nearer, publisher, subscribers, rng)
+        tree = nx.DiGraph()
+        tree.add_node(publisher)
+        tree.add_edges_from((above, node) for node, above in parent.items() if node != publisher)
+        return rng, graph, publisher, subscribers, tree
+
+    def run(setting: Setting, seed: int) -> Outcome:
+        rng, graph, publisher, subscribers, tree = mesh_of(setting, seed)
+        queue = deque(rng.sample([node for node in tree if node != publisher], len(tree) - 1))
+        while queue:
+            node = queue.popleft()
+            outside = [other for other in graph.neighbors(node) if other not in tree]
+            if outside and rng.random() < setting.mu:
+                cover = rng.choice(outside)
+                tree.add_edge(node, cover)
+                queue.append(cover)
+        leaves = {node for node in tree if tree.out_degree(node) == 0}
+        return Outcome(len(tree), 1 - len(leaves ^ set(subscribers)) / setting.nodes)
+
+    def game(setting: Setting, seed: int) -> Callable[[int], dict[int, int]]:
+        rng, _, publisher, _, tree = mesh_of(setting, seed)
+        inner = [node for node in tree if tree.out_degree(node) > 0 and node != publisher]
+        occupant = {place: place for place in tree}
+
+        def play(swaps: int) -> dict[int, int]:
+            for _ in range(swaps):
+                place = rng.choice(inner)
+                child = rng.choice(list(tree.successors(place)))
+                occupant[place], occupant[child] = occupant[child], occupant[place]
+            return occupant
+
+        return play
+
+    return Peer(f"networkx {nx.__version__}", run, game)
+
+
+def _plain_mesh(setting: Setting, seed: int) -> tuple[Random, list[list[int]], int, list[int], dict[int, int]]:
+    rng = Random(seed)  # noqa: S311 - a model's chance
+    known: list[list[int]] = [[] for _ in range(setting.nodes)]
+    for u, v in watts_strogatz(setting.nodes, setting.degree, setting.rewire, rng):
+        known[u].append(v)
+        known[v].append(u)
+    publisher, *subscribers = rng.sample(range(setting.nodes), round(setting.ratio * setting.nodes) + 1)
+    distance, border = {publisher: 0}, deque([publisher])
+    nearer: dict[int, list[int]] = {publisher: []}
+    while border:
+        node = border.popleft()
+        for other in known[node]:
+            if other not in distance:
+                distance[other] = distance[node] + 1
+                nearer[other] = []
+                border.append(other)
+            if distance[other] == distance[node] + 1:
+                nearer[other].append(node)
+    return rng, known, publisher, subscribers, _climb(nearer, publisher, subscribers, rng)
+
+
+def _climb(nearer: dict[int, list[int]], publisher: int, subscribers: list[int], rng: Random) -> dict[int, int]:
+    """The mesh, as the parent of each of its nodes; the publisher is its own."""
+    parent = {publisher: publisher}
+    for node in subscribers:
+        while node in nearer and node not in parent:
+            parent[node] = rng.choice(nearer[node])
+            node = parent[node]
+    return parent
