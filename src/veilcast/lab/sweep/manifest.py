@@ -44,7 +44,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str
     status: Literal["running", "complete"] = "running"
     seeds: int = 0
-    """All cells have had those below this one."""
+    """Those that the scores are of."""
     wall_s: float = 0.0
     stored: tuple[Stored, ...] = ()
 

@@ -1,0 +1,126 @@
+"""`veilcast lab`: what is asked for is checked before anything is started, and whatever goes wrong is one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.cli import exits
+from veilcast.cli.main import main
+from veilcast.lab.sweep import experiment
+
+
+def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(["lab", *arguments])
+    error = capsys.readouterr().err
+    assert error.startswith("veilcast: ")
+    assert error.count("\n") == 1
+    return code, error
+
+
+def test_every_experiment_is_listed_with_its_claim_its_size_and_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["experiments"]
+    assert [row["name"] for row in rows] == list(experiment.names())
+    assert all(row["claim"] and row["runs"] == row["cells"] * row["seeds"] > 0 < row["minutes"] for row in rows)
+    assert main(["lab", "list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (["run", "mesh-fig99"], 3, "lab list"),
+        (["run", "mash-*"], 3, "mash-*"),
+        (["run", "gone.toml"], 3, "gone.toml"),
+        (["run", "mesh-fig12", "--seeds", "0"], 3, "--seeds"),
+        (["run", "mesh-fig12", "--seeds", "1000001"], 3, "--seeds"),
+        (["run", "mesh-fig12", "--data", "/no/such/place"], 4, "/no/such/place"),
+        (["run", "mesh-fig12", "--master", "spark://127.0.0.1:1"], 14, "127.0.0.1:1"),
+        (["run", "mesh-fig12", "--master", "sparc://a:1"], 3, "sparc://a:1"),
+        (["report", "/no/such/place"], 4, "/no/such/place"),
+    ],
+)
+def test_what_cannot_be_done_is_told_at_once(
+    arguments: list[str], code: int, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, error = failed(capsys, *arguments)
+    assert (told, word in error) == (code, True)
+
+
+def test_an_experiment_with_a_wrong_key_is_told_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('title = "a"\nclaim = "b"\nreading = "c"\nminutes = 1\nbase = { nu = 0.5 }\n')
+    code, error = failed(capsys, "run", str(file))
+    assert code == 3
+    assert "nu" in error
+
+
+def test_without_the_extra_the_lab_says_what_to_install() -> None:
+    blocked = "import sys; sys.modules['pyspark'] = None; from veilcast.cli.main import main; sys.exit(main())"
+    for command in (["doctor"], ["run", "mesh-fig12"]):
+        child = subprocess.run(
+            [sys.executable, "-c", blocked, "lab", *command], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert child.returncode == 3
+        assert child.stderr.count("\n") == 1
+        assert "pip install 'veilcast[lab]'" in child.stderr
+
+
+WAITS_IN_THE_SECOND_PORTION = """
+import os, signal, sys
+from veilcast.cli.main import main
+from veilcast.lab.sweep import engines, plan
+from veilcast.lab.sweep.params import Measure
+
+plan.BUCKET, wait = 2, sys.argv.pop(1)
+
+def engine(params, seed, data):
+    if wait and seed == 2:
+        os.close(os.open(wait, os.O_WRONLY))
+        signal.pause()
+    return [Measure("", "overlay", 0.0, 100 * params.mu + seed)]
+
+engines.ENGINES = {"kernel": engine}
+sys.exit(main())
+"""
+
+
+def start(out: Path, wait: Path | None) -> subprocess.Popen[str]:
+    """A sweep; with a pipe to wait at, its second portion never ends, and says by opening it that it has begun."""
+    lab = ["lab", "run", "mesh-fig12", "--seeds", "4", "--out", str(out), "--master", "local[2]"]
+    return subprocess.Popen(
+        [sys.executable, "-c", WAITS_IN_THE_SECOND_PORTION, str(wait or ""), *lab],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def tables_in(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
+
+
+@pytest.mark.all_only
+def test_a_sweep_that_is_interrupted_or_killed_goes_on_to_the_same_tables(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for ending, code, said in ((signal.SIGINT, exits.INTERRUPTED, "veilcast: interrupted\n"), (signal.SIGKILL, -9, "")):
+        sweep = start(tmp_path / "ended", pipe)
+        with pipe.open("rb"):
+            sweep.send_signal(ending)
+            _, error = sweep.communicate(timeout=120)
+        assert (sweep.returncode, error) == (code, said)
+        manifest = json.loads((tmp_path / "ended/manifests/mesh-fig12.json").read_bytes())
+        assert (manifest["status"], len(manifest["stored"])) == ("running", 1)
+    for out in ("ended", "whole"):
+        sweep = start(tmp_path / out, None)
+        assert sweep.communicate(timeout=120)[1] == ""
+        assert sweep.returncode == 0
+    assert tables_in(tmp_path / "ended") == tables_in(tmp_path / "whole")
