@@ -1,7 +1,7 @@
 """What says how a result was made: the code, the parameters, the seeds, the versions, the command, the time it took.
 
 A result without a manifest is none, and of a result only that counts which its manifest lists. Two results may be put
-together only if the same code made them from the same parameters by the same engine.
+together only if the same code, on the same libraries, made them from the same parameters by the same engine.
 """
 
 from __future__ import annotations
@@ -84,6 +84,9 @@ def made_otherwise(before: Manifest, now: Manifest) -> str:
     for what in ("engine", "quick", "data"):
         if getattr(before, what) != getattr(now, what):
             return f"with {what} {getattr(before, what)}, not {getattr(now, what)}"
+    for library in _COMPUTING:
+        if before.versions.get(library) != now.versions.get(library):
+            return f"with {library} {before.versions.get(library)}, not {now.versions.get(library)}"
     if _cells(before) != _cells(now):
         return "with other parameters"
     return ""
@@ -109,4 +112,7 @@ def _commit() -> str:
     return said[1] if len(said) == 2 and said[0] == "src/veilcast/" else ""
 
 
-_LIBRARIES: Final = ("pyspark", "numpy", "numba", "pyarrow", "scipy")
+_COMPUTING: Final = ("numpy", "numba", "scipy")
+"""Libraries another version of which may give another number."""
+
+_LIBRARIES: Final = (*_COMPUTING, "pyarrow", "pyspark")

@@ -49,7 +49,10 @@ class Store:
         with _told(self._root):
             self._check(before)
             self._remove_unlisted(before)
-        return self._write(msgspec.structs.replace(before, status="running", command=now.command))
+        # What is drawn and held against the numbers may have changed; the numbers stand.
+        return self._write(
+            msgspec.structs.replace(before, status="running", command=now.command, definition=now.definition)
+        )
 
     def add(self, manifest: Manifest, portion: Portion, runs: pa.Table, measures: pa.Table, wall_s: float) -> Manifest:
         """Store a portion; from the return on it is there."""
