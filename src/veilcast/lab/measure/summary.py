@@ -44,7 +44,7 @@ def scores(measures: DataFrame) -> DataFrame:
     """The table `measures` to `scores`, but for the column `series`, which is the experiment's to say."""
     from pyspark.sql import functions as sql
 
-    summary = sql.udf(summarise, _TYPE)
+    summary = sql.udf(summarise, _TYPE, useArrow=False)
     gathered = measures.groupBy(*_KEYS).agg(summary(sql.collect_list("value")).alias("summary"))
     return gathered.select(*_KEYS, "summary.*")
 
