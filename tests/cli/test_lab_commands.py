@@ -97,6 +97,7 @@ def start(out: Path, wait: Path | None) -> subprocess.Popen[str]:
     lab = ["lab", "run", "mesh-fig12", "--seeds", "4", "--out", str(out), "--master", "local[2]"]
     return subprocess.Popen(
         [sys.executable, "-c", WAITS_IN_THE_SECOND_PORTION, str(wait or ""), *lab],
+        env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -115,12 +116,12 @@ def test_a_sweep_that_is_interrupted_or_killed_goes_on_to_the_same_tables(tmp_pa
         sweep = start(tmp_path / "ended", pipe)
         with pipe.open("rb"):
             sweep.send_signal(ending)
-            _, error = sweep.communicate(timeout=120)
+            _, error = sweep.communicate(timeout=300)
         assert (sweep.returncode, error) == (code, said)
         manifest = json.loads((tmp_path / "ended/manifests/mesh-fig12.json").read_bytes())
         assert (manifest["status"], len(manifest["stored"])) == ("running", 1)
     for out in ("ended", "whole"):
         sweep = start(tmp_path / out, None)
-        assert sweep.communicate(timeout=120)[1] == ""
+        assert sweep.communicate(timeout=300)[1] == ""
         assert sweep.returncode == 0
     assert tables_in(tmp_path / "ended") == tables_in(tmp_path / "whole")

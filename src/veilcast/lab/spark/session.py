@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -37,16 +38,46 @@ def session(url: str = LOCAL) -> Iterator[SparkSession]:
     resources = Resources.of_machine()
     with tempfile.TemporaryDirectory(prefix="veilcast-spark-", ignore_cleanup_errors=True) as scratch:
         settings = SparkConf(loadDefaults=False).setAll(list(_settings(master, address, resources, scratch).items()))
+        # Spark puts a handler of its own in the place of this one, and leaves it there.
+        handler = signal.getsignal(signal.SIGINT)
         context = _start(master, settings)
         try:
             if not master.is_local:
                 context.addPyFile(str(shipping.pack(Path(scratch))))
                 _wait_for_executors(context)
-            yield SparkSession(context)
+            with _interruptible(context, handler):
+                yield SparkSession(context)
         finally:
             # What is left to stop may be gone already.
             with contextlib.suppress(Exception):
                 context.stop()
+
+
+@contextlib.contextmanager
+def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
+    """Ctrl-C cancels the jobs, and stays what it is though a call that waited for one complains of that."""
+    interrupted = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        # They end in any case when we do.
+        with contextlib.suppress(*SPARK_ERRORS):
+            context.cancelAllJobs()
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _settings(master: Master, address: str | None, resources: Resources, scratch: str) -> dict[str, str]:
