@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from math import sqrt
+from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
@@ -19,7 +21,6 @@ from veilcast.lab.kernels.epochs import (
     among,
     epochs,
     forwards,
-    settle,
 )
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import build
@@ -28,27 +29,30 @@ from veilcast.sim.links import Links
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.world import World
 
+sys.path.insert(0, str(Path(__file__).parent))
+from towns import town
+
 PERIOD_US = 1_000_000
 
 
 def people(seed: int, nodes: int = 300, insiders: float = 0.1, churn: float = 0.1) -> Population:
-    return settle(small_world(nodes, 4, 0.2, seed), 0.1, insiders, churn, seed)
+    return town(nodes, 4, insiders, churn, seed)
 
 
 def test_insiders_publishers_and_roots_are_always_there_and_a_tenth_of_the_others_is_not() -> None:
-    town = people(1, nodes=1_000)
-    there = np.array([epoch.present for epoch in epochs(town, CONDUCTS["H"], 20)])
-    assert there[:, town.insiders].all()
-    assert there[:, town.publisher].all()
-    assert there[:, ~town.insiders].mean() == pytest.approx(0.9, abs=0.01)
+    folk = people(1, nodes=1_000)
+    there = np.array([epoch.present for epoch in epochs(folk, CONDUCTS["H"], 20)])
+    assert there[:, folk.insiders].all()
+    assert there[:, folk.publisher].all()
+    assert there[:, ~folk.insiders].mean() == pytest.approx(0.9, abs=0.01)
     assert (there[0] != there[1]).any()
 
 
 def test_a_population_has_its_shares_and_nobody_two_roles() -> None:
-    town = people(2)
-    assert (town.subscribers.size, town.insiders.sum()) == (30, 30)
-    assert not town.insiders[town.subscribers].any()
-    assert not town.insiders[town.publisher]
+    folk = people(2)
+    assert (folk.subscribers.size, folk.insiders.sum()) == (30, 30)
+    assert not folk.insiders[folk.subscribers].any()
+    assert not folk.insiders[folk.publisher]
     with pytest.raises(ConfigError, match="no 285 nodes left"):
         people(2, insiders=0.95)
 
@@ -65,8 +69,8 @@ def test_who_is_away_has_no_links_and_all_others_keep_theirs() -> None:
 
 @pytest.mark.parametrize("name", CONDUCTS)
 def test_every_mesh_is_a_tree_of_those_who_are_there_and_holds_all_whom_the_flood_reaches(name: str) -> None:
-    town = people(3)
-    for epoch in epochs(town, CONDUCTS[name], 4):
+    folk = people(3)
+    for epoch in epochs(folk, CONDUCTS[name], 4):
         for mesh in (epoch.mesh, epoch.covered):
             assert epoch.present[mesh.members].all()
             steps = mesh.members
@@ -104,11 +108,11 @@ def test_meshes_are_as_large_as_those_of_the_plain_kernels() -> None:
     mine: list[tuple[int, int]] = []
     plain: list[tuple[int, int]] = []
     for seed in range(60):
-        town = people(seed, nodes=500, insiders=0, churn=0)
-        (epoch,) = epochs(town, CONDUCTS["PF fresh"], 1)
+        folk = people(seed, nodes=500, insiders=0, churn=0)
+        (epoch,) = epochs(folk, CONDUCTS["PF fresh"], 1)
         mine.append((epoch.mesh.members.size, epoch.covered.members.size))
-        mesh = build(town.graph, town.publisher, town.subscribers, seed)
-        plain.append((mesh.members.size, covered(town.graph, mesh, 0.6, seed).members.size))
+        mesh = build(folk.graph, folk.publisher, folk.subscribers, seed)
+        plain.append((mesh.members.size, covered(folk.graph, mesh, 0.6, seed).members.size))
     for ours, theirs in zip(zip(*mine, strict=True), zip(*plain, strict=True), strict=True):
         assert abs(mean(ours) - mean(theirs)) < 3 * sqrt((stdev(ours) ** 2 + stdev(theirs) ** 2) / 60)
 
@@ -121,11 +125,11 @@ def test_as_many_are_invited_and_refuse_as_with_the_machines() -> None:
     real: list[tuple[int, int]] = []
     config = Config(neighbours_max=20, address_bytes_max=8, cover=Cover("one", 0.8, 12 * PERIOD_US))
     for seed in range(4):
-        town = MeshPopulation(100, 4, 0.2, 0.1, notes=0, mesh=config, checks=())
+        village = MeshPopulation(100, 4, 0.2, 0.1, notes=0, mesh=config, checks=())
         world = World(seed=seed, links=Links(latency_us=(10_000, 20_000)))
-        town.settle(world, 0)
+        village.settle(world, 0)
         world.run(60 * PERIOD_US)
-        sent = town.facts(world)
+        sent = village.facts(world)
         real.append((sent["Invite"] - sent["Decline"], sent["Decline"]))
     for ours, theirs in zip(zip(*modelled, strict=True), zip(*real, strict=True), strict=True):
         assert abs(mean(ours) - mean(theirs)) < 3 * stdev(ours) * sqrt(1 / len(real) + 1 / len(modelled))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -12,8 +14,8 @@ from numpy.typing import NDArray
 from veilcast.errors import RemoteError
 from veilcast.lab.kernels import hardened
 from veilcast.lab.kernels.chance import stream
-from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, Epoch, Population, epochs, settle
-from veilcast.lab.kernels.graph import from_edges, small_world
+from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, Epoch, Population, epochs
+from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.kernels.insiders import (
     ANSWER,
     ASK,
@@ -46,6 +48,9 @@ from veilcast.sim.world import World
 from veilcast.wire import decode
 from veilcast.wire.messages import Advert, Subscribe, Unsubscribe
 
+sys.path.insert(0, str(Path(__file__).parent))
+from towns import town
+
 PERIOD_US = 1_000_000
 NODES = 120
 
@@ -75,16 +80,18 @@ class Ears(Checker):
 
 
 def test_insiders_of_the_baseline_see_exactly_what_those_of_the_machines_see() -> None:
-    town = MeshPopulation(NODES, 6, 0.2, 0.15, notes=0, mesh=Config(neighbours_max=20, address_bytes_max=8), checks=())
-    world, ears = World(seed=3, links=Links(latency_us=(1_000, 1_000))), Ears(town.mesh)
+    village = MeshPopulation(
+        NODES, 6, 0.2, 0.15, notes=0, mesh=Config(neighbours_max=20, address_bytes_max=8), checks=()
+    )
+    world, ears = World(seed=3, links=Links(latency_us=(1_000, 1_000))), Ears(village.mesh)
     world.watch(ears)
-    town.settle(world, 0)
+    village.settle(world, 0)
     world.run(30 * PERIOD_US)
-    names, token = town.addresses(), token_of_topic()
+    names, token = village.addresses(), token_of_topic()
     number = {name: place for place, name in enumerate(names)}
     edges = watts_strogatz(NODES, 6, 0.2, generator(3, "graph"))
     graph = from_edges(NODES, [u for u, _ in edges], [v for _, v in edges])
-    publisher, readers = town.roles(3)
+    publisher, readers = village.roles(3)
     # The machines' choice among equally near parents is whoever spoke first: the order that puts that one first.
     ends = np.repeat(np.arange(NODES), graph.degrees)
     via = [world.machine(name).overlay.reachable(token)[0].via for name in names]
@@ -123,7 +130,7 @@ def test_who_asks_at_once_is_a_subscriber_and_a_forwarder_takes_two_hops_for_eac
 
 @pytest.mark.parametrize("name", CONDUCTS)
 def test_a_view_holds_nothing_but_what_happened_on_links_of_insiders(name: str) -> None:
-    people = settle(small_world(300, 8, 0.2, 1), 0.1, 0.1, 0.1, 1)
+    people = town(300, 8, 0.1, 0.1, 1)
     view = watch(people, CONDUCTS[name], 5)
     assert people.insiders[view.observer].all()
     assert not people.insiders[view.peer].any()
@@ -148,7 +155,7 @@ def learnt_share(degree: int, insiders: float, games: float) -> float:
     """Of the honest members of a mesh, how many are known to be in it."""
     shares = []
     for seed in range(40):
-        people = settle(small_world(500, degree, 0.2, seed), 0.1, insiders, 0.1, seed)
+        people = town(500, degree, insiders, 0.1, seed)
         conduct = Conduct(games=games)
         (epoch,) = epochs(people, conduct, 1)
         honest = (epoch.covered.parent >= 0) & ~people.insiders
@@ -195,7 +202,7 @@ def test_a_game_names_to_each_insider_what_its_messages_say() -> None:
 def test_a_stem_shows_an_insider_its_neighbours_on_it_and_whether_it_climbs() -> None:
     met = 0
     for seed in range(20):
-        people = settle(small_world(200, 8, 0.2, seed), 0.1, 0.2, 0.0, seed)
+        people = town(200, 8, 0.2, 0.0, seed)
         view = watch(people, CONDUCTS["H"], 2)
         (once, again) = (view.passed[view.passed[:, 0] == number, 1:] for number in (0, 1))
         assert once.tolist() == again.tolist()  # For life.
@@ -209,7 +216,7 @@ def test_a_stem_shows_an_insider_its_neighbours_on_it_and_whether_it_climbs() ->
 
 
 def test_rows_say_the_same_as_the_arrays() -> None:
-    people = settle(small_world(100, 6, 0.2, 1), 0.1, 0.1, 0.1, 1)
+    people = town(100, 6, 0.1, 0.1, 1)
     names = [f"n{node}" for node in range(100)]
 
     def table(view: View) -> list[tuple[int, int, str, str, str, str]]:

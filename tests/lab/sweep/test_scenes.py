@@ -14,8 +14,9 @@ from veilcast.lab.data import EdgeFile, Files, SubscriptionFile
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.measure.accuracy import Truth, of_guess
 from veilcast.lab.sweep import experiment
-from veilcast.lab.sweep.kernel_runs import run, scene
+from veilcast.lab.sweep.kernel_runs import run
 from veilcast.lab.sweep.params import Params
+from veilcast.lab.sweep.scenes import scene
 
 
 def values(params: Params, seed: int, folder: Path | None = None) -> dict[tuple[str, str, float], float]:
@@ -97,7 +98,7 @@ def test_the_residual_is_none_where_leaves_tell_nothing_and_all_where_they_tell_
     assert residual(3, 4) == -1
 
 
-@pytest.mark.parametrize("name", ["mesh-overlays", "mesh-gnutella", "mesh-deezer", "mesh-million"])
+@pytest.mark.parametrize("name", ["mesh-overlays", "mesh-gnutella", "mesh-deezer", "mesh-million", "mesh-hardened"])
 def test_experiments_of_our_own_are_for_the_kernels_and_quickly_tried(name: str) -> None:
     _, found = experiment.load(name)
     assert found.engines == ("kernel",)

@@ -23,7 +23,7 @@ from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.graph import Graph
 from veilcast.lab.kernels.habits import drawn, key_of
 from veilcast.lab.kernels.hardened import Ways
-from veilcast.lab.kernels.mesh import Mesh, cast
+from veilcast.lab.kernels.mesh import Mesh
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,10 @@ class Epoch:
     """For every slot of `graph`, whether that node invited that neighbour: 0, ACCEPTED or REFUSED."""
 
 
-def settle(graph: Graph, ratio: float, insiders: float, churn: float, seed: int) -> Population:
-    """A publisher, and of all nodes a share that reads and a share of insiders, who do neither."""
-    publisher, subscribers = cast(graph, ratio, seed)
+def settle(
+    graph: Graph, publisher: int, subscribers: NDArray[np.int32], insiders: float, churn: float, seed: int
+) -> Population:
+    """Insiders are a share of all nodes, drawn from those without a role."""
     idle = np.ones(graph.nodes, np.bool_)
     idle[publisher] = idle[subscribers] = False
     many = round(insiders * graph.nodes)

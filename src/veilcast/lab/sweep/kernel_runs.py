@@ -13,22 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
-from veilcast.lab.data import load
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.cover import covered
-from veilcast.lab.kernels.graph import Graph, regular, scale_free, small_world
-from veilcast.lab.kernels.mesh import Mesh, build, cast
-from veilcast.lab.kernels.scamp import scamp
+from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.kernels.mesh import Mesh, build
 from veilcast.lab.kernels.shellgame import Shuffled, play_events, play_swaps
 from veilcast.lab.measure.accuracy import Truth
+from veilcast.lab.sweep import epoch_runs
 from veilcast.lab.sweep.example import PICTURES
 from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.scenes import scene
 from veilcast.lab.sweep.sights import Flow, Sight, measures
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     if params.graph == "drawn":
         return _drawn(params)
+    if params.look == "epochs" or params.kappa + params.insiders + params.churn > 0:
+        return epoch_runs.run(params, seed, data)
     graph, publisher, subscribers = scene(params, seed, data)
     mesh = build(graph, publisher, subscribers, seed, params.ties)
     subscribes = np.zeros(graph.nodes, dtype=np.bool_)
@@ -38,25 +40,6 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     else:
         sights = _games(params, _covered(params, graph, mesh, seed), subscribers, seed)
     return measures(Truth(publisher, subscribes), sights, persistent=params.publications > 1)
-
-
-def scene(params: Params, seed: int, data: Path | None) -> tuple[Graph, int, NDArray[np.int32]]:
-    """The basic overlay G, who publishes on it, and who subscribes."""
-    match params.graph:
-        case "small-world":
-            graph = small_world(params.nodes, params.degree, params.rewire, seed)
-        case "regular":
-            graph = regular(params.nodes, params.degree, seed)
-        case "scale-free":
-            graph = scale_free(params.nodes, params.degree, seed)
-        case "scamp":
-            graph = scamp(params.nodes, seed)
-        case "gnutella" | "deezer" as source:
-            found = load(source, data)
-            return found.graph, *found.cast(params.topic, params.ratio, seed)
-        case other:
-            raise ConfigError(f"the kernels have no overlay {other!r}")
-    return graph, *cast(graph, params.ratio, seed)
 
 
 def _publications(params: Params, graph: Graph, mesh: Mesh, seed: int) -> Iterator[Sight]:
