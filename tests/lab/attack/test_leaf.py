@@ -64,9 +64,7 @@ def test_the_score_tells_nothing_about_shuffled_labels() -> None:
     assert np.mean(values) == pytest.approx(0.5, abs=3 * np.std(values) / len(values) ** 0.5)
 
 
-def tree(
-    rng: np.random.Generator, nodes: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+def tree(rng: np.random.Generator, nodes: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
     """A random tree under node 0, pruned to the paths of a tenth of its nodes."""
     parent = [0, *(int(rng.integers(max(0, node - 40), node)) for node in range(1, nodes))]
     subscribes = np.zeros(nodes, dtype=np.bool_)

@@ -11,7 +11,7 @@ verdict other than that is news, good or bad.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -183,7 +183,7 @@ def _settles(curve: Sequence[Point], beside: Sequence[Point], margin: float) -> 
     def since(shift: float) -> float:
         start = float("inf")
         for x, distance, half in reversed(away):
-            if distance + shift * half > margin:
+            if distance + shift * half > margin + _ROUNDING:
                 break
             start = x
         return start
@@ -191,4 +191,4 @@ def _settles(curve: Sequence[Point], beside: Sequence[Point], margin: float) -> 
     return since(0), since(-1), since(1)
 
 
-_ROUNDING = 1e-9
+_ROUNDING: Final = 1e-9

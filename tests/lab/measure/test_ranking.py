@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.lab.measure.accuracy import Truth
+from veilcast.lab.measure.ranking import auc, auc_by_chance, of_scores, precision_at, true_positives_at
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=60))
+def test_auc_is_the_share_of_pairs_in_the_right_order(pairs: list[tuple[int, bool]]) -> None:
+    scores = np.array([float(score) for score, _ in pairs])
+    positive = np.array([label for _, label in pairs])
+    if positive.all() or not positive.any():
+        assert auc(scores, positive) == 0.5
+    else:
+        order = [(high > low) + (high == low) / 2 for high in scores[positive] for low in scores[~positive]]
+        assert auc(scores, positive) == pytest.approx(np.mean(order))
+
+
+def test_chance_has_the_spread_that_is_said() -> None:
+    rng = np.random.default_rng(1)
+    low, high = auc_by_chance(50, 450)
+    positive = np.arange(500) < 50
+    values = [auc(rng.random(500), positive) for _ in range(1000)]
+    assert np.mean([low <= value <= high for value in values]) == pytest.approx(0.95, abs=0.02)
+
+
+def test_hits_without_false_alarms_count_at_any_rate_of_them() -> None:
+    scores = np.array([4.0, 3.0, 2.0, 1.0, 0.0])
+    positive = np.array([True, True, False, True, False])
+    assert true_positives_at(scores, positive, 0.0) == pytest.approx(2 / 3)
+    assert true_positives_at(scores, positive, 0.5) == pytest.approx(1.0)
+
+
+def test_between_thresholds_the_tied_are_named_at_random() -> None:
+    scores = np.array([1.0, 1.0, 1.0, 1.0])
+    positive = np.array([True, False, True, False])
+    assert true_positives_at(scores, positive, 0.01) == pytest.approx(0.01)
+    assert precision_at(scores, positive, 2) == pytest.approx(0.5)
+
+
+def test_the_highest_are_named_first() -> None:
+    scores = np.array([3.0, 2.0, 2.0, 1.0])
+    positive = np.array([True, True, False, False])
+    assert precision_at(scores, positive, 1) == 1
+    assert precision_at(scores, positive, 2) == pytest.approx(0.75)
+
+
+def test_the_publisher_is_not_asked_about() -> None:
+    truth = Truth(0, np.array([False, True, False]))
+    assert of_scores(truth, np.array([9.0, 1.0, 0.0]))["auc"] == 1
+
+
+def test_where_all_are_of_one_kind_there_is_nothing_to_rank() -> None:
+    assert of_scores(Truth(0, np.array([False, True, True])), np.zeros(3)) == {}

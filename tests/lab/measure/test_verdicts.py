@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.measure.verdicts import Point, judge
+from veilcast.lab.sweep.experiment import Published
+
+
+def point(x: float, value: float, half: float = 0.01) -> Point:
+    return Point(x, value, value - half, value + half)
+
+
+CURVES = {
+    "falls": [point(0, 1.0), point(1, 0.7), point(2, 0.4)],
+    "plateau": [point(0, 0.9), point(1, 0.51), point(2, 0.5), point(3, 0.505), point(4, 0.8)],
+    "rises": [point(0, 0.0), point(1, 0.4), point(2, 0.49), point(3, 0.47), point(4, 0.5)],
+    "limit": [point(x, 0.5) for x in range(5)],
+}
+
+
+def published(**given: Any) -> Published:
+    return Published(**({"what": "it", "figure": "f", "curve": "falls", "value": 0.7, "within": 0.02, "x": 1} | given))
+
+
+def test_a_number_within_the_margin_fits() -> None:
+    verdict = judge(published(value=0.715), CURVES)
+    assert (verdict.verdict, verdict.reproduced) == ("fits", 0.7)
+    assert verdict.difference == pytest.approx(-0.015)
+
+
+def test_one_whose_interval_reaches_the_margin_fits_partly_and_one_beyond_is_not_reproduced() -> None:
+    assert judge(published(value=0.725), CURVES).verdict == "partly"
+    assert judge(published(value=0.735), CURVES).verdict == "not reproduced"
+
+
+def test_a_target_known_from_elsewhere_is_what_counts() -> None:
+    verdict = judge(published(value=0.6, target=0.69), CURVES)
+    assert (verdict.verdict, verdict.published, verdict.target) == ("fits", 0.6, 0.69)
+
+
+def test_a_bound_has_one_side() -> None:
+    assert judge(published(value=0.9, compare="at most", within=0), CURVES).verdict == "fits"
+    assert judge(published(value=0.9, compare="at least", within=0), CURVES).verdict == "not reproduced"
+    assert judge(published(value=0.705, compare="at least", within=0), CURVES).verdict == "partly"
+    assert judge(published(value=0.9, compare="at most", within=0), CURVES).statistic == "value, at most"
+
+
+def test_change_and_gap_are_differences_with_an_interval_of_their_own() -> None:
+    change = judge(published(statistic="change", since=0, x=2, value=-0.6), CURVES)
+    assert change.reproduced == pytest.approx(-0.6)
+    assert (change.low, change.high) == (pytest.approx(-0.6 - 0.02**0.5 / 10), pytest.approx(-0.6 + 0.02**0.5 / 10))
+    gap = judge(published(statistic="gap", beside="limit", x=2, value=-0.1), CURVES)
+    assert gap.reproduced == pytest.approx(-0.1)
+
+
+def test_the_slope_is_that_of_the_least_squares_line() -> None:
+    assert judge(published(statistic="slope", x=None, value=-0.3), CURVES).reproduced == pytest.approx(-0.3)
+
+
+def test_a_minimum_on_a_plateau_is_known_as_far_as_the_plateau_reaches() -> None:
+    verdict = judge(published(curve="plateau", statistic="argmin", x=None, value=3, within=0), CURVES)
+    assert (verdict.reproduced, verdict.low, verdict.high, verdict.verdict) == (2, 1, 3, "partly")
+
+
+def test_a_curve_settles_where_it_is_near_for_good() -> None:
+    settles = {"statistic": "settles", "beside": "limit", "x": None, "curve": "rises", "value": 3, "within": 1}
+    assert judge(published(margin=0.02, **settles), CURVES).reproduced == 4  # At 2 it was near, and left again.
+    assert judge(published(margin=0.03, **settles), CURVES).reproduced == 2
+    assert judge(published(margin=0.11, **settles), CURVES).low == 1
+    assert judge(published(margin=0.001, **settles | {"curve": "falls"}), CURVES).reproduced == inf
+
+
+def test_the_last_value_is_the_last() -> None:
+    assert judge(published(curve="rises", statistic="last", x=None, value=0.5), CURVES).reproduced == 0.5
+
+
+def test_where_a_curve_has_no_such_point_it_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"no point at 7"):
+        judge(published(x=7), CURVES)

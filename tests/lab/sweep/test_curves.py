@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from veilcast.lab.measure.verdicts import Point
+from veilcast.lab.sweep import curves, experiment
+
+TOML = b"""
+title = "Two mus"
+claim = "covers help"
+reading = "none"
+minutes = 0.1
+
+[axes]
+mu = [0.7, 0.3]
+ratio = [0.1, 0.2]
+
+[[series]]
+name = "SG"
+params = { cover = "one", game = "events", look = "swaps", steps = [5, 10] }
+
+[[figures]]
+name = "over-mu"
+title = "over mu"
+x = "mu"
+x_label = "mu"
+y_label = "accuracy"
+curves = [
+    { label = "last", series = "SG", attack = "leaf", metric = "auc", at = { ratio = 0.1 } },
+    { label = "first", series = "SG", attack = "leaf", metric = "auc", at = { ratio = 0.1, step = 5 } },
+]
+
+[[figures]]
+name = "over-steps"
+title = "over steps"
+x = "step"
+x_label = "games"
+y_label = "accuracy"
+curves = [{ label = "mu = 0.7", series = "SG", attack = "leaf", metric = "auc", at = { mu = 0.7, ratio = 0.2 } }]
+
+[[published]]
+what = "it"
+value = 0.71
+within = 0.02
+figure = "over-mu"
+curve = "last"
+x = 0.7
+
+[[published]]
+what = "of a curve that was not run"
+value = 0.1
+within = 0.02
+figure = "over-steps"
+curve = "mu = 0.7"
+x = 10
+"""
+
+
+def scores(ratio: float) -> curves.Scores:
+    rows = [
+        {
+            "experiment": "x",
+            "cell": f"SG mu={mu} ratio={ratio}",
+            "attack": "leaf",
+            "metric": "auc",
+            "step": step,
+            "value": mu - step / 1000,
+            "low": mu - 0.01,
+            "high": mu + 0.01,
+        }
+        for mu in (0.3, 0.7)
+        for step in (10.0, 5.0)
+    ]
+    return curves.Scores(rows)
+
+
+def test_over_an_axis_a_curve_takes_the_last_step_or_the_one_that_is_named() -> None:
+    tried = experiment.parse(TOML, "x")
+    figure = tried.figures[0]
+    last, first = (curves.points(tried, figure, curve, scores(0.1)) for curve in figure.curves)
+    assert last == [Point(0.3, 0.29, 0.29, 0.31), Point(0.7, 0.69, 0.69, 0.71)]
+    assert [point.value for point in first] == [pytest.approx(0.295), pytest.approx(0.695)]
+
+
+def test_over_steps_it_takes_one_cell_in_order() -> None:
+    tried = experiment.parse(TOML, "x")
+    points = curves.points(tried, tried.figures[1], tried.figures[1].curves[0], scores(0.2))
+    assert [point.x for point in points] == [5, 10]
+
+
+def test_verdicts_are_of_what_was_run() -> None:
+    found = curves.verdicts(experiment.parse(TOML, "x"), scores(0.1))
+    assert [(verdict.what, verdict.verdict) for verdict in found] == [("it", "fits")]

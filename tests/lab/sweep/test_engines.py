@@ -1,0 +1,100 @@
+"""Both engines under small parameters: the same names, the same run from the same seed, and numbers that must hold.
+
+That the two agree at P0's size is in `tests/papers`; how near the kernels are to P0 is what the experiments say.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.sweep.engines import ENGINES
+from veilcast.lab.sweep.params import Measure, Params
+
+SMALL = Params(nodes=60, ratio=0.2)
+GAME = msgspec.structs.replace(SMALL, game="events", start="wait", look="swaps", steps=(20, 60))
+COVERED = msgspec.structs.replace(SMALL, cover="one", mu=0.6, publications=3)
+
+
+def run(engine: str, params: Params, seed: int = 5) -> list[Measure]:
+    return ENGINES[engine](params, seed, None)
+
+
+def value(measures: list[Measure], attack: str, metric: str, step: float = 0) -> float:
+    [found] = [one.value for one in measures if (one.attack, one.metric, one.step) == (attack, metric, step)]
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("params", [SMALL, COVERED, GAME], ids=["BL", "PF", "SG"])
+def test_a_run_is_a_function_of_its_parameters_and_seed(engine: str, params: Params) -> None:
+    assert run(engine, params) == run(engine, params)
+    assert run(engine, params) != run(engine, params, seed=6)
+
+
+@pytest.mark.parametrize("params", [SMALL, COVERED, GAME], ids=["BL", "PF", "SG"])
+def test_both_engines_measure_the_same(params: Params) -> None:
+    kernel, machines = (
+        {(one.attack, one.metric, one.step) for one in run(engine, params)} for engine in ("kernel", "machines")
+    )
+    assert machines == kernel - {("", "swap_messages", step) for step in params.steps}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_defence_all_leaves_subscribe(engine: str) -> None:
+    found = run(engine, SMALL)
+    assert value(found, "leaf", "leaf_precision") == 1
+    assert value(found, "", "reached") == 1
+    assert value(found, "", "messages") == value(found, "", "overlay") - 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_game_moves_nobody_out_of_the_mesh_and_subscribers_off_the_leaves(engine: str) -> None:
+    found = run(engine, GAME)
+    assert value(found, "", "overlay", 20) == value(found, "", "overlay", 60)
+    assert 60 <= value(found, "", "swaps", 60) <= 63
+    assert value(found, "leaf", "leaf_precision", 60) < 1
+
+
+def test_the_machines_mesh_on_the_wires_is_the_one_that_stands() -> None:
+    """Before any swap, a stop of the world shows what a publication does."""
+    standing = msgspec.structs.replace(GAME, steps=(0,))
+    assert value(run("machines", standing), "", "overlay") <= value(run("machines", SMALL), "", "overlay")
+    settled = msgspec.structs.replace(GAME, wait_s=1e6, steps=(1,))
+    for attack, metric in (("leaf", "accuracy_all"), ("", "overlay"), ("leaf", "auc")):
+        assert value(run("machines", settled), attack, metric, 1) == value(run("machines", SMALL), attack, metric)
+
+
+def test_variable_covers_fall_away_and_fixed_ones_do_not() -> None:
+    fixed = msgspec.structs.replace(SMALL, nodes=500, cover="one", mu=0.7, publications=12)
+    variable = msgspec.structs.replace(fixed, covers="variable")
+    bare = value(run("kernel", Params(nodes=500, ratio=0.2)), "leaf", "accuracy_all")
+    assert value(run("kernel", variable), "persistent-links", "accuracy_all") == pytest.approx(bare, abs=0.01)
+    assert value(run("kernel", fixed), "persistent-links", "accuracy_all") == value(
+        run("kernel", fixed), "leaf", "accuracy_all"
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_overlay_that_falls_apart_is_run_and_told(engine: str) -> None:
+    thin = msgspec.structs.replace(SMALL, degree=2, rewire=0.5)
+    found = [value(run(engine, thin, seed), "", "reached") for seed in range(4)]
+    assert min(found) < 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "change"),
+    [
+        ("machines", {"graph": "regular"}),
+        ("machines", {"covers": "variable", "cover": "one"}),
+        ("machines", {"game": "swaps", "look": "swaps", "steps": (1,)}),
+        ("machines", {"kappa": 0.5}),
+        ("kernel", {"look": "swaps", "steps": (1,)}),
+        ("kernel", {"game": "swaps", "look": "seconds", "steps": (1,)}),
+        ("kernel", {"game": "events", "look": "publications", "steps": (1,)}),
+    ],
+)
+def test_what_an_engine_cannot_run_it_refuses(engine: str, change: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        run(engine, msgspec.structs.replace(SMALL, **change))
