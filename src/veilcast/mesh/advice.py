@@ -26,7 +26,7 @@ from veilcast.errors import ConfigError
 
 
 def smallest_mu(ratio: float, degree: float) -> float:
-    """For `Cover.mu`, where this share of all nodes subscribes and nodes have so many neighbours on the average; 0 where
+    """For `Cover.mu`, where this share of all nodes subscribes and nodes have so many neighbours on the average; 0 if
     no covers are needed. From a ratio of nearly a half on no mu is enough, and `ConfigError` is raised."""
     if not 0 < ratio < 1 or not _DEGREES[0] <= degree <= _DEGREES[1]:
         raise ConfigError(f"a ratio is between 0 and 1, and degrees from {_DEGREES[0]} to {_DEGREES[1]} are known")
@@ -42,7 +42,7 @@ def smallest_mu(ratio: float, degree: float) -> float:
 def _bare(ratio: float, degree: float) -> float:
     """The share of all nodes that are in a mesh without covers."""
     forwarders = _F * ratio**_F_RATIO * degree**_F_DEGREE * (1 - _F_BEND * ratio)
-    return ratio + (1 - ratio) * forwarders
+    return float(ratio + (1 - ratio) * forwarders)
 
 
 def _integral(low: float, high: float, k: float) -> float:

@@ -2,8 +2,8 @@
 
 A global observer sees notes travel, and so isolates the mesh: one link from `src[i]` to `dst[i]` for each copy of a
 publication. Without a defence every leaf of the mesh is a subscriber by construction, for a path is laid for a
-subscriber and ends at it; only subscribers that others have the topic through are missed. Probabilistic forwarding hangs
-forwarders below subscribers, and the shell game moves subscribers away from the leaves.
+subscriber and ends at it; only subscribers that others have the topic through are missed. Probabilistic forwarding
+hangs forwarders below subscribers, and the shell game moves subscribers away from the leaves.
 
 Nodes are numbers below `nodes`. Who sends without receiving is the publisher, and is no leaf.
 """

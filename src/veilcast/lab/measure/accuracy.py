@@ -1,9 +1,9 @@
 """P0's measures of an observer's success, and what they are to be held against.
 
 Accuracy (Eq. 5) is the share of nodes that were classified rightly. P0 counts it in two ways without saying so, and
-both are here by name: its worked example (Fig. 7) asks about the mesh without the publisher (`_mesh`), its curves for BL
-and PF fit only if all nodes are asked about (`_all`): those outside the mesh are right answers, and subscribers whom the
-mesh does not reach are wrong ones. What it draws for SG is neither, but the share of subscribers among the leaves,
+both are here by name: its worked example (Fig. 7) asks about the mesh without the publisher (`_mesh`), its curves for
+BL and PF fit only if all nodes are asked about (`_all`): those outside the mesh are right answers, and subscribers whom
+the mesh does not reach are wrong ones. What it draws for SG is neither, but the share of subscribers among the leaves,
 `leaf_precision`, whose limit is |Sa|/|Va|, `share`; how much of the way from there to certainty is left is `residual`.
 
 Accuracy depends on the base rate, and says little alone. So beside it stand what three observers reach without looking:

@@ -1,11 +1,11 @@
 """Published, reproduced, verdict: a number of a paper held against a curve of ours.
 
-A number *fits* if ours lies within the stated margin of the target: of the published value, or of what the reading gives
-when it is executed elsewhere, where that is known. It fits *partly* if ours does not, but our own uncertainty reaches
-into the margin; and is *not reproduced* otherwise. What is claimed without a number ("at most", "at least") has a
-margin on one side only. The uncertainty is the interval of the mean; for where a curve is
-least, the range over which it is not distinguished from its minimum. An experiment also says what it expects, and a
-verdict other than that is news, good or bad.
+A number *fits* if ours lies within the stated margin of the target: of the published value, or of what the reading
+gives when it is executed elsewhere, where that is known. It fits *partly* if ours does not, but our own uncertainty
+reaches into the margin; and is *not reproduced* otherwise. What is claimed without a number ("at most", "at least") has
+a margin on one side only. The uncertainty is the interval of the mean; for where a curve is least, the range over which
+it is not distinguished from its minimum. An experiment also says what it expects, and a verdict other than that is
+news, good or bad.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     x: float | None = None
     """Where on the curve; None for what is said of a curve as a whole."""
     statistic: Literal["value", "change", "gap", "slope", "argmin", "settles", "last"] = "value"
-    """Of the curve: its value at x; that less its value at `since`, or less that of the curve `beside`; the slope of its
-    least-squares line; where it is least; from which x on it stays within `margin` of `beside`; its last value."""
+    """Of the curve: its value at x; that less its value at `since`, or less that of the curve `beside`; the slope of
+    its least-squares line; where it is least; from which x on it stays within `margin` of `beside`; its last value."""
     since: float | None = None
     compare: Literal["equal", "at most", "at least"] = "equal"
     """Whether the number is a value, or the bound of what is claimed without one: that a curve falls, that costs stay

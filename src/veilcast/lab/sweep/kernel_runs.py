@@ -1,7 +1,7 @@
 """Runs on the kernels: overlay, mesh, covers and games as arrays, and the flows that an observer would see.
 
-Every draw has a stream of its own under the run's seed, so cells of an experiment that differ in the defence alone share
-the overlay, the roles and the mesh below it: differences between them are of the defence.
+Every draw has a stream of its own under the run's seed, so cells of an experiment that differ in the defence alone
+share the overlay, the roles and the mesh below it: differences between them are of the defence.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ The link layer is off, as in P0: notes travel as frames of their own. What the o
 
 What differs from the kernels, and where it shows. A swap takes messages that wait for heartbeats, and games that meet
 give way to one another: so seconds are not the kernels' seconds, and the two are compared at equal numbers of swaps;
-there locks make no difference, in the kernels either. Nobody plays before its ways to the publisher have rested, so with an
-immediate start everybody begins on a finished mesh, and subscribers do not rise while it is laid, as they do in P0 and
-in the kernels; an exponential start is the same in both. `lock_s` and `hop_s` are the kernels': here locks and hops
-take what heartbeats take.
+there locks make no difference, in the kernels either. Nobody plays before its ways to the publisher have rested, so
+with an immediate start everybody begins on a finished mesh, and subscribers do not rise while it is laid, as they do in
+P0 and in the kernels; an exponential start is the same in both. `lock_s` and `hop_s` are the kernels': here locks and
+hops take what heartbeats take.
 
 An overlay that falls apart, as small worlds of degree 2 do, is run as it is: subscribers whom no advert reaches are not
 in the mesh, and `reached` tells how many are.
@@ -98,7 +98,7 @@ class _Run:
         while seen != len(self._wires.seen):
             seen = len(self._wires.seen)
             self._world.run(PERIOD_US)
-        return self._flow([(cell.src, cell.dst) for cell in self._wires.seen])
+        return self._flow([(Address(cell.src), Address(cell.dst)) for cell in self._wires.seen])
 
     def _games(self) -> Iterator[Sight]:
         """Looks at what the parameters count, a fraction of a heartbeat late at most. A game that has cooled down, or
