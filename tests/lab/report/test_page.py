@@ -15,6 +15,8 @@ import pytest
 
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab.report import page
+from veilcast.lab.report.results import Result
+from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.experiment import Experiment, parse
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -87,7 +89,7 @@ def test_every_experiment_has_its_figures_its_table_its_reading_and_how_it_was_m
             assert words in reader.words
     assert reader.tags["figure"] == 4
     assert reader.words.count("veilcast lab run all --out results") == 4
-    for said in ("41.3 s on local[*], 2 cores", "commit 1431b1d5c0ffee, source 9f3c1a77", "numba 0.68.0", "kernel"):
+    for said in ("41.3 s on local[*], 2 cores", "commit 1431b1d5c0ff, source 9f3c1a77", "numba 0.68.0", "kernel"):
         assert said in reader.words
 
 
@@ -123,6 +125,19 @@ def test_a_miss_that_nobody_expected_is_not_explained_away() -> None:
     words = Reader(page.page([plausible.result("x", parse(text.encode(), "x"))])).words
     assert "This was expected to be otherwise (fits)." in words
     assert "expected: fits" in words
+
+
+def test_a_number_that_fits_against_expectation_is_news_too(reader: Reader) -> None:
+    assert "Fits, and was not expected toPF, degree 16: published 0.787" in reader.words
+
+
+def test_a_sweep_without_scores_has_no_empty_figures() -> None:
+    made = plausible.result("mesh-games", plausible.experiments()["mesh-games"], status="running", stored=())
+    begun = Result(made.name, made.experiment, made.manifest, Scores([]), ())
+    read = Reader(page.page([begun]))
+    assert "No values yet." in read.words
+    assert "the sweep is incomplete: 0 seeds stored" in read.words
+    assert "plot" not in read.all("class")
 
 
 def test_nothing_is_fetched_and_nothing_runs(reader: Reader) -> None:

@@ -47,8 +47,9 @@ def test_a_row_has_both_numbers_the_interval_the_difference_and_the_verdict() ->
         " 0.927 0.938 [0.935, 0.941] +0.001 from 0.937 fits"
     )
     assert said(target=0.927, difference=0.0112) == (
-        "BL, degree 2 fits within 0.015 0.927 0.938 [0.935, 0.941] +0.011 fits"
+        "BL, degree 2 fits within 0.015 of it 0.927 0.938 [0.935, 0.941] +0.011 fits"
     )
+    assert said(target=0.927, within=0.0).startswith("BL, degree 2 fits if equal to it 0.927")
 
 
 @pytest.mark.parametrize("verdict", ["fits", "partly", "not reproduced"])

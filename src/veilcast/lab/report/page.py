@@ -87,6 +87,8 @@ def _experiment(result: Result) -> Markup:
 
 
 def _figure(name: str, picture: Plot) -> Markup:
+    if not any(line.points for line in picture.lines):
+        return tag("figure", tag("figcaption", picture.title), tag("p", "No values yet.", class_="small"))
     links = [tag("a", kind.upper(), href=f"{FIGURES}/{name}.{kind}") for kind in ("svg", "csv")]
     return tag(
         "figure",
@@ -116,7 +118,7 @@ def _facts(result: Result) -> Markup:
         "Engine": manifest.engine,
         "Data": manifest.data or "",
         "Wall time": f"{duration(manifest.wall_s)} on {manifest.master}, {manifest.cores} cores",
-        "Code": f"{f'commit {manifest.commit}, ' if manifest.commit else ''}source {manifest.fingerprint}",
+        "Code": f"{f'commit {manifest.commit[:12]}, ' if manifest.commit else ''}source {manifest.fingerprint}",
         "Versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items()),
     }
     listed = [join(tag("dt", name), tag("dd", said)) for name, said in facts.items() if said]

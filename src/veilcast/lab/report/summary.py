@@ -25,8 +25,9 @@ def summary(results: Sequence[Result]) -> Markup:
         _opening(results, counted),
         tag("ul", *(_count(verdict, counted) for verdict in VERDICTS), class_="tally"),
         _doubts(results),
-        _findings("Not reproduced, and why", counted, "not reproduced"),
-        _findings("Partly reproduced, and why", counted, "partly"),
+        _findings("Not reproduced, and why", [pair for pair in counted if pair[1].verdict == "not reproduced"]),
+        _findings("Partly reproduced, and why", [pair for pair in counted if pair[1].verdict == "partly"]),
+        _findings("Fits, and was not expected to", [pair for pair in counted if _better(pair[1])]),
         aria_label="Summary",
     )
 
@@ -45,8 +46,7 @@ def explained(result: Result) -> str:
     """Why it is not counted, in a sentence."""
     if result.doubt == "quick":
         return "a quick run, smaller than the experiment asks for"
-    seeds = f"{_many(result.seeds, 'seed')} of {result.experiment.seeds}"
-    return f"the sweep is incomplete, with {seeds} done; what is shown may be of fewer"
+    return f"the sweep is incomplete: {_many(result.seeds, 'seed')} stored, and its scores are of those at most"
 
 
 def _opening(results: Sequence[Result], counted: Found) -> Markup:
@@ -70,17 +70,22 @@ def _doubts(results: Sequence[Result]) -> Markup:
     return join(tag("h3", "Not counted"), tag("ul", *items, class_="findings soft")) if items else Markup()
 
 
-def _findings(title: str, counted: Found, verdict: str) -> Markup:
+def _findings(title: str, found: Found) -> Markup:
+    if not found:
+        return Markup()
     items = [
         tag(
             "li",
             tag("div", tag("b", row.what), f": {beside(row)}. ", _link(result)),
             tag("div", _reason(row), class_="small"),
         )
-        for result, row in counted
-        if row.verdict == verdict
+        for result, row in found
     ]
-    return join(tag("h3", title), tag("ul", *items, class_=f"findings {kind(verdict)}")) if items else Markup()
+    return join(tag("h3", title), tag("ul", *items, class_=f"findings {kind(found[0][1].verdict)}"))
+
+
+def _better(row: Verdict) -> bool:
+    return row.verdict == "fits" and row.expected != "fits"
 
 
 def _reason(row: Verdict) -> str:

@@ -74,8 +74,9 @@ def _word(verdict: str) -> Markup:
 
 def _aim(row: Verdict) -> Markup:
     """What counts as the same number."""
-    reading = "" if row.target == row.published else f" of {short(row.target, 4)}, which this reading should give"
-    return _note(f"fits within {short(row.within)}{reading}")
+    margin = f"fits within {short(row.within)} of" if row.within else "fits if equal to"
+    origin = "it" if row.target == row.published else f"{short(row.target, 4)}, which this reading should give"
+    return _note(f"{margin} {origin}")
 
 
 def _difference(row: Verdict) -> Markup:
