@@ -78,7 +78,10 @@ def test_few_measured_values_are_the_ticks() -> None:
 
 
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("values", [[], [5.0], [5.0, 5.0], [0.0], [math.nan, math.inf], [-1.0]])
+@pytest.mark.parametrize(
+    "values",
+    [[], [5.0], [5.0, 5.0], [0.0], [math.nan, math.inf], [-1.0], [1e308, -1e308], [5e-324, 1.0], [1e9, 1e9 + 1e-6]],
+)
 def test_there_is_an_axis_whatever_there_is_to_show(values: list[float], log: bool) -> None:
     for axis in (axes.over(values, log=log, room=60), axes.upright(values, log=log, wanted=5)):
         assert axis.ticks

@@ -35,7 +35,7 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
     def shows(self, value: float) -> bool:
-        """Whether there is a place for it at all: a logarithmic axis has none for zero."""
+        """Whether there is a place for it at all: a logarithmic axis has none for zero, and none has any for NaN."""
         return _fit(value, log=self.log)
 
     def clamp(self, value: float) -> float:
@@ -129,13 +129,16 @@ def _apart(numbers: Sequence[float], *, log: bool) -> tuple[float, float]:
 
 
 def _fit(value: float, *, log: bool) -> bool:
-    return math.isfinite(value) and (value > 0 or not log)
+    return (value == 0 and not log) or _TINIEST < (value if log else abs(value)) < _HUGEST
 
 
 _MARGIN: Final = 0.025
 _NEAR_ZERO: Final = 0.4
 _SMALLEST, _LARGEST = -4, 6
 """Powers of ten that are written in full."""
+
+_TINIEST, _HUGEST = 1e-90, 1e90
+"""What lies beyond is no measure of anything, and would not survive being squared or divided."""
 
 _EPSILON: Final = 1e-9
 _RAISED: Final = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
