@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Reader(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: Counter[str] = Counter()
+        self.order: list[str] = []
         self.attributes: list[tuple[str, str]] = []
         self.words = ""
         self._open: list[str] = []
@@ -54,6 +56,7 @@ class Reader(HTMLParser):
 
     def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
+        self.order.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
 
     def all(self, attribute: str) -> list[str]:
@@ -155,6 +158,12 @@ def test_links_lead_to_the_page_itself_or_to_the_files_beside_it(tmp_path: Path,
     page.publish(plausible.results(), tmp_path / "report.html")
     for link in reader.all("href"):
         assert link[1:] in reader.all("id") if link.startswith("#") else (tmp_path / link).is_file()
+
+
+def test_headings_come_in_their_order(reader: Reader) -> None:
+    levels = [int(tag[1]) for tag in reader.order if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_ids_are_unique(reader: Reader) -> None:

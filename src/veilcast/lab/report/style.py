@@ -75,7 +75,7 @@ font:16px/1.55 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,
 .sheet{max-width:48rem;margin:0 auto;padding:2.5rem 1.25rem 4rem}
 h1{font-size:2rem;line-height:1.15;letter-spacing:-.02em;margin:0 0 .5rem}
 h2{font-size:1.45rem;line-height:1.25;letter-spacing:-.01em;margin:0 0 .35rem}
-h3{font-size:1rem;margin:1.6rem 0 .4rem}
+h3,.minor{font-size:1rem;letter-spacing:0;margin:1.6rem 0 .4rem}
 p{margin:.5rem 0}a{color:var(--link)}
 code{font:.875em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .lead{font-size:1.1rem;color:var(--soft);margin:0 0 1.5rem}.small{font-size:.875rem;color:var(--soft)}

@@ -35,7 +35,7 @@ def summary(results: Sequence[Result]) -> Markup:
 def contents(results: Sequence[Result]) -> Markup:
     return tag(
         "nav",
-        tag("h3", "Experiments"),
+        tag("h2", "Experiments", class_="minor"),
         tag("ol", *(tag("li", _entry(result)) for result in results)),
         class_="contents",
         aria_label="Experiments",
@@ -64,24 +64,29 @@ def _count(verdict: str, counted: Found) -> Markup:
 
 def _doubts(results: Sequence[Result]) -> Markup:
     """What is in the report and not in its count, and what is not even in the report."""
-    items = [tag("li", tag("div", _link(result), f": {explained(result)}.")) for result in results if result.doubt]
+    items = [tag("div", _link(result), f": {explained(result)}.") for result in results if result.doubt]
     if absent := sorted(set(names()) - {result.name for result in results}):
-        items.append(tag("li", tag("div", f"Not run: {', '.join(absent)}.")))
-    return join(tag("h3", "Not counted"), tag("ul", *items, class_="findings soft")) if items else Markup()
+        items.append(tag("div", f"Not run: {', '.join(absent)}."))
+    return _listed("Not counted", items, "soft")
 
 
 def _findings(title: str, found: Found) -> Markup:
-    if not found:
-        return Markup()
     items = [
-        tag(
-            "li",
+        join(
             tag("div", tag("b", row.what), f": {beside(row)}. ", _link(result)),
             tag("div", _reason(row), class_="small"),
         )
         for result, row in found
     ]
-    return join(tag("h3", title), tag("ul", *items, class_=f"findings {kind(found[0][1].verdict)}"))
+    return _listed(title, items, kind(found[0][1].verdict) if found else "")
+
+
+def _listed(title: str, items: Sequence[Markup], colour: str) -> Markup:
+    """A list under its title; nothing at all where there are no items."""
+    if not items:
+        return Markup()
+    listed = tag("ul", *(tag("li", item) for item in items), class_=f"findings {colour}")
+    return join(tag("h2", title, class_="minor"), listed)
 
 
 def _better(row: Verdict) -> bool:

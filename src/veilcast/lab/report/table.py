@@ -43,7 +43,9 @@ def numbers(plot: Plot) -> Markup:
         )
         for x in places
     ]
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0")
+    table = tag("table", tag("thead", head), tag("tbody", *body))
+    # It scrolls sideways where it is too wide, also by keyboard.
+    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"{plot.title}: numbers")
 
 
 def kind(verdict: str) -> str:
