@@ -19,6 +19,8 @@ from veilcast.lab.report import page
 from veilcast.lab.report.results import Result
 from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.experiment import Experiment, names, parse
+from veilcast.lab.sweep.manifest import Stored
+from veilcast.lab.sweep.plan import Portion
 
 sys.path.insert(0, str(Path(__file__).parent))
 import plausible
@@ -96,10 +98,18 @@ def test_every_experiment_has_its_figures_its_table_its_reading_and_how_it_was_m
         assert said in reader.words
 
 
+def test_seeds_are_counted_against_what_is_asked_of_the_engine() -> None:
+    experiment = plausible.experiments()["mesh-games"]
+    stored = (Stored(Portion(0, 29), 30, "00"),)
+    for engine, said in (("kernel", "30 (the experiment asks for 100)"), ("machines", "30Engine")):
+        made = plausible.result("mesh-games", experiment, engine=engine, stored=stored)
+        assert f"Seeds{said}" in Reader(page.page([made])).words
+
+
 def test_the_summary_counts_and_says_what_is_not_reproduced_and_why(reader: Reader) -> None:
     top = reader.words.split("Experiments")[0]
-    assert "5 published numbers, held against what came out of 2 experiments." in top
-    assert "4fits" in top
+    assert "6 published numbers, held against what came out of 2 experiments." in top
+    assert "5fits" in top
     assert "0partly" in top
     assert "1not reproduced" in top
     assert "SG, degree 2: published 0.29, reproduced 0.13" in top

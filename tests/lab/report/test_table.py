@@ -74,6 +74,16 @@ def test_what_never_comes_about_is_said_to_be_never() -> None:
     assert "587 never" in said(**row, low=640.0, high=math.inf, verdict="not reproduced")
 
 
+def test_a_bound_is_not_shown_as_a_value() -> None:
+    row = {"published": 0.0, "target": 0.0, "reproduced": 0.11, "difference": 0.11, "low": 0.08, "high": 0.14}
+    assert said(**row, statistic="gap, at most", within=0.0).startswith(
+        "BL, degree 2 a distance of two curves at most 0 0.110 [0.080, 0.140] +0.110"
+    )
+    assert "a change along the curve; give or take 0.02 at least 0" in said(
+        **row, statistic="change, at least", within=0.02
+    )
+
+
 def test_the_numbers_of_a_figure_stand_under_their_curves() -> None:
     lines = (
         Line("BL", "line", (Point(4.0, 0.9, 0.88, 0.92), Point(2.0, 0.8, 0.8, 0.8))),

@@ -107,9 +107,8 @@ def _figure(name: str, picture: Plot) -> Markup:
 
 def _facts(result: Result) -> Markup:
     experiment, manifest = result.experiment, result.manifest
-    seeds = str(result.seeds)
-    if result.seeds < experiment.seeds:
-        seeds += f" (the experiment asks for {experiment.seeds})"
+    asked = experiment.machines.seeds if manifest.engine == "machines" else experiment.seeds
+    seeds = f"{result.seeds} (the experiment asks for {asked})" if result.seeds < asked else str(result.seeds)
     facts = {
         "Parameters": _pairs(experiment.base) or "the defaults",
         **{f"Axis {axis}": ", ".join(map(_plain, values)) for axis, values in experiment.axes.items()},

@@ -1,7 +1,8 @@
 """What a figure shows, as plain values: its lines with their intervals, and what was published about them.
 
 A published value lies on its curve where the paper gives it. One that is said of a whole curve (from where on it stays
-near another, where it is least) is a place on the horizontal axis. A slope is neither, and stands in the table alone.
+near another, where it is least) is a place on the horizontal axis. Slopes, differences and mere bounds are neither, and
+stand in the table alone.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def bounded(point: Point) -> bool:
 
 
 def _mark(published: Published, lines: Sequence[Line], line: int) -> Mark | None:
+    if published.compare != "equal":
+        return None
     match published.statistic:
         case "value" if published.x is not None:
             return Mark(published.what, line, published.x, published.value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from veilcast.lab.measure.verdicts import Point
 from veilcast.lab.report.digits import aligned, interval, short, signed
@@ -55,7 +56,7 @@ def kind(verdict: str) -> str:
 
 def beside(row: Verdict) -> str:
     """Both numbers in a sentence."""
-    return f"published {_value(row, row.published)}, reproduced {_value(row, row.reproduced)}"
+    return f"published {_published(row)}, reproduced {_value(row, row.reproduced)}"
 
 
 def _verdict(row: Verdict) -> Markup:
@@ -63,7 +64,7 @@ def _verdict(row: Verdict) -> Markup:
     return tag(
         "tr",
         tag("td", tag("span", row.what, _aim(row), _note("" if row.verdict == "fits" else row.why))),
-        tag("td", _value(row, row.published), class_="number", data_name="Published"),
+        tag("td", _published(row), class_="number", data_name="Published"),
         tag("td", tag("span", _reproduced(row)), class_="number", data_name="Reproduced"),
         tag("td", tag("span", _difference(row)), class_="number", data_name="Difference"),
         tag("td", tag("span", _word(row.verdict), _surprise(row)), data_name="Verdict"),
@@ -75,10 +76,23 @@ def _word(verdict: str) -> Markup:
 
 
 def _aim(row: Verdict) -> Markup:
-    """What counts as the same number."""
+    """What of the curve is meant, and what counts as the same number."""
+    statistic, compare = _statistic(row)
     margin = f"fits within {short(row.within)} of" if row.within else "fits if equal to"
     origin = "it" if row.target == row.published else f"{short(row.target, 4)}, which this reading should give"
-    return _note(f"{margin} {origin}")
+    if compare:
+        margin, origin = (f"give or take {short(row.within)}" if row.within else ""), ""
+    return _note("; ".join(filter(None, [_STATISTICS.get(statistic, ""), f"{margin} {origin}".strip()])))
+
+
+def _published(row: Verdict) -> str:
+    return f"{_statistic(row)[1]} {_value(row, row.published)}".strip()
+
+
+def _statistic(row: Verdict) -> tuple[str, str]:
+    """The statistic, and how ours must compare with it where it is a bound and not a value."""
+    statistic, _, compare = row.statistic.partition(", ")
+    return statistic, compare
 
 
 def _difference(row: Verdict) -> Markup:
@@ -113,3 +127,14 @@ def _point(point: Point | None) -> Markup:
 
 def _note(said: str) -> Markup:
     return tag("span", said, class_="small") if said else Markup()
+
+
+_STATISTICS: Final = {
+    "change": "a change along the curve",
+    "gap": "a distance of two curves",
+    "slope": "the slope of the curve",
+    "argmin": "where the curve is least",
+    "settles": "from where on two curves stay together",
+    "last": "the end of the curve",
+}
+"""In words, where it is not a value."""
