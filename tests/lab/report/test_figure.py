@@ -47,6 +47,14 @@ def test_a_line_has_a_band_a_path_and_a_marker_with_its_numbers_for_every_point(
     assert "BL, degree 2: 0.4 [0.380, 0.420]" in told
 
 
+def test_a_band_closes_at_points_that_have_no_interval() -> None:
+    points = (Point(2.0, 0.6, 0.5, 0.7), Point(4.0, 1.0, 1.0, 1.0), Point(6.0, 1.0, math.nan, math.nan))
+    (band,) = of_class(drawn(Line("BL", "line", points)), "band")
+    ends = re.findall(r"[ML]([\d.]+ [\d.]+)", band.get("d", ""))
+    assert len(ends) == 6
+    assert len(set(ends)) == 4
+
+
 def test_lone_points_have_whiskers_and_a_reference_has_neither() -> None:
     assert len(of_class(drawn(line(style="points")), "whisker")) == 5
     bare = drawn(line(style="reference"))

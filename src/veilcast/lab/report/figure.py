@@ -129,10 +129,11 @@ class _Canvas:
             return Markup()
         areas = []
         for run in self._runs(line):
-            if len(run) > 1 and all(bounded(point) for point in run):
-                upper = [self._at(point.x, self.y.clamp(point.high)) for point in run]
-                lower = [self._at(point.x, self.y.clamp(point.low)) for point in reversed(run)]
-                areas.append(tag("path", d="M" + "L".join(upper + lower) + "z", class_="band"))
+            if len(run) > 1 and any(bounded(point) for point in run):
+                ends = [(point.low, point.high) if bounded(point) else (point.value,) * 2 for point in run]
+                upper = [self._at(point.x, self.y.clamp(high)) for point, (_, high) in zip(run, ends, strict=True)]
+                lower = [self._at(point.x, self.y.clamp(low)) for point, (low, _) in zip(run, ends, strict=True)]
+                areas.append(tag("path", d="M" + "L".join(upper + lower[::-1]) + "z", class_="band"))
         return tag("g", *areas, class_=self.colours[number])
 
     def _line(self, number: int, line: Line) -> Markup:

@@ -110,7 +110,8 @@ th{font-weight:600;text-align:left;font-size:.8125rem;color:var(--soft);white-sp
 th,td{padding:.5rem .7rem .5rem 0;border-bottom:1px solid var(--faint);vertical-align:top}
 td.number,th.number{text-align:right;white-space:nowrap}.verdicts :is(th,td):last-child{padding:.5rem 0 .5rem .7rem}
 td .small{display:block;white-space:normal}td.number .small{white-space:nowrap}
-.verdict{white-space:nowrap;font-weight:600}
+.verdict{white-space:nowrap;font-weight:600}.verdicts td:first-child{width:36%}
+.verdicts .explained td{border:0;padding-bottom:0}.verdicts td.why{padding-top:.2rem}
 .scroll{overflow-x:auto}
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.3rem 1.1rem;margin:.6rem 0;font-size:.9375rem}
 dt{color:var(--soft)}dd{margin:0}
@@ -132,6 +133,8 @@ overflow-y:auto;font-size:.875rem;line-height:1.4}
 .contents .source{display:none}
 .verdicts thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .verdicts tr{display:block;border-bottom:1px solid var(--faint);padding:.6rem 0}
+.verdicts .explained{border:0;padding-bottom:0}.verdicts .explained+tr{padding-top:0}
+.verdicts td:first-child{width:auto}
 .verdicts td,.verdicts td:last-child{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.12rem 0}
 .verdicts td[data-name]::before{content:attr(data-name);color:var(--soft)}
 .verdicts td[data-name]{text-align:right}

@@ -61,14 +61,17 @@ def beside(row: Verdict) -> str:
 
 def _verdict(row: Verdict) -> Markup:
     # On a phone a cell is a row of its own, with its column's name before it; the inner span keeps it together.
-    return tag(
+    why = row.why if row.verdict != "fits" else ""
+    numbers = tag(
         "tr",
-        tag("td", tag("span", row.what, _aim(row), _note("" if row.verdict == "fits" else row.why))),
+        tag("td", tag("span", row.what, _aim(row))),
         tag("td", _published(row), class_="number", data_name="Published"),
         tag("td", tag("span", _reproduced(row)), class_="number", data_name="Reproduced"),
         tag("td", tag("span", _difference(row)), class_="number", data_name="Difference"),
         tag("td", tag("span", _word(row.verdict), _surprise(row)), data_name="Verdict"),
+        class_="explained" if why else None,
     )
+    return join(numbers, tag("tr", tag("td", why, colspan="5", class_="why small"))) if why else numbers
 
 
 def _word(verdict: str) -> Markup:
