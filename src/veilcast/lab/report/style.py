@@ -111,7 +111,7 @@ th,td{padding:.5rem .7rem .5rem 0;border-bottom:1px solid var(--faint);vertical-
 td.number,th.number{text-align:right;white-space:nowrap}.verdicts :is(th,td):last-child{padding:.5rem 0 .5rem .7rem}
 td .small{display:block;white-space:normal}td.number .small{white-space:nowrap}
 .verdict{white-space:nowrap;font-weight:600}.verdicts td:first-child{width:36%}
-.verdicts .explained td{border:0;padding-bottom:0}.verdicts td.why{padding-top:.2rem}
+.verdicts .explained td{border:0;padding-bottom:0}.verdicts td.why{padding:.2rem 0 .6rem}
 .scroll{overflow-x:auto}
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.3rem 1.1rem;margin:.6rem 0;font-size:.9375rem}
 dt{color:var(--soft)}dd{margin:0}

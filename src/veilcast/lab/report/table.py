@@ -24,7 +24,9 @@ def verdicts(rows: Sequence[Verdict]) -> Markup:
         *(tag("th", name, scope="col", class_="number") for name in ("Published", "Reproduced", "Difference")),
         tag("th", "Verdict", scope="col"),
     )
-    return tag("table", tag("thead", head), tag("tbody", *map(_verdict, rows)), class_="verdicts")
+    table = tag("table", tag("thead", head), tag("tbody", *map(_verdict, rows)), class_="verdicts")
+    starred = any(row.target != row.published for row in rows)
+    return join(table, tag("p", _STAR, class_="small") if starred else "")
 
 
 def numbers(plot: Plot) -> Markup:
@@ -82,7 +84,7 @@ def _aim(row: Verdict) -> Markup:
     """What of the curve is meant, and what counts as the same number."""
     statistic, compare = _statistic(row)
     margin = f"fits within {short(row.within)} of" if row.within else "fits if equal to"
-    origin = "it" if row.target == row.published else f"{short(row.target, 4)}, which this reading should give"
+    origin = "it" if row.target == row.published else f"{short(row.target, 4)} *"
     if compare:
         margin, origin = (f"give or take {short(row.within)}" if row.within else ""), ""
     return _note("; ".join(filter(None, [_STATISTICS.get(statistic, ""), f"{margin} {origin}".strip()])))
@@ -99,7 +101,7 @@ def _statistic(row: Verdict) -> tuple[str, str]:
 
 
 def _difference(row: Verdict) -> Markup:
-    origin = "" if row.target == row.published else f"from {short(row.target, 4)}"
+    origin = "" if row.target == row.published else f"from {short(row.target, 4)} *"
     return join(signed(row.difference, _scale(row)), _note(origin))
 
 
@@ -132,6 +134,10 @@ def _note(said: str) -> Markup:
     return tag("span", said, class_="small") if said else Markup()
 
 
+_STAR: Final = (
+    "* What this reading of the paper gives when it is executed elsewhere. Where that is known and differs from what"
+    " was published, ours is held against it."
+)
 _STATISTICS: Final = {
     "change": "a change along the curve",
     "gap": "a distance of two curves",
