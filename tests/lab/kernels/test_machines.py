@@ -31,7 +31,7 @@ COVERS = Config(neighbours_max=24, address_bytes_max=8, cover=Cover("one", 0.6, 
 GAMES = Config(
     neighbours_max=24,
     address_bytes_max=8,
-    shellgame=ShellGame(start="child", first="wait", wait_us=20_000_000, rate=0.03, settle_periods=18),
+    shellgame=ShellGame(start="child", first="exponential", wait_us=20_000_000, rate=0.03, settle_periods=18),
 )
 """Waits of twenty heartbeats, for a game takes about five; nobody plays before the mesh has been seen as it is laid."""
 

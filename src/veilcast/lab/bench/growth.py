@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -66,7 +67,7 @@ def _measure(nodes: int, rounds: int, swaps: int, peers: Sequence[Peer]) -> Size
         best(lambda: build(graph, *cast(graph, 0.1, 1), 1), rounds),
         best(lambda: covered(graph, mesh, 0.6, 1), rounds),
         **rates,
-        peers_s={peer.name: timed(lambda peer=peer: peer.run(Setting(nodes), 1))[0] for peer in peers},  # type: ignore[misc]
+        peers_s={peer.name: timed(partial(peer.run, Setting(nodes), 1))[0] for peer in peers},
     )
 
 

@@ -1,0 +1,89 @@
+"""The benchmark compares like with like, says what it could not compare, and gives all of it as data."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from veilcast.errors import LocalError
+from veilcast.lab.bench import clock, growth, loops, main, peers, sweeps
+from veilcast.lab.bench.peers import Outcome, Peer, Setting
+from veilcast.lab.kernels.graph import small_world
+from veilcast.lab.kernels.mesh import build, cast
+
+
+def every_peer() -> list[Peer]:
+    found = peers.networkx()
+    return [peers.plain()] + ([found] if isinstance(found, Peer) else [])
+
+
+@pytest.mark.parametrize("peer", every_peer(), ids=lambda peer: peer.name)
+def test_a_peer_gives_what_the_kernels_give(peer: Peer) -> None:
+    ours = [loops._kernels(seed) for seed in range(100)]
+    loops.check(peer, ours, [peer.run(loops.SETTING, seed) for seed in range(100)])
+    planted = Setting(mu=0.5)
+    with pytest.raises(LocalError, match=peer.name):
+        loops.check(peer, ours, [peer.run(planted, seed) for seed in range(100)])
+
+
+@pytest.mark.parametrize("peer", every_peer(), ids=lambda peer: peer.name)
+def test_a_peer_s_game_goes_on_and_loses_nobody(peer: Peer) -> None:
+    play = peer.game(Setting(nodes=100), 1)
+    before = dict(play(0))
+    after = play(50)
+    assert sorted(after.values()) == sorted(before)
+    assert after != before
+
+
+def test_the_engine_and_the_kernels_agree_run_by_run() -> None:
+    assert np.allclose([loops._engine(seed) for seed in range(5)], [loops._kernels(seed) for seed in range(5)])
+
+
+def test_a_peer_that_loses_somebody_in_a_game_is_refused() -> None:
+    broken = Peer("broken", lambda setting, seed: Outcome(1, 1.0), lambda setting, seed: lambda swaps: {1: 2, 2: 2})
+    with pytest.raises(LocalError, match="broken has lost somebody"):
+        loops.games([broken], 10, 1)
+
+
+def test_the_best_round_of_each_counts_and_they_take_turns() -> None:
+    now, order = [0.0], ""
+
+    def work(name: str, seconds: list[float]) -> None:
+        nonlocal order
+        order += name
+        now[0] += seconds.pop(0)
+
+    one, other = [3.0, 1.0, 2.0], [5.0, 6.0, 4.0]
+    found = clock.race({"a": lambda: work("a", one), "b": lambda: work("b", other)}, 3, lambda: now[0])
+    assert order == "ababab"
+    assert found == {"a": 1.0, "b": 4.0}
+
+
+def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    monkeypatch.setattr(main, "_QUICK_SIZES", (1_000,))
+    monkeypatch.setattr(growth, "_SWAPS", 2_000)
+    monkeypatch.setattr(sweeps, "swept", lambda cores, seeds: (1.5, 100.0 * cores))
+    lines: list[str] = []
+    data = main.run(True, lines.append)
+    assert data["growth"][0]["nodes"] == 1_000
+    assert set(data["runs"]) == {loops.KERNELS, loops.ENGINE, "plain Python", "veilcast on Spark, local[2]"}
+    assert set(data["swaps"]) == {loops.KERNELS, "plain Python"}
+    assert data["missing"] == ["networkx is not installed"]
+    told = "\n".join(lines)
+    assert all(name in told for name in (*data["runs"], "networkx is not installed", "1.0 x", "after 1.5 s"))
+
+
+def test_a_mesh_that_is_too_large_is_noticed() -> None:
+    graph = small_world(1_000, 4, 0.2, 1)
+    with pytest.raises(LocalError, match="none that P0's rules give"):
+        growth._check_mesh(1_000, build(graph, *cast(graph, 0.5, 1), 1))
+
+
+@pytest.mark.all_only
+def test_a_sweep_is_timed_apart_from_spark_s_start() -> None:
+    ready_s, rate = sweeps.swept(2, seeds=1)
+    assert ready_s > 0
+    assert rate > 0
