@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from veilcast.errors import ConfigError
-from veilcast.lab.measure.verdicts import Point, judge
+from veilcast.lab.measure.verdicts import NoPointError, Point, judge
 from veilcast.lab.sweep.experiment import Published
 
 
@@ -80,5 +79,5 @@ def test_the_last_value_is_the_last() -> None:
 
 
 def test_where_a_curve_has_no_such_point_it_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"no point at 7"):
+    with pytest.raises(NoPointError, match="no point at 7"):
         judge(published(x=7), CURVES)

@@ -60,12 +60,27 @@ def test_cells_are_the_product_of_the_axes_for_every_series() -> None:
         (b'series = "BL", attack', b'series = "SG", attack', "SG"),
         (b'curve = "baseline"', b'curve = "other"', "other"),
         (b"value = 0.927", b'value = "high"', "value"),
+        (b"x = 2\n", b"x = 3\n", "axes.degree"),
+        (b"x = 2\n", b"", "x is for value"),
+        (b"x = 2\n", b"x = 2\nsince = 4\n", "since is for change"),
+        (b"x = 2\n", b'x = 2\nstatistic = "gap"\n', "beside is for gap"),
+        (b"[[figures]]", b"[machines]\naxes = { degree = [8] }\n\n[[figures]]", "machines.axes.degree"),
+        (b"[[figures]]", b'[machines]\nseries = ["SG"]\n\n[[figures]]', "machines.series"),
+        (b"[[figures]]", b"[machines]\nseeds = 0\n\n[[figures]]", "seeds"),
     ],
 )
 def test_what_is_wrong_is_named(old: bytes, new: bytes, named: str) -> None:
     assert old in WHOLE
     with pytest.raises(ConfigError, match=named):
         experiment.parse(WHOLE.replace(old, new), "changed")
+
+
+def test_the_machines_run_the_part_that_is_named() -> None:
+    part = b'[machines]\nseries = ["PF"]\naxes = { degree = [4] }\nseeds = 7\n\n[[figures]]'
+    tried = experiment.parse(WHOLE.replace(b"[[figures]]", part), "part")
+    assert [cell.name for cell in tried.cells(engine="machines")] == ["PF degree=4"]
+    assert len(list(tried.cells())) == 4
+    assert (tried.seeds_by("kernel"), tried.seeds_by("machines"), tried.seeds_by("machines", quick=True)) == (100, 7, 4)
 
 
 def test_an_unknown_experiment_says_where_to_look() -> None:

@@ -29,6 +29,10 @@ class Point(NamedTuple):
     high: float
 
 
+class NoPointError(LookupError):
+    """A number is about a point that a curve does not have."""
+
+
 class Published(Protocol):
     """What an experiment says of a published number; see `Published` in `lab.sweep.experiment`."""
 
@@ -82,7 +86,8 @@ class Verdict(NamedTuple):
 
 
 def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdict:
-    """Hold one published number against the curves of its figure, by their labels."""
+    """Hold one published number against the curves of its figure, by their labels. Raises `NoPointError` where
+    the curve has no point that it is about."""
     target = published.value if published.target is None else published.target
     found, low, high = _statistic(published, curves)
     above, below = published.compare != "at least", published.compare != "at most"
@@ -123,15 +128,14 @@ def _lies(low: float, high: float, target: float, within: float, *, above: bool,
 def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> Estimate:
     curve = curves[published.curve]
     if not curve:
-        raise ConfigError(f"published {published.what!r}: the curve {published.curve!r} has no points")
+        raise NoPointError(f"the curve {published.curve!r} has no points")
     match published.statistic:
         case "value":
-            return _at(published, curve, published.x)[1:]
+            return _at(curve, published.x)[1:]
         case "change":
-            return _difference(_at(published, curve, published.x), _at(published, curve, published.since))
+            return _difference(_at(curve, published.x), _at(curve, published.since))
         case "gap":
-            beside = curves[published.beside]
-            return _difference(_at(published, curve, published.x), _at(published, beside, published.x))
+            return _difference(_at(curve, published.x), _at(curves[published.beside], published.x))
         case "slope":
             return _slope(curve)
         case "argmin":
@@ -150,11 +154,11 @@ def _difference(one: Point, other: Point) -> Estimate:
     return difference, difference - half, difference + half
 
 
-def _at(published: Published, curve: Sequence[Point], x: float | None) -> Point:
+def _at(curve: Sequence[Point], x: float | None) -> Point:
     for point in curve:
         if x is not None and abs(point.x - x) <= _ROUNDING * max(1.0, abs(x)):
             return point
-    raise ConfigError(f"published {published.what!r}: no point at {x}")
+    raise NoPointError(f"the curve has no point at {x}")
 
 
 def _slope(curve: Sequence[Point]) -> Estimate:

@@ -6,9 +6,10 @@ A curve is one metric of one series, over an axis (a cell for each point) or ove
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
-from veilcast.lab.measure.verdicts import Point, Verdict, judge
+from veilcast.lab.measure.verdicts import NoPointError, Point, Verdict, judge
 from veilcast.lab.sweep.experiment import Curve, Experiment, Figure
 
 
@@ -54,14 +55,16 @@ def points(experiment: Experiment, figure: Figure, curve: Curve, scores: Scores)
 
 
 def verdicts(experiment: Experiment, scores: Scores) -> list[Verdict]:
-    """Every published number of the experiment, judged; those whose curve has no points here are left out, as where an
-    engine was asked for a part of the cells only."""
+    """Every published number of the experiment, judged. Where the machines ran a part of the cells only, what is said
+    of another part is left out, and what is said of a curve as a whole."""
     judged = []
     for figure in experiment.figures:
         curves = {curve.label: points(experiment, figure, curve, scores) for curve in figure.curves}
-        for published in experiment.published:
-            if published.figure == figure.name and curves[published.curve]:
-                judged.append(judge(published, curves))
+        for published in (point for point in experiment.published if point.figure == figure.name):
+            whole = figure.x == "step" or len(curves[published.curve]) == len(experiment.axes[figure.x])
+            if whole or published.x is not None:
+                with suppress(NoPointError):
+                    judged.append(judge(published, curves))
     return judged
 
 

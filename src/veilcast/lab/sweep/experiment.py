@@ -157,6 +157,11 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 given = self.base | series.params | at | shrunk
                 yield Cell(name or "all", series.name, at, _params(given))
 
+    def seeds_by(self, engine: str, *, quick: bool = False) -> int:
+        """How many there are if nobody says otherwise."""
+        usual = self.machines.seeds if engine == "machines" else self.seeds
+        return min(usual, self.quick.seeds) if quick else usual
+
     def _check_figures(self) -> None:
         curves: dict[str, set[str]] = {}
         for figure in self.figures:
@@ -175,6 +180,10 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for name, meant in _NEEDED.items():
                 if (getattr(point, name) in (None, "")) == (point.statistic in meant):
                     raise ConfigError(f"published {point.what!r}: {name} is for {' or '.join(meant)}, and needed there")
+            axis = next((figure.x for figure in self.figures if figure.name == point.figure), "step")
+            for x in (point.x, point.since):
+                if x is not None and axis != "step" and x not in self.axes[axis]:
+                    raise ConfigError(f"published {point.what!r}: {x} is not among axes.{axis}")
             for label in filter(None, (point.curve, point.beside)):
                 if label not in curves.get(point.figure, ()):
                     raise ConfigError(f"published {point.what!r}: no curve {label!r} in a figure {point.figure!r}")

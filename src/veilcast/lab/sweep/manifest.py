@@ -98,7 +98,7 @@ def _code(manifest: Manifest) -> str:
 
 def _cells(manifest: Manifest) -> list[bytes]:
     experiment = msgspec.convert(manifest.definition, Experiment)
-    return [msgspec.json.encode(cell) for cell in experiment.cells(quick=manifest.quick)]
+    return [msgspec.json.encode(cell) for cell in experiment.cells(quick=manifest.quick, engine=manifest.engine)]
 
 
 def _commit() -> str:

@@ -55,8 +55,8 @@ def run(
     """Do what is missing of the experiment's first `seeds` seeds in `out`. Seeds that are there beyond those stay."""
     if engine not in experiment.engines:
         raise ConfigError(f"{name} runs on {' and '.join(experiment.engines)} only, not on {engine}")
-    cells = tuple(experiment.cells(quick=quick))
-    wanted = seeds or (experiment.quick.seeds if quick else experiment.seeds)
+    cells = tuple(experiment.cells(quick=quick, engine=engine))
+    wanted = seeds or experiment.seeds_by(engine, quick=quick)
     folder = str(data.resolve()) if data is not None else None
     now = describe(spark, name, experiment, engine=engine, quick=quick, data=folder, command=command)
     done = 0
