@@ -317,6 +317,9 @@ class Hardened:
         epoch = epoch_of(now, self._epoch_us)
         certificate = check_certified_notify(notify, self._keyring.root, self._oldest(now), epoch + 1)
         if not meshes:
+            # Neighbours in an upheaval spread notes to those who see none. To read one shows nowhere: it is not passed
+            # on, and does not count as seen, so that it will be if it comes again by a mesh.
+            self._read(certificate, notify, now)
             raise StaleError("a note of a mesh that we are not in")
         self._seen.add(name)
         self._upheaval.keep(notify, now)
