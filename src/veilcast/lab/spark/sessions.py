@@ -7,6 +7,7 @@ those of this machine find it where it lies. Each task has one core, so the libr
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -108,16 +109,16 @@ def _start(master: Master, settings: SparkConf) -> SparkContext:
     """The context. Its Java machine serves all sessions of this process, and ends with it."""
     with _environment(master):
         if SparkContext._gateway is None:
-            _machine.start(settings)
-        watchdog = threading.Timer(_REGISTER_S, _machine.kill)
+            _start_java(settings)
+        given_up = threading.Event()
+        watchdog = threading.Timer(_REGISTER_S, lambda: (given_up.set(), _kill_java()))
         watchdog.daemon = True
         try:
             if master.url.startswith("spark://"):
                 watchdog.start()
             return SparkContext(conf=settings)
         except SPARK_ERRORS as error:
-            if not _machine.alive():
-                _machine.forget()
+            if given_up.is_set():
                 hosts = ", ".join(f"{host}:{port}" for host, port in master.places)
                 raise UnreachableError(f"what answers at {hosts} is not a Spark master that lets us in") from error
             raise told(error) from error
@@ -125,40 +126,35 @@ def _start(master: Master, settings: SparkConf) -> SparkContext:
             watchdog.cancel()
 
 
-class _Machine:
-    """The Java machine that Spark runs in, started with its words going to a file."""
+def _start_java(settings: SparkConf) -> None:
+    """The machine that Spark runs in, with its words going to a file."""
+    found = java.find()
+    # Removed when this process ends, as the Java machine does when our end of its pipe closes.
+    kept = tempfile.TemporaryDirectory(prefix="veilcast-java-", ignore_cleanup_errors=True)
+    atexit.register(kept.cleanup)
+    scratch = Path(kept.name)
+    log = scratch / "spark.log"
+    os.environ["JAVA_HOME"] = str(found.home(scratch))
+    os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
+    try:
+        with log.open("wb") as output:
+            gateway = launch_gateway(settings, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+    except (PySparkException, OSError) as error:
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        reason = next((line for line in reversed(lines) if line.strip()), str(error))
+        raise LocalError(f"Java {found.version} ({found.program}) does not start Spark: {reason}") from error
+    SparkContext._gateway = gateway
+    SparkContext._jvm = gateway.jvm
 
-    def __init__(self) -> None:
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
-    def start(self, settings: SparkConf) -> None:
-        found = java.find()
-        # Removed when this process ends, as the Java machine does when our end of its pipe closes.
-        self._scratch = tempfile.TemporaryDirectory(prefix="veilcast-java-", ignore_cleanup_errors=True)
-        scratch = Path(self._scratch.name)
-        log = scratch / "spark.log"
-        os.environ["JAVA_HOME"] = str(found.home(scratch))
-        os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
-        try:
-            with log.open("wb") as output:
-                gateway = launch_gateway(settings, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
-        except (PySparkException, OSError) as error:
-            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-            reason = next((line for line in reversed(lines) if line.strip()), str(error))
-            raise LocalError(f"Java {found.version} ({found.program}) does not start Spark: {reason}") from error
-        SparkContext._gateway = gateway
-        SparkContext._jvm = gateway.jvm
-
-    def alive(self) -> bool:
-        return SparkContext._gateway is not None and SparkContext._gateway.proc.poll() is None
-
-    def kill(self) -> None:
-        if SparkContext._gateway is not None:
-            SparkContext._gateway.proc.kill()
-            SparkContext._gateway.proc.wait()
-
-    def forget(self) -> None:
-        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+def _kill_java() -> None:
+    """End it, whatever it does; the next session starts another."""
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    if gateway is not None:
+        gateway.proc.kill()
+        gateway.proc.wait()
+        gateway.proc.stdin.close()
 
 
 @contextlib.contextmanager
@@ -191,7 +187,6 @@ def _wait_for_executors(context: SparkContext) -> None:
     raise UnreachableError(f"no executor came within {_EXECUTORS_S:g} s: the workers have no memory or no core free")
 
 
-_machine: Final = _Machine()
 _REGISTER_S: Final = 30.0
 _EXECUTORS_S: Final = 60.0
 _POLL_S: Final = 0.1
