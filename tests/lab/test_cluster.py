@@ -107,15 +107,18 @@ def tables_in(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
 
 
-def test_what_runs_on_the_workers_is_what_was_sent(spark: SparkSession) -> None:
+def test_what_runs_on_the_workers_is_what_was_sent_kernels_included(spark: SparkSession) -> None:
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import veilcast.lab.sweep.task
+        from veilcast.lab.kernels import graph
 
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"file": [str(veilcast.lab.sweep.task.__file__)]})
+            links = len(graph.small_world(50, 4, 0.2, 1).targets)
+            yield pa.RecordBatch.from_pydict({"file": [str(graph.__file__)], "links": [links]})
 
-    for found in spark.range(0, 4, 1, 4).mapInArrow(where, "file string").toArrow()["file"].to_pylist():
-        assert re.search(r"/veilcast-[0-9a-f]+\.zip/veilcast/lab/sweep/task\.py$", found)
+    rows = spark.range(0, 4, 1, 4).mapInArrow(where, "file string, links bigint").toArrow().to_pylist()
+    for row in rows:
+        assert re.search(r"/veilcast-[0-9a-f]+\.zip/veilcast/lab/kernels/graph\.py$", row["file"])
+    assert {row["links"] for row in rows} == {200}
 
 
 def test_any_master_gives_the_same_tables(

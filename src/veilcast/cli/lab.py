@@ -61,6 +61,11 @@ def add_commands(commands: Any) -> None:
     _add_json(report)
     report.set_defaults(run=_report, parser=report)
 
+    bench = verbs.add_parser("bench", help="kernels and sweeps beside the same written the obvious way")
+    bench.add_argument("--quick", action="store_true", help="small sizes, few rounds")
+    _add_json(bench)
+    bench.set_defaults(run=_bench, parser=bench)
+
 
 def _add_master(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
@@ -146,6 +151,12 @@ def _report(arguments: argparse.Namespace, _: Context) -> Report:
         from veilcast.lab.report import page
     path = page.write(arguments.dir, arguments.out)
     return Report({"page": str(path)}, [f"wrote {path}"])
+
+
+def _bench(arguments: argparse.Namespace, context: Context) -> Report:
+    with _extra():
+        from veilcast.lab.bench import main
+    return Report(main.run(arguments.quick, (lambda _: None) if arguments.json else context.say))
 
 
 def _chosen(asked: list[str], known: tuple[str, ...]) -> list[str]:
