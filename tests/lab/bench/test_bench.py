@@ -73,7 +73,9 @@ def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(data["swaps"]) == {loops.KERNELS, "plain Python"}
     assert data["missing"] == ["networkx is not installed"]
     told = "\n".join(lines)
-    assert all(name in told for name in (*data["runs"], "networkx is not installed", "1.0 x", "after 1.5 s"))
+    assert all(
+        name in told for name in (*data["runs"], "networkx is not installed", "1.0 x plain Python", "after 1.5 s")
+    )
 
 
 def test_a_mesh_that_is_too_large_is_noticed() -> None:

@@ -31,7 +31,7 @@ def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
     running = loops.runs(others, runs, rounds)
     say("")
     say("bare swaps a second at 500 nodes, one core")
-    _compare(playing, say)
+    _compare(playing, others[-1].name, say)
     say("")
     say("runs a second: overlay of 500 nodes, mesh, covers, attack; loops by processor time, Spark's by the clock")
     starts = {}
@@ -39,7 +39,7 @@ def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
         ready_s, rate = sweeps.swept(cores, seeds=5 if quick else 100)
         name = f"veilcast on Spark, local[{cores}]"
         running[name], starts[name] = rate, ready_s
-    _compare(running, say)
+    _compare(running, others[-1].name, say)
     for reason in missing:
         say(f"no comparison with networkx: {reason}")
     say(f"Spark and its workers stood after {' and '.join(f'{ready_s:.1f}' for ready_s in starts.values())} s")
@@ -53,11 +53,10 @@ def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
     }
 
 
-def _compare(rates: Mapping[str, float], say: Callable[[str], object]) -> None:
-    """Each rate, and how many times that of the slowest it is."""
-    slowest = min(rates.values())
+def _compare(rates: Mapping[str, float], peer: str, say: Callable[[str], object]) -> None:
+    """Each rate, and how many times that of a peer it is."""
     for name, rate in sorted(rates.items(), key=lambda entry: entry[1]):
-        say(f"{name:28} {rate:>14,.0f} {rate / slowest:>10,.1f} x")
+        say(f"{name:28} {rate:>14,.0f} {rate / rates[peer]:>10,.1f} x {peer}")
 
 
 _COLUMNS: Final = {
