@@ -128,6 +128,15 @@ def test_who_asks_at_once_is_a_subscriber_and_a_forwarder_takes_two_hops_for_eac
     assert delays(epoch)[1:].tolist() == [4, 2, 0, 2, 0]
 
 
+def test_in_the_baseline_a_delay_of_nothing_is_a_certain_subscriber_and_a_random_moment_hides_it() -> None:
+    people = town(500, 8, 0.1, 0.1, 1)
+    view = watch(people, CONDUCTS["BL"], 20)
+    at_once = np.unique(view.peer[(view.delay == 0).any(axis=0)])
+    assert at_once.size > 10
+    assert np.isin(at_once, people.subscribers).all()
+    assert (watch(people, CONDUCTS["BL hidden"], 20).delay < 0).all()
+
+
 @pytest.mark.parametrize("name", CONDUCTS)
 def test_a_view_holds_nothing_but_what_happened_on_links_of_insiders(name: str) -> None:
     people = town(300, 8, 0.1, 0.1, 1)

@@ -34,11 +34,16 @@ def stream(seed: int, *names: str | int) -> Stream:
 @compiled
 def word(state: Stream) -> np.uint64:
     """The next 64 bits."""
-    state[0] += _GOLDEN
-    mixed: np.uint64 = state[0]
-    mixed = (mixed ^ (mixed >> _30)) * _MIX_1
-    mixed = (mixed ^ (mixed >> _27)) * _MIX_2
-    return mixed ^ (mixed >> _31)
+    state[0] += GOLDEN
+    return mixed(state[0])
+
+
+@compiled
+def mixed(bits: np.uint64) -> np.uint64:
+    """These bits, of which each has a say in each of those."""
+    bits = (bits ^ (bits >> _30)) * _MIX_1
+    bits = (bits ^ (bits >> _27)) * _MIX_2
+    return bits ^ (bits >> _31)
 
 
 @compiled
@@ -60,7 +65,13 @@ def below(state: Stream, n: int) -> int:
 @compiled
 def unit(state: Stream) -> float:
     """A number from 0 to 1, without 1."""
-    return (word(state) >> _11) * _2_TO_MINUS_53
+    return fraction(word(state))
+
+
+@compiled
+def fraction(bits: np.uint64) -> float:
+    """Where from 0 to 1 these 64 bits lie."""
+    return (bits >> _11) * _2_TO_MINUS_53
 
 
 @compiled
@@ -79,7 +90,7 @@ def shuffle(state: Stream, items: NDArray[np.int32]) -> None:
 
 _PERSON: Final = b"veilcast.lab"
 # In numba, a word and a Python integer make a float: all constants are words.
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _11: Final = np.uint64(11)

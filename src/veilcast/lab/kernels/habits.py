@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.kernels.chance import stream
+from veilcast.lab.kernels.chance import GOLDEN, fraction, mixed, stream
 from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.graph import Graph
 
@@ -34,22 +34,11 @@ def happens(key: np.uint64, purpose: int, nodes: int, about: int, share: float) 
 
 @compiled
 def drawn(key: np.uint64, purpose: int, node: int, about: int, choice: int) -> np.uint64:
-    """64 bits: splitmix64's finaliser, once for each word."""
-    return _mixed(_mixed(_mixed(_mixed(key, purpose), node), about), choice)
-
-
-@compiled
-def unit(word: np.uint64) -> float:
-    """Where between 0 and 1 these bits lie."""
-    return float((word >> _11) * _2_TO_MINUS_53)
-
-
-@compiled
-def _mixed(word: np.uint64, more: int) -> np.uint64:
-    mixed = (word ^ np.uint64(more)) + _GOLDEN
-    mixed = (mixed ^ (mixed >> _30)) * _MIX_1
-    mixed = (mixed ^ (mixed >> _27)) * _MIX_2
-    return mixed ^ (mixed >> _31)
+    """64 bits that belong to these numbers under this key."""
+    bits = mixed((key ^ np.uint64(purpose)) + GOLDEN)
+    bits = mixed((bits ^ np.uint64(node)) + GOLDEN)
+    bits = mixed((bits ^ np.uint64(about)) + GOLDEN)
+    return mixed((bits ^ np.uint64(choice)) + GOLDEN)
 
 
 @compiled
@@ -65,7 +54,7 @@ def _ranks(offsets: NDArray[np.int64], targets: NDArray[np.int32], key: np.uint6
 def _happens(key: np.uint64, purpose: int, nodes: int, about: int, share: float) -> NDArray[np.bool_]:
     chosen = np.empty(nodes, np.bool_)
     for node in range(nodes):
-        chosen[node] = unit(drawn(key, purpose, node, about, 0)) < share
+        chosen[node] = fraction(drawn(key, purpose, node, about, 0)) < share
     return chosen
 
 
@@ -79,11 +68,4 @@ LOTS: Final = 7
 AWAY: Final = 8
 RECRUITS: Final = 9
 TURNS: Final = 10
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2: Final = np.uint64(0x94D049BB133111EB)
-_11: Final = np.uint64(11)
-_27: Final = np.uint64(27)
-_30: Final = np.uint64(30)
-_31: Final = np.uint64(31)
-_2_TO_MINUS_53: Final = 2.0**-53
+"""What is drawn for."""

@@ -17,9 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.lab.kernels.chance import fraction
 from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.graph import Graph
-from veilcast.lab.kernels.habits import COINS, COVERS, LIVES, LOTS, RELAYS, STEMS, drawn, unit
+from veilcast.lab.kernels.habits import COINS, COVERS, LIVES, LOTS, RELAYS, STEMS, drawn
 from veilcast.lab.kernels.mesh import Mesh, build
 
 
@@ -80,9 +81,9 @@ def covers(nodes: int, kappa: float, key: np.uint64, epoch: int, life: int) -> N
     return _covers(nodes, kappa, key, epoch, life)
 
 
-def elected(present: NDArray[np.bool_], key: np.uint64, lottery: int = 0) -> int:
+def elected(present: NDArray[np.bool_], key: np.uint64) -> int:
     """The root: of those who are there the one with the best lot."""
-    return int(_elected(present, key, lottery))
+    return int(_elected(present, key))
 
 
 def stem(known: Graph, there: Graph, found: Ways, publisher: int, onward: float, key: np.uint64) -> Stem | None:
@@ -143,17 +144,17 @@ def _covers(nodes: int, kappa: float, key: np.uint64, epoch: int, life: int) -> 
     chosen = np.empty(nodes, np.bool_)
     for node in range(nodes):
         born = epoch
-        while born > 0 and unit(drawn(key, LIVES, node, born, 0)) * life >= 1.0:
+        while born > 0 and fraction(drawn(key, LIVES, node, born, 0)) * life >= 1.0:
             born -= 1
-        chosen[node] = unit(drawn(key, COVERS, node, born if life > 0 else 0, 0)) < kappa
+        chosen[node] = fraction(drawn(key, COVERS, node, born if life > 0 else 0, 0)) < kappa
     return chosen
 
 
 @compiled
-def _elected(present: NDArray[np.bool_], key: np.uint64, lottery: int) -> int:
+def _elected(present: NDArray[np.bool_], key: np.uint64) -> int:
     root, best = -1, np.uint64(0)
     for node in range(present.size):
-        lot = drawn(key, LOTS, node, lottery, 0)
+        lot = drawn(key, LOTS, node, 0, 0)
         if present[node] and (root < 0 or lot < best):
             root, best = node, lot
     return root
@@ -201,7 +202,7 @@ def _stem(
     size, back = 2, 1
     while came[here] < 0:
         came[here] = back
-        if unit(drawn(key, COINS, here, source, 0)) >= onward:
+        if fraction(drawn(key, COINS, here, source, 0)) >= onward:
             break
         after = _first(offsets, targets, key, RELAYS, here, source)
         if after < 0:
