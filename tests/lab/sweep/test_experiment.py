@@ -64,8 +64,7 @@ def test_cells_are_the_product_of_the_axes_for_every_series() -> None:
         (b"x = 2\n", b"", "x is for value"),
         (b"x = 2\n", b"x = 2\nsince = 4\n", "since is for change"),
         (b"x = 2\n", b'x = 2\nstatistic = "gap"\n', "beside is for gap"),
-        (b"[[figures]]", b"[machines]\naxes = { degree = [8] }\n\n[[figures]]", "machines.axes.degree"),
-        (b"[[figures]]", b'[machines]\nseries = ["SG"]\n\n[[figures]]', "machines.series"),
+        (b"[[figures]]", b'[machines]\ncells = ["PF degree=8"]\n\n[[figures]]', "machines.cells"),
         (b"[[figures]]", b"[machines]\nseeds = 0\n\n[[figures]]", "seeds"),
     ],
 )
@@ -76,9 +75,9 @@ def test_what_is_wrong_is_named(old: bytes, new: bytes, named: str) -> None:
 
 
 def test_the_machines_run_the_part_that_is_named() -> None:
-    part = b'[machines]\nseries = ["PF"]\naxes = { degree = [4] }\nseeds = 7\n\n[[figures]]'
+    part = b'[machines]\ncells = ["PF degree=*"]\nseeds = 7\n\n[[figures]]'
     tried = experiment.parse(WHOLE.replace(b"[[figures]]", part), "part")
-    assert [cell.name for cell in tried.cells(engine="machines")] == ["PF degree=4"]
+    assert [cell.name for cell in tried.cells(engine="machines")] == ["PF degree=2", "PF degree=4"]
     assert len(list(tried.cells())) == 4
     assert (tried.seeds_by("kernel"), tried.seeds_by("machines"), tried.seeds_by("machines", quick=True)) == (100, 7, 4)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -89,12 +90,11 @@ class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What of it the machines run, who are some thousand times slower: so many seeds, and where these are named, these
-    series and these values of the axes only."""
+    """What of it the machines run, who are some thousand times slower."""
 
     seeds: int = 30
-    series: tuple[str, ...] | None = None
-    axes: dict[str, tuple[Any, ...]] = {}
+    cells: tuple[str, ...] = ("*",)
+    """By their names, or patterns of names."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -135,27 +135,22 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"axes.{axis} must have values, each once")
         for _ in self.cells():
             pass
-        for name in self.machines.series or ():
-            if name not in {series.name for series in self.series}:
-                raise ConfigError(f"machines.series: there is no series {name!r}")
-        for axis, values in self.machines.axes.items():
-            if any(value not in self.axes.get(axis, ()) for value in values):
-                raise ConfigError(f"machines.axes.{axis} must be some of the values of the axis")
+        for pattern in self.machines.cells:
+            if not any(fnmatchcase(cell.name, pattern) for cell in self.cells()):
+                raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
         self._check_figures()
 
     def cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[Cell]:
         """In the order of the file; their names are unique and stable."""
         shrunk = self.quick.params if quick else {}
-        chosen = self.machines if engine == "machines" else Machines()
-        axes = self.axes | chosen.axes
+        chosen = self.machines.cells if engine == "machines" else ("*",)
         for series in self.series:
-            if chosen.series is not None and series.name not in chosen.series:
-                continue
-            for values in itertools.product(*axes.values()):
+            for values in itertools.product(*self.axes.values()):
                 at = dict(zip(self.axes, values, strict=True))
-                name = " ".join([*filter(None, [series.name]), *(f"{axis}={value}" for axis, value in at.items())])
-                given = self.base | series.params | at | shrunk
-                yield Cell(name or "all", series.name, at, _params(given))
+                parts = [*filter(None, [series.name]), *(f"{axis}={value}" for axis, value in at.items())]
+                name = " ".join(parts) or "all"
+                if any(fnmatchcase(name, pattern) for pattern in chosen):
+                    yield Cell(name, series.name, at, _params(self.base | series.params | at | shrunk))
 
     def seeds_by(self, engine: str, *, quick: bool = False) -> int:
         """How many there are if nobody says otherwise."""

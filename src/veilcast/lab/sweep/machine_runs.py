@@ -14,7 +14,8 @@ give way to one another: so seconds are not the kernels' seconds, and the two ar
 there locks make no difference, in the kernels either. Nobody plays before its ways to the publisher have rested, so
 with an immediate start everybody begins on a finished mesh, and subscribers do not rise while it is laid, as they do in
 P0 and in the kernels; an exponential start is the same in both. `lock_s` and `hop_s` are the kernels': here locks and
-hops take what heartbeats take.
+hops take what heartbeats take. Of several equally near neighbours a machine follows the first that tells, and others
+near it do the same; where there are many, at degree 16, meshes are a twentieth smaller than those of uniform ties.
 
 An overlay that falls apart, as small worlds of degree 2 do, is run as it is: subscribers whom no advert reaches are not
 in the mesh, and `reached` tells how many are.
@@ -23,6 +24,7 @@ in the mesh, and `reached` tells how many are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -101,9 +103,9 @@ class _Run:
         return self._flow([(Address(cell.src), Address(cell.dst)) for cell in self._wires.seen])
 
     def _games(self) -> Iterator[Sight]:
-        """Looks at what the parameters count, a fraction of a heartbeat late at most. A game that has cooled down, or
-        that nobody can play, is at the steps that are left as it ended."""
-        steps, swaps, first_us, last_us = list(self._params.steps), 0, 0, self._world.now
+        """Looks at what the parameters count, a fraction of a heartbeat late at most; seconds are those since the first
+        swap. A game that has cooled down, or that nobody can play, is at the steps that are left as it ended."""
+        steps, swaps, first_us, last_us = list(self._params.steps or (inf,)), 0, 0, self._world.now
         while steps:
             self._world.run(PERIOD_US // _SLICES)
             before, swaps = swaps, self._swaps()
@@ -112,7 +114,8 @@ class _Run:
             seconds = (self._world.now - first_us) / 1_000_000 if first_us else 0.0
             over = self._world.now - last_us > _PATIENCE * PERIOD_US
             while steps and (over or (swaps if self._params.look == "swaps" else seconds) >= steps[0]):
-                yield Sight(steps.pop(0), (self._standing(),), {"swaps": swaps, "seconds": seconds})
+                step = steps.pop(0)
+                yield Sight(step if step < inf else 0, (self._standing(),), {"swaps": swaps, "seconds": seconds})
 
     def _standing(self) -> Flow:
         """From whom each node has the topic."""
@@ -207,4 +210,4 @@ _PATIENCE: Final = 400
 _MORE_NEIGHBOURS: Final = 24
 """How many more than the mean a node of a small world may have."""
 _LOOKS: Final = ("end", "publications")
-_GAME_LOOKS: Final = ("swaps", "seconds")
+_GAME_LOOKS: Final = ("end", "swaps", "seconds")
