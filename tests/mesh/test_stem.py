@@ -246,6 +246,14 @@ def test_a_cargo_that_comes_back_ends_its_walk_and_is_acknowledged_to_whom_it_ca
     assert taken(cottage.send("d", Taken(name_of(cargo), bytes(64)))) == [("a", name_of(cargo))]
 
 
+def test_what_climbs_through_the_circle_it_walked_is_acknowledged_by_whom_it_went_to_first() -> None:
+    cottage, cargo = relay(passes=True, neighbours="a d i k"), certified(b"x")
+    [(first, _)] = hops(cottage.send("a", walking(cargo)))
+    assert first != "d"
+    assert hops(cottage.send("d", walking(cargo))) == [("d", True)]
+    assert taken(cottage.send(first, Taken(name_of(cargo), bytes(64)))) == [("a", name_of(cargo))]
+
+
 def test_a_cargo_that_climbs_in_a_circle_is_refused() -> None:
     cottage, cargo = relay(passes=False), certified(b"x")
     assert hops(cottage.send("a", climbing(cargo))) == [("d", True)]

@@ -55,10 +55,10 @@ class StemSeat(Protocol):
 
 
 class _Passage(NamedTuple):
-    """Whom a cargo came from, None if it is our own; to whom it went, None if we are its root; how, and when."""
+    """Whom a cargo came from, None if it is our own; to whom it went, at last and before; how, and when."""
 
     source: Address | None
-    target: Address | None
+    targets: tuple[Address, ...]
     climbing: bool
     at_us: int
 
@@ -115,7 +115,7 @@ class Stems:
     def taken(self, message: Taken, sender: Address) -> None:
         """An acknowledgement, for us or for whom the cargo came from."""
         passage = self._passages.get(message.name)
-        if passage is None or passage.target != sender:
+        if passage is None or sender not in passage.targets:
             raise StaleError("an acknowledgement of what we never sent that way")
         self.acknowledge(message.name, message.receipt)
 
@@ -149,7 +149,7 @@ class Stems:
             if best.via is not None:
                 self._forward(Stem(True, data), name, source, best.via, now)
                 return
-            self._remember(name, _Passage(source, None, True, now))
+            self._remember(name, _Passage(source, (), True, now))
             if self._seat.arrived(cargo, name, now):
                 self.acknowledge(name, self._roots.receipt(lineage, name, now))
             return
@@ -158,7 +158,10 @@ class Stems:
         self._roots.flood(cargo, None, now)
 
     def _forward(self, stem: Stem, name: bytes, source: Address | None, target: Address, now: int) -> None:
-        self._remember(name, _Passage(source, target, stem.climbing, now))
+        # What went in a circle may climb through the circle: then it is acknowledged by whom it went to first.
+        before = self._passages.get(name)
+        former = before.targets[-1:] if before is not None and before.source == source else ()
+        self._remember(name, _Passage(source, (*former, target), stem.climbing, now))
         self._seat.post(target, stem)
 
     def _remember(self, name: bytes, passage: _Passage) -> None:
