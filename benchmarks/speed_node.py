@@ -138,7 +138,7 @@ async def measure() -> dict[str, float]:
 def around(orders: Connection) -> None:
     """The other process: the neighbours. As many rounds as it is told, with so many notes of each publisher in each.
 
-    All cells of a round leave at once: if each left when it was made, the node would mostly measure how it is woken. It
+    All cells of a round leave at once: if each left when it was made, chance would say how often the node is woken. It
     looks for answers now and then: if it waited for them, the node would pay for waking it with each.
     """
     target, now = parse(NODE)[1], START_US
