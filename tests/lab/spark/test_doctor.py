@@ -15,7 +15,7 @@ pytestmark = pytest.mark.all_only
 
 def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_REGISTER_S", 5.0)
-    monkeypatch.setattr(java.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     before = signal.getsignal(signal.SIGINT)
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -111,7 +111,12 @@ def _start(master: Master, settings: SparkConf) -> SparkContext:
         if SparkContext._gateway is None:
             _start_java(settings)
         given_up = threading.Event()
-        watchdog = threading.Timer(_REGISTER_S, lambda: (given_up.set(), _kill_java()))
+
+        def give_up() -> None:
+            given_up.set()
+            _kill_java()
+
+        watchdog = threading.Timer(_REGISTER_S, give_up)
         watchdog.daemon = True
         try:
             if master.url.startswith("spark://"):
