@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="veilcast",
         description="Publish and subscribe without revealing who you are, and measure how anonymous you really are.",
-        epilog="Every command takes --json and --help. Exit codes: docs/operating.md. Not audited.",
+        epilog="All take --json and --help. Exit codes: docs/operating.md. Not audited.",
     )
     parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
     parser.set_defaults(run=None, json=False, parser=parser)
