@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +21,8 @@ from veilcast.lab.tables import Measured, arrow_schema
 
 Runner: TypeAlias = Callable[[Params, int, Path | None], list[Measure]]
 """An engine: parameters, seed and data folder to measures."""
+_Row: TypeAlias = tuple[Any, ...]
+"""Of the table `measures`, as far as it is stored."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -34,13 +36,19 @@ class Task(msgspec.Struct, frozen=True):
     data: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A batch of rows for a batch of numbers: one for each run would cost as much again as the runs."""
+        schema = arrow_schema(Measured, stored=True)
         for batch in batches:
+            rows: list[_Row] = []
             for number in batch["id"].to_pylist():
                 at, seed = divmod(number, self.seeds)
                 cell, params = self.cells[at]
-                yield self._rows(cell, params, self.first + seed)
+                rows += self._rows(cell, params, self.first + seed)
+            columns = zip(*rows, strict=True)
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _rows(self, cell: str, params: bytes, seed: int) -> pa.RecordBatch:
+    def _rows(self, cell: str, params: bytes, seed: int) -> list[_Row]:
         run = f"cell {cell}, seed {seed}"
         try:
             decoded = msgspec.json.decode(params, type=Params)
@@ -51,12 +59,10 @@ class Task(msgspec.Struct, frozen=True):
             raise LocalError(f"{run}: {type(error).__name__}: {' '.join(str(error).split())}") from error
         rows = sorted((cell, seed, *msgspec.structs.astuple(measure)) for measure in measures)
         _check(run, rows)
-        schema = arrow_schema(Measured, stored=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return rows
 
 
-def _check(run: str, rows: list[tuple[object, ...]]) -> None:
+def _check(run: str, rows: list[_Row]) -> None:
     """A number that is none, or stands there twice, would spoil a mean without a word."""
     if not rows:
         raise LocalError(f"{run}: nothing was measured")
