@@ -64,6 +64,9 @@ def test_the_slope_is_that_of_the_least_squares_line() -> None:
 def test_a_minimum_on_a_plateau_is_known_as_far_as_the_plateau_reaches() -> None:
     verdict = judge(published(curve="plateau", statistic="argmin", x=None, value=3, within=0), CURVES)
     assert (verdict.reproduced, verdict.low, verdict.high, verdict.verdict) == (2, 1, 3, "partly")
+    by_luck = judge(published(curve="plateau", statistic="argmin", x=None, value=2, within=0.5), CURVES)
+    assert by_luck.verdict == "partly"
+    assert judge(published(curve="plateau", statistic="argmin", x=None, value=2, within=1), CURVES).verdict == "fits"
 
 
 def test_a_curve_settles_where_it_is_near_for_good() -> None:
