@@ -327,8 +327,14 @@ class Hardened:
         self._read(certificate, notify, now)
 
     def _read(self, certificate: Chain, notify: Notify, now: int) -> None:
-        if (topic := self._reading.get(lineage_of(certificate, notify.cell))) is not None:
-            self._open(topic, notify, now)
+        if (topic := self._reading.get(lineage_of(certificate, notify.cell))) is None:
+            return
+        try:
+            keys = self._keys_of(topic, certificate.leaf.first).within(notify.cell)
+        except AuthorityError:
+            return  # Our grant does not reach that epoch.
+        keys.check_publisher(certificate, self._keyring.root, certificate.leaf.first)
+        self._deliver(topic, open_notify(keys, notify), now)
 
     def _meshes_of(self, notify: Notify) -> list[bytes]:
         """The tokens of our meshes that a note travels in: that of its own epoch, and later ones of its lineage.
@@ -342,16 +348,6 @@ class Hardened:
 
     def _is_in(self, token: bytes) -> bool:
         return bool(self.overlay.adjacent(token)) or self.overlay.originates(token)
-
-    def _open(self, topic: str, notify: Notify, now: int) -> None:
-        if (certificate := notify.certificate) is None:
-            return
-        try:
-            keys = self._keys_of(topic, certificate.leaf.first).within(notify.cell)
-        except AuthorityError:
-            return  # Our grant does not reach that epoch.
-        keys.check_publisher(certificate, self._keyring.root, certificate.leaf.first)
-        self._deliver(topic, open_notify(keys, notify), now)
 
     def _has_root(self, token: bytes) -> bool:
         return bool(self.overlay.reachable(token))

@@ -1,22 +1,48 @@
 """How kernels are compiled: by numba, once for each machine, with the machine code kept on disk.
 
-What is kept is looked up by the time of the file that a kernel stands in, not of the files of those it calls; so
-kernels of one file call those of another only where these are small and hardly ever change, as in `chance`.
+numba looks up what it kept by the time of the file that a kernel stands in, and would not notice that another kernel
+that it calls has changed. So what is kept is kept under the digest of all kernels together: whoever changes one
+compiles all of them anew, and no result comes of code that is not there any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
+from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numba
 from numba import njit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(kernel: F) -> F:
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _KEPT
     try:
         return cast(F, njit(kernel, cache=True, nogil=True, error_model="numpy"))
     except RuntimeError:
         # There is nowhere to keep it: no directory that we may write to.
         return cast(F, njit(kernel, nogil=True, error_model="numpy"))
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _kept(before: str) -> str:
+    """Where these kernels are kept: where the user says, or beside their source, or in the user's cache."""
+    sources = resources.files(__package__)
+    files = sorted((file for file in sources.iterdir() if file.name.endswith(".py")), key=lambda file: file.name)
+    digest = blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
+    beside = Path(__file__).parent / "__pycache__"
+    for place in (Path(before),) if before else (beside, Path.home() / ".cache" / "veilcast" / "kernels"):
+        try:
+            (place / digest).mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        return str(place / digest)
+    return before
+
+
+_KEPT = _kept(numba.config.CACHE_DIR)

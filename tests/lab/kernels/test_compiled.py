@@ -1,0 +1,28 @@
+"""What is kept of compiled kernels is used for the very same kernels only."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import veilcast
+
+CALL = "from veilcast.lab.kernels.chance import fraction, mixed; print(float(fraction(mixed(7))))"
+
+
+def test_a_kernel_that_another_file_changed_is_compiled_anew(tmp_path: Path) -> None:
+    package = Path(veilcast.__file__).parent
+    shutil.copytree(package, tmp_path / "veilcast", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def kept() -> set[str]:
+        subprocess.run([sys.executable, "-c", CALL], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, check=True)
+        return {path.name for path in (tmp_path / "veilcast/lab/kernels/__pycache__").iterdir() if path.is_dir()}
+
+    first = kept()
+    assert len(first) == 1
+    assert kept() == first
+    with (tmp_path / "veilcast/lab/kernels/graph.py").open("a") as changed:
+        changed.write("# another\n")
+    assert len(kept() - first) == 1
