@@ -1,17 +1,27 @@
-"""What every test shares: one hypothesis profile, a seeded entropy, and a disk that is quick to flush."""
+"""What every test shares: one hypothesis profile, a seeded entropy, a disk that is quick to flush; and the lab's Spark.
+
+What the lab needs is imported by those who ask for it: no other test waits for Spark.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from veilcast.machine import Entropy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from veilcast.lab.sweep.experiment import Experiment
 
 settings.register_profile("veilcast", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("veilcast")
@@ -40,6 +50,61 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Pat
 @pytest.fixture
 def disk(disks: Callable[[], Path]) -> Path:
     return disks()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    from veilcast.lab.spark import session
+
+    with session("local[2]") as made:
+        yield made
+
+
+@pytest.fixture
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    from veilcast.lab.sweep import plan
+
+    monkeypatch.setattr(plan, "BUCKET", 2)
+
+
+@pytest.fixture(scope="session")
+def two_cells() -> Experiment:
+    """Two cells, a figure and a published number."""
+    from veilcast.lab.sweep import experiment
+
+    return experiment.parse(
+        b"""
+title = "Two"
+claim = "more is more"
+reading = "as it stands"
+minutes = 0.1
+seeds = 4
+base = { cover = "one" }
+axes = { mu = [0.25, 0.5] }
+
+[[figures]]
+name = "overlay"
+title = "Overlay"
+x = "mu"
+x_label = "mu"
+y_label = "nodes"
+curves = [{ label = "PF", metric = "overlay" }]
+
+[[published]]
+what = "overlay at a half"
+value = 50.0
+within = 2
+figure = "overlay"
+curve = "PF"
+x = 0.5
+""",
+        "two",
+    )
+
+
+def pytest_configure() -> None:
+    # Java starts quickest, for a few small jobs, if it compiles little.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,14 +20,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(kernel: F) -> F:
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _KEPT
+    before, _CONFIG.CACHE_DIR = _CONFIG.CACHE_DIR, _KEPT
     try:
         return cast(F, njit(kernel, cache=True, nogil=True, error_model="numpy"))
     except RuntimeError:
         # There is nowhere to keep it: no directory that we may write to.
         return cast(F, njit(kernel, nogil=True, error_model="numpy"))
     finally:
-        numba.config.CACHE_DIR = before
+        _CONFIG.CACHE_DIR = before
 
 
 def _kept(before: str) -> str:
@@ -45,4 +45,5 @@ def _kept(before: str) -> str:
     return before
 
 
-_KEPT = _kept(numba.config.CACHE_DIR)
+_CONFIG: Any = numba.config
+_KEPT = _kept(_CONFIG.CACHE_DIR)
