@@ -1,0 +1,93 @@
+"""One packet, seen in several places, is one cell.
+
+Both ends of a link record it, a router where it comes in and where it goes out. It is known again by its mark, within a
+short time: in the order of mark and time, a packet that is seen at a place where the last one of its mark has not been
+seen yet is that one, and the same place twice means two packets of the same content. The earliest sighting stays.
+
+Over a Spark frame the rows of a mark come together by a shuffle, and each partition is gone through once, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from veilcast.lab.capture.layout import Column
+from veilcast.lab.kernels.compiled import compiled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class Folder:
+    """Tells which rows stay; rows come in batches, in the order of mark and time."""
+
+    def __init__(self) -> None:
+        # The mark and time of the first sighting, and how many places follow.
+        self._state = np.zeros(3, np.int64)
+        self._places = np.zeros(PLACES_MAX, np.int64)
+
+    def keep(self, mark: Column, t_us: Column, point: Column) -> NDArray[np.bool_]:
+        kept = np.ones(len(mark), np.bool_)
+        _fold(mark, t_us, point, kept, self._state, self._places)
+        return kept
+
+
+def fold(table: pa.Table) -> pa.Table:
+    """The cells of a table with the columns `mark` and `point`; in the order of time."""
+    mark, t_us, point = (table[name].to_numpy() for name in (MARK, "t_us", POINT))
+    order = np.lexsort((point, t_us, mark))
+    kept = order[Folder().keep(mark[order], t_us[order], point[order])]
+    kept = kept[np.argsort(t_us[kept], kind="stable")]
+    return table.drop_columns([MARK, POINT]).take(pa.array(kept))
+
+
+def marked(schema: StructType) -> StructType:
+    """With the columns that folding needs."""
+    return schema.add(MARK, "bigint", False).add(POINT, "bigint", False)
+
+
+def fold_frame(frame: DataFrame) -> DataFrame:
+    """The same of a Spark frame, in no order."""
+    from pyspark.sql import functions as sql
+
+    # What has no mark is nobody's double, and goes anywhere.
+    spread = sql.when(frame[MARK] == 0, frame["t_us"]).otherwise(0)
+    together = frame.repartition(frame[MARK], spread).sortWithinPartitions(MARK, "t_us", POINT)
+    return together.mapInArrow(_fold_batches, frame.schema).drop(MARK, POINT)
+
+
+def _fold_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    folder = Folder()
+    for batch in batches:
+        columns = (batch[name].to_numpy() for name in (MARK, "t_us", POINT))
+        yield batch.filter(pa.array(folder.keep(*columns)))
+
+
+@compiled
+def _fold(mark: Column, t_us: Column, point: Column, kept: NDArray[np.bool_], state: Column, places: Column) -> None:
+    for i in range(len(mark)):
+        if mark[i] == 0:
+            continue
+        known = mark[i] == state[0] and t_us[i] - state[1] <= WINDOW_US and state[2] < len(places)
+        for place in range(state[2]):
+            known = known and places[place] != point[i]
+        if known:
+            kept[i] = False
+        else:
+            state[0], state[1], state[2] = mark[i], t_us[i], 0
+        places[state[2]] = point[i]
+        state[2] += 1
+
+
+MARK: Final = "mark"
+POINT: Final = "point"
+WINDOW_US: Final = 500_000
+"""So long a packet may be on its way from one place to another."""
+PLACES_MAX: Final = 64
+"""At so many places one packet is known again."""

@@ -1,0 +1,84 @@
+"""Work in parts: here one after the other, or as tasks of Spark, one each.
+
+What is to be done goes to a task in a few bytes, and it reads its part of a file by itself; so the files must be where
+executors find them by the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Job = TypeVar("Job", bound=msgspec.Struct)
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+
+def cut_all(
+    files: Sequence[Path], cut: Callable[[Path, int], tuple[list[Job], str | None]]
+) -> tuple[list[Job], list[str | None]]:
+    """The parts of all files, and what is wrong with each file's end."""
+    every = [cut(file, number) for number, file in enumerate(files)]
+    return [part for parts, _ in every for part in parts], [damage for _, damage in every]
+
+
+def ask(
+    spark: SparkSession | None, jobs: Sequence[Job], work: Callable[[Job], Answer], answer: type[Answer]
+) -> list[Answer]:
+    """An answer for each job, in their order."""
+    if spark is None or len(jobs) < 2:
+        return [work(job) for job in jobs]
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from veilcast.lab.spark import told
+
+    def answers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            columns = [pa.array([number]), pa.array([msgspec.msgpack.encode(work(jobs[number]))], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, ["number", "answer"])
+
+    try:
+        rows = _one_each(spark, jobs).mapInArrow(answers, "number bigint, answer binary").collect()
+    except (Py4JError, PySparkException) as error:
+        raise told(error) from error
+    answered = {row["number"]: row["answer"] for row in rows}
+    return [msgspec.msgpack.decode(answered[number], type=answer) for number in range(len(jobs))]
+
+
+def frame(
+    spark: SparkSession, jobs: Sequence[Job], work: Callable[[Job], Iterable[pa.Table]], schema: StructType
+) -> DataFrame:
+    """The rows of all jobs; nothing is done before they are asked for."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            for table in work(jobs[number]):
+                yield from table.to_batches(max_chunksize=ROWS)
+
+    return _one_each(spark, jobs).mapInArrow(rows, schema)
+
+
+def table(jobs: Sequence[Job], work: Callable[[Job], Iterable[pa.Table]], schema: pa.Schema) -> pa.Table:
+    """The same, at once."""
+    return pa.concat_tables([schema.empty_table(), *(table for job in jobs for table in work(job))])
+
+
+def _one_each(spark: SparkSession, jobs: Sequence[Job]) -> DataFrame:
+    return spark.range(0, len(jobs), 1, max(1, len(jobs)))
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch["id"].to_pylist()
+
+
+ROWS: Final = 1 << 16
+"""In one batch on its way to Spark."""
