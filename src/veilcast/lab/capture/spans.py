@@ -135,13 +135,13 @@ class _Walk:
         self._begin = self._walker.begin
 
     def over(self, data: Octets, *, last: bool) -> Iterator[tuple[int, int, int, Layout]]:
-        """Start, end, packets and layout of each part; `last` if no bytes will follow these."""
+        """Start, end, packets and layout of each part that has packets; `last` if no bytes will follow these."""
         at, reason = self._begin, None
         self._begin = 0
         while at < len(data) and reason != SHORT:
             end, packets, reason = self._walker.walk(data, at, at + self._step)
-            if end > at:
-                self._check(packets)
+            if packets:
+                self._check()
                 yield at, end, packets, self._walker.layout
             at = end
             if reason == ABSURD:
@@ -154,9 +154,9 @@ class _Walk:
         self.rest = at
         self._gone += at
 
-    def _check(self, packets: int) -> None:
+    def _check(self) -> None:
         links = [interface.link for interface in self._walker.layout.interfaces]
-        if packets and links and not LINKS.intersection(links):
+        if links and not LINKS.intersection(links):
             known = ", ".join(str(link) for link in sorted(LINKS))
             raise ConfigError(f"{self._path} has link type {links[0]}, which is not read; those that are: {known}")
 
@@ -194,33 +194,39 @@ class _Unpacking:
         self._path = path
 
     def __iter__(self) -> Iterator[bytes]:
+        held: list[bytes] = []
+        for part in self._parts():
+            held.append(part)
+            if sum(map(len, held)) >= CHUNK:
+                yield b"".join(held)
+                held.clear()
+        if held:
+            yield b"".join(held)
+
+    def _parts(self) -> Iterator[bytes]:
+        decoder = zlib.decompressobj(_WITH_HEADER)
         try:
             with self._path.open("rb") as file:
-                yield from self._chunks(iter(lambda: file.read(_READ), b""))
+                # In small bites: where unpacking fails, what comes of this bite is lost.
+                while packed := file.read(_BITE):
+                    while packed:
+                        if decoder.eof:
+                            # Packed files may be put one after another.
+                            decoder = zlib.decompressobj(_WITH_HEADER)
+                        yield decoder.decompress(packed)
+                        packed = decoder.unused_data
         except zlib.error:
             self.damage = "it is damaged: it cannot be unpacked to its end"
         except OSError as error:
             raise StorageError(f"cannot read {self._path}: {error.strerror}") from error
-
-    def _chunks(self, parts: Iterator[bytes]) -> Iterator[bytes]:
-        decoder, packed = zlib.decompressobj(_WITH_HEADER), b""
-        while packed or (packed := next(parts, b"")):
-            if decoder.eof:
-                # Packed files may be put one after another.
-                decoder = zlib.decompressobj(_WITH_HEADER)
-            chunk = decoder.decompress(packed, CHUNK)
-            packed = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
-            if chunk:
-                yield chunk
-        if not decoder.eof and (chunk := decoder.flush()):
-            yield chunk
-        if not decoder.eof:
-            self.damage = "it is cut: what was packed does not end"
+        else:
+            if not decoder.eof:
+                self.damage = "it is cut: what was packed does not end"
 
 
 _GZIP: Final = b"\x1f\x8b"
 _WITH_HEADER: Final = 31
-_READ: Final = 1 << 20
+_BITE: Final = 1 << 12
 _HEAD: Final = 28
 """What is needed to know a format."""
 CHUNK: Final = 1 << 24

@@ -21,6 +21,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.capture import clocks, tap_lines
 from veilcast.lab.capture.clocks import Times
+from veilcast.lab.capture.merge import WINDOW_US
 from veilcast.lab.capture.notes import Clock
 from veilcast.lab.capture.tap_lines import Part
 from veilcast.wire.geometry import CELL
@@ -114,13 +115,13 @@ def cells(part: Part, tap: Tap | None, run: str, epoch_us: int) -> pa.Table:
 
 
 def _seen_elsewhere(found: pa.Table, t_us: NDArray[np.int64], tap: Tap) -> NDArray[np.bool_]:
-    """Which rows the sender's tap has, too."""
+    """Which rows the sender's tap has, too; what it sent last may have been on its way when it ended."""
     sources = found["src"].combine_chunks().dictionary_encode()
     running = [tap.tapped.get(source, _NEVER) for source in sources.dictionary.to_pylist()]
     if not running:
         return np.zeros(len(t_us), np.bool_)
     since, until = (np.array(edge, np.int64)[sources.indices.to_numpy()] for edge in zip(*running, strict=True))
-    elsewhere: NDArray[np.bool_] = (since <= t_us) & (t_us <= until)
+    elsewhere: NDArray[np.bool_] = (since <= t_us) & (t_us <= until + WINDOW_US)
     return elsewhere
 
 
