@@ -77,12 +77,12 @@ def pcap(
 ) -> bytes:
     """Of packets with their times in microseconds."""
     order = ">" if big else "<"
-    file = struct.pack(order + "IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, snap, link)
+    parts = [struct.pack(order + "IHHiIII", 0xA1B23C4D if nano else 0xA1B2C3D4, 2, 4, 0, 0, snap, link)]
     for t_us, packet in packets:
         fraction = t_us % 1_000_000 * (1000 if nano else 1)
         kept = packet[:snap]
-        file += struct.pack(order + "IIII", t_us // 1_000_000, fraction, len(kept), len(packet)) + kept
-    return file
+        parts += [struct.pack(order + "IIII", t_us // 1_000_000, fraction, len(kept), len(packet)), kept]
+    return b"".join(parts)
 
 
 class Pcapng:

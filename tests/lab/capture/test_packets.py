@@ -6,10 +6,11 @@ import struct
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.lab import capture, tables
+from veilcast.lab import capture
 from veilcast.lab.capture.packets import LINKS, REASONS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,7 +25,7 @@ def read(directory: Path, data: bytes) -> tuple[list[dict[str, object]], capture
 
 
 def rows(*sent: Sent) -> list[dict[str, object]]:
-    return tables.from_rows(type(sent[0].cell()), [one.cell() for one in sent]).to_pylist()
+    return [msgspec.structs.asdict(one.cell()) for one in sent]
 
 
 @pytest.mark.parametrize("big", [False, True])

@@ -12,6 +12,7 @@ and the shift at which most of them meet is taken; what traffic is uneven by is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 from typing import Final, TypeAlias
 
 import msgspec
@@ -59,8 +60,9 @@ def settle(
     """
     ahead: dict[int, int] = {}
     clocks: dict[int, Clock] = {}
-    ways = [(shared(old, new), old, new) for new in range(len(paths)) for old in range(len(paths)) if new != old]
-    ways = sorted((way for way in ways if way[0]), key=lambda way: (-way[0], way[1:]))
+    common = [(shared(*pair), *pair) for pair in combinations(range(len(paths)), 2)]
+    either = [way for count, a, b in common if count for way in ((count, a, b), (count, b, a))]
+    ways = sorted(either, key=lambda way: (-way[0], way[1:]))
     for island in range(len(paths)):
         if island in ahead:
             continue

@@ -49,7 +49,7 @@ def fold(table: pa.Table) -> pa.Table:
 
 def marked(schema: StructType) -> StructType:
     """With the columns that folding needs."""
-    return schema.add(MARK, "bigint", False).add(POINT, "bigint", False)
+    return schema.add(MARK, "long", False).add(POINT, "long", False)
 
 
 def fold_frame(frame: DataFrame) -> DataFrame:

@@ -35,10 +35,7 @@ def ask(
     """An answer for each job, in their order."""
     if spark is None or len(jobs) < 2:
         return [work(job) for job in jobs]
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from veilcast.lab.spark import told
+    from veilcast.lab.spark import SPARK_ERRORS, told
 
     def answers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
@@ -47,7 +44,7 @@ def ask(
 
     try:
         rows = _one_each(spark, jobs).mapInArrow(answers, "number bigint, answer binary").collect()
-    except (Py4JError, PySparkException) as error:
+    except SPARK_ERRORS as error:
         raise told(error) from error
     answered = {row["number"]: row["answer"] for row in rows}
     return [msgspec.msgpack.decode(answered[number], type=answer) for number in range(len(jobs))]
