@@ -1,8 +1,9 @@
 """One packet, seen in several places, is one cell.
 
-Both ends of a link record it, a router where it comes in and where it goes out. It is known again by its mark, within a
-short time: in the order of mark and time, a packet that is seen at a place where the last one of its mark has not been
-seen yet is that one, and the same place twice means two packets of the same content. The earliest sighting stays.
+Both ends of a link record it, a router where it comes in and where it goes out. It is known again by its mark, among
+sightings that follow one another within a short time. The same place twice means two packets of the same content; so
+the first sighting at one place and the first at another are the same packet, and the second ones, and so on. There are
+as many packets as the place that saw most of them saw. The earliest sighting stays.
 
 Over a Spark frame the rows of a mark come together by a shuffle, and each partition is gone through once, in order.
 """
@@ -28,9 +29,9 @@ class Folder:
     """Tells which rows stay; rows come in batches, in the order of mark and time."""
 
     def __init__(self) -> None:
-        # The mark and time of the first sighting, and how many places follow.
-        self._state = np.zeros(3, np.int64)
-        self._places = np.zeros(PLACES_MAX, np.int64)
+        # The mark and time of the last row; the number of places; and the most sightings that one of them had.
+        self._state = np.zeros(4, np.int64)
+        self._places = np.zeros((PLACES_MAX, 2), np.int64)
 
     def keep(self, mark: Column, t_us: Column, point: Column) -> NDArray[np.bool_]:
         kept = np.ones(len(mark), np.bool_)
@@ -70,24 +71,33 @@ def _fold_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 @compiled
-def _fold(mark: Column, t_us: Column, point: Column, kept: NDArray[np.bool_], state: Column, places: Column) -> None:
+def _fold(
+    mark: Column, t_us: Column, point: Column, kept: NDArray[np.bool_], state: Column, places: NDArray[np.int64]
+) -> None:
     for i in range(len(mark)):
         if mark[i] == 0:
             continue
-        known = mark[i] == state[0] and t_us[i] - state[1] <= WINDOW_US and state[2] < len(places)
-        for place in range(state[2]):
-            known = known and places[place] != point[i]
-        if known:
-            kept[i] = False
+        if mark[i] != state[0] or t_us[i] - state[1] > WINDOW_US:
+            state[2] = state[3] = 0
+        state[0], state[1] = mark[i], t_us[i]
+        place = 0
+        while place < state[2] and places[place, 0] != point[i]:
+            place += 1
+        if place == len(places):
+            continue
+        if place == state[2]:
+            places[place, 0], places[place, 1] = point[i], 0
+            state[2] += 1
+        places[place, 1] += 1
+        if places[place, 1] > state[3]:
+            state[3] = places[place, 1]
         else:
-            state[0], state[1], state[2] = mark[i], t_us[i], 0
-        places[state[2]] = point[i]
-        state[2] += 1
+            kept[i] = False
 
 
 MARK: Final = "mark"
 POINT: Final = "point"
 WINDOW_US: Final = 500_000
-"""So long a packet may be on its way from one place to another."""
+"""So long a packet may be on its way from one place to another; with a longer silence, another story begins."""
 PLACES_MAX: Final = 64
-"""At so many places one packet is known again."""
+"""At so many places a packet is known again; what is seen at more is kept as it is."""
