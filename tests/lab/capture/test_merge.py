@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from veilcast.lab import capture
-from veilcast.lab.capture import merge
+from veilcast.lab.capture import merge, spans
 from veilcast.lab.capture.merge import PLACES_MAX, WINDOW_US, Folder
+from veilcast.lab.capture.survey import POINTS_MAX, examine, together
 
 sys.path.insert(0, str(Path(__file__).parent))
 from capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
@@ -146,6 +147,17 @@ def test_a_packet_that_comes_in_and_goes_out_is_one_cell_and_one_seen_twice_in_o
     assert len(read(put(tmp_path, pcap(both, 276)))[0]) == 10
     again = [(one.t_us, framed(ip(one), 276)) for one in sent for _ in range(2)]
     assert len(capture.read([put(tmp_path, pcap(again, 276))], run="r", epoch_us=EPOCH_US)[0]) == 20
+
+
+def test_places_that_are_listed_are_bounded_and_those_beyond_are_told_apart_all_the_same(tmp_path: Path) -> None:
+    (one,) = traffic(1, (U, V))
+    file = Pcapng()
+    for number in range(POINTS_MAX + 9):
+        file.interface(1).enhanced(number, one.t_us, framed(ip(one), 1))
+    path = put(tmp_path, file.bytes)
+    found = [examine(span, 1 << 20, 0) for span in spans.cut(path, 0, 1 << 20)[0]]
+    assert len(together(found, 1)[0].points) == POINTS_MAX
+    assert len(read(path)[0]) == 1 + 9
 
 
 def test_packets_cut_too_short_to_be_known_again_are_counted(tmp_path: Path) -> None:

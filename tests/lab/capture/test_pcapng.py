@@ -86,6 +86,16 @@ def test_packets_of_interfaces_that_nobody_described_are_counted(tmp_path: Path)
     assert notes.left_out == {"of an interface or link type that is not known": 2}
 
 
+@pytest.mark.parametrize("step", [1, 1 << 20])
+def test_what_is_said_of_an_interface_holds_for_the_packets_after_it(step: int, tmp_path: Path) -> None:
+    file = Pcapng().interface(1).enhanced(1, 5, PACKET).interface(1).enhanced(1, 6, PACKET)
+    file.section(big=False).interface(1).enhanced(1, 7, PACKET).enhanced(0, 8, PACKET)
+    table, notes = capture.read([put(tmp_path, file.bytes)], run="r", epoch_us=EPOCH_US, step=step)
+    assert table["t_us"].to_pylist() == [6]
+    assert notes.files[0].cells == 2
+    assert notes.files[0].left_out == {"of an interface or link type that is not known": 2}
+
+
 def test_an_interface_that_is_not_read_among_others_is_counted_and_alone_is_refused(tmp_path: Path) -> None:
     times, notes = read(tmp_path, Pcapng().interface(1).interface(127).enhanced(1, 5, PACKET).enhanced(0, 6, PACKET))
     assert (times, notes.left_out) == ([6], {"of an interface or link type that is not known": 1})
@@ -123,7 +133,7 @@ def test_interfaces_and_sections_are_bounded(tmp_path: Path) -> None:
     times, notes = read(tmp_path, file)
     assert (times, notes.remarks[0].partition(": ")[2]) == (
         [5],
-        f"more than {INTERFACES_MAX:,} interfaces in a section; the rest is left out",
+        f"more than {INTERFACES_MAX:,} interfaces; the rest is left out",
     )
     file = Pcapng().interface(1).enhanced(0, 5, PACKET)
     file.bytes += Pcapng().bytes * SECTIONS_MAX

@@ -10,7 +10,8 @@ import pytest
 
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.lab import capture
-from veilcast.lab.capture import tap_lines
+from veilcast.lab.capture import tap_lines, tap_owners
+from veilcast.lab.capture.clocks import TIMES_MAX
 from veilcast.observe import Cell, Insider, Presence, Row, TableWriter, Topology, Truth
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -133,7 +134,8 @@ def test_a_line_that_was_not_finished_is_left_out_and_told(tmp_path: Path) -> No
     [
         (b'["r",1,2,"a","b"]\n', "length 6"),
         (b'["r",1,2,"a","b","c"]\n', "Expected `int`"),
-        (b'["r",1,9223372036854775808,"a","b",1]\n', "9223372036854775807"),
+        (b'["r",9223372036854775808,1,"a","b",1]\n', "9223372036854775807"),
+        (b'["r",1,1152921504606846977,"a","b",1]\n', "1152921504606846976"),
         (b'["r",1,2,"\xff","b",1]\n', "utf-8"),
         (b"[\n", "truncated"),
     ],
@@ -152,6 +154,22 @@ def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes() + b"x" * (2 * tap_lines.LINE_MAX) + b"\n")
     with pytest.raises(TamperedError, match="it has a line of 1,048,576 bytes or more"):
         read(tmp_path, step=100)
+
+
+def test_what_is_remembered_of_a_tap_is_bounded() -> None:
+    times: dict[str, dict[str, list[int]]] = {}
+    for end in range(tap_owners.ENDS_MAX + 5):
+        tap_owners.remember(times, "hub", str(end), list(range(TIMES_MAX + 5)))
+        tap_owners.remember(times, str(end), "hub", [1])
+    assert len(times) == tap_owners.ENDS_MAX
+    assert len(times["hub"]) == tap_owners.ENDS_MAX
+    assert {len(several) for several in times["hub"].values()} == {TIMES_MAX}
+
+
+def test_a_table_without_a_whole_row_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cells.jsonl").write_bytes(b'["own",1,2')
+    with pytest.raises(ConfigError, match=r"cells\.jsonl holds no whole row"):
+        read(tmp_path)
 
 
 def test_taps_and_captures_or_simulations_do_not_mix(tmp_path: Path) -> None:

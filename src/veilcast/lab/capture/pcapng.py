@@ -36,15 +36,16 @@ class PcapngWalker:
             raise TamperedError("its header is cut")
         self.layout = Layout("pcapng", _is_big(data, 0))
         self.begin = 0
-        self._sections = 0
+        self._sections = self._interfaces = 0
         self._damage = ""
 
     def walk(self, data: Octets, at: int, stop: int) -> tuple[int, int, int]:
-        begin, packets, found = at, 0, _SECTION if data[at : at + 4].tobytes() == SECTION_KIND else REACHED
+        packets, found = 0, _SECTION if data[at : at + 4].tobytes() == SECTION_KIND else REACHED
         while True:
+            if packets and found in (_SECTION, _INTERFACE):
+                # What is said here does not hold for the packets before it.
+                return at, packets, REACHED
             if found == _SECTION:
-                if at > begin:
-                    return at, packets, REACHED
                 found = self._enter(data, at)
             elif found == _INTERFACE:
                 found = self._describe(data, at)
@@ -77,8 +78,9 @@ class PcapngWalker:
 
     def _describe(self, data: Octets, at: int) -> int:
         layout = self.layout
-        if len(layout.interfaces) >= INTERFACES_MAX:
-            self._damage = f"more than {INTERFACES_MAX:,} interfaces in a section"
+        self._interfaces += 1
+        if self._interfaces > INTERFACES_MAX:
+            self._damage = f"more than {INTERFACES_MAX:,} interfaces"
             return ABSURD
         length = _u32(data, at + 4, layout.big)
         try:
@@ -285,3 +287,4 @@ _OFFSET: Final = 14
 BLOCK_MAX: Final = 1 << 24
 INTERFACES_MAX: Final = 1024
 SECTIONS_MAX: Final = 1024
+"""In one file."""

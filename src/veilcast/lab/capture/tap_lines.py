@@ -91,9 +91,17 @@ def _wrong_line(data: bytes, decoder: msgspec.json.Decoder[tuple[Any, ...]]) -> 
 
 @cache
 def _decoder(row: type[observe.Row]) -> msgspec.json.Decoder[tuple[Any, ...]]:
-    kinds = tuple(_INT64 if field.type is int else field.type for field in msgspec.structs.fields(row))
+    kinds = tuple(_kind(field) for field in msgspec.structs.fields(row))
     return msgspec.json.Decoder(tuple.__class_getitem__(kinds))
 
 
+def _kind(field: msgspec.structs.FieldInfo) -> Any:
+    if field.name == "t_us":
+        return _TIME
+    return _INT64 if field.type is int else field.type
+
+
+_TIME: Final = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+"""Differences of such times still fit 64 bits, whatever is taken off them."""
 _INT64: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 LINE_MAX: Final = 1 << 20

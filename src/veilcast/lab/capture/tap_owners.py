@@ -55,10 +55,14 @@ def examine(part: Part) -> TapFindings:
     for _, _, t_us, source, destination, size in tap_lines.rows(part, observe.Cell):
         found.rows += 1
         found.ours += size == CELL
-        found.own = [end for end in (source, destination) if found.own is None or end in found.own]
         found.first_us, found.last_us = min(found.first_us, t_us), max(found.last_us, t_us)
-        _remember(found.times, source, destination, [t_us])
-    return found
+        if found.own is None:
+            found.own = [source, destination]
+        if found.own:
+            if not (source in found.own and destination in found.own):
+                found.own = [end for end in found.own if end in (source, destination)]
+            remember(found.times, source, destination, [t_us])
+    return _without_needless(found)
 
 
 def together(parts: Sequence[TapFindings], files: int) -> list[TapFindings]:
@@ -73,8 +77,8 @@ def together(parts: Sequence[TapFindings], files: int) -> list[TapFindings]:
         whole.first_us, whole.last_us = min(whole.first_us, part.first_us), max(whole.last_us, part.last_us)
         for source, several in part.times.items():
             for destination, times in several.items():
-                _remember(whole.times, source, destination, times)
-    return found
+                remember(whole.times, source, destination, times)
+    return [_without_needless(one) for one in found]
 
 
 def arrange(paths: Sequence[str], found: Sequence[TapFindings]) -> tuple[list[Tap] | None, list[Clock]]:
@@ -125,13 +129,20 @@ def _seen_elsewhere(found: pa.Table, t_us: NDArray[np.int64], tap: Tap) -> NDArr
     return elsewhere
 
 
-def _remember(times: dict[str, dict[str, list[int]]], source: str, destination: str, more: list[int]) -> None:
+def _without_needless(found: TapFindings) -> TapFindings:
+    """No clock is set by the links of a whole network."""
+    if not found.own:
+        found.times = {}
+    return found
+
+
+def remember(times: dict[str, dict[str, list[int]]], source: str, destination: str, more: list[int]) -> None:
     several = times.get(source)
     if several is None:
-        if len(times) >= _ENDS_MAX:
+        if len(times) >= ENDS_MAX:
             return
         several = times[source] = {}
-    if destination not in several and len(several) >= _ENDS_MAX:
+    if destination not in several and len(several) >= ENDS_MAX:
         return
     known = several.setdefault(destination, [])
     known += more[: clocks.TIMES_MAX - len(known)]
@@ -157,5 +168,5 @@ def _times(first: TapFindings, second: TapFindings, source: str, destination: st
     return seen[0], seen[1]
 
 
-_ENDS_MAX: Final = 1024
+ENDS_MAX: Final = 1024
 _NEVER: Final = (1, 0)

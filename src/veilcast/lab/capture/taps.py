@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from veilcast import observe
-from veilcast.errors import StorageError
+from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import tables
 from veilcast.lab.capture import spans, tap_lines, tap_owners, tasks
 from veilcast.lab.capture.notes import FileNotes, Notes, about_sizes
@@ -29,6 +29,9 @@ def read(
     parts, damages = tasks.cut_all(files, partial(tap_lines.cut, step=step))
     answers = tasks.ask(spark, parts, tap_owners.examine, TapFindings)
     found = tap_owners.together(answers, len(files))
+    for name, one in zip(names, found, strict=True):
+        if not one.rows:
+            raise ConfigError(f"{name} holds no whole row")
     arranged, clocks = tap_owners.arrange(names, found)
     kinds = [f"tap of {tap.own}" for tap in arranged] if arranged else ["simulation"] * len(files)
     notes = Notes(
