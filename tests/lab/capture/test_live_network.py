@@ -1,0 +1,69 @@
+"""A live network, recorded twice: by the taps of its nodes, and by `tcpdump` on loopback. Both tell the same cells."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from veilcast.lab import capture
+
+DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")
+NODES = 4
+EPOCH_US = 80_000_000
+ROWS = 300
+PATIENCE_S = 60.0
+
+
+def veilcast(*words: str) -> None:
+    # What it starts keeps its outputs open, so nobody may wait for their end.
+    command = [sys.executable, "-m", "veilcast.cli.main", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PATIENCE_S)
+
+
+def wait_for_rows(taps: list[Path]) -> None:
+    pause = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.1)):
+        if all(tap.exists() and tap.read_bytes().count(b"\n") >= ROWS for tap in taps):
+            return
+        pause.wait(0.1)
+    pytest.fail("the network is too quiet")
+
+
+def counted(table: pa.Table) -> Counter[tuple[str, str, int]]:
+    return Counter(zip(*(table[name].to_pylist() for name in ("src", "dst", "size")), strict=True))
+
+
+@pytest.mark.all_only
+@pytest.mark.skipif(DUMP is None, reason="tcpdump is not installed")
+def test_taps_and_tcpdump_tell_the_same_cells(tmp_path: Path) -> None:
+    assert DUMP is not None
+    file, net = tmp_path / "lo.pcap", tmp_path / "net"
+    command = [DUMP, "-i", "lo", "-U", "-s", "128", "-B", "65536", "-w", str(file), "udp and port 4000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as dump:
+        assert dump.stderr is not None
+        try:
+            if not any("listening on" in line for line in dump.stderr):
+                pytest.skip("tcpdump may not listen here")
+            veilcast("net", "up", str(NODES), "--dir", str(net), "--rate", "4", "--epoch", "80", "--tap")
+            try:
+                taps = [net / f"{number:02}" / "tap" for number in range(1, NODES + 1)]
+                wait_for_rows([tap / "cells.jsonl" for tap in taps])
+            finally:
+                veilcast("net", "down", "--dir", str(net), "--keep")
+        finally:
+            dump.terminate()
+    tapped, notes = capture.read(taps, run="r", epoch_us=EPOCH_US)
+    dumped, _ = capture.read([file], run="r", epoch_us=EPOCH_US)
+    own = {one.format.removeprefix("tap of ") for one in notes.files}
+    wanted = Counter({link: count for link, count in counted(dumped).items() if own.intersection(link[:2])})
+    assert len(own) == NODES
+    assert counted(tapped) == wanted
+    assert {size for _, _, size in wanted} == {1200}
+    assert max(abs(clock.ahead_us) for clock in notes.clocks) < 100_000
