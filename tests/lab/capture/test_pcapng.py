@@ -99,6 +99,7 @@ def test_what_is_said_of_an_interface_holds_for_the_packets_after_it(step: int, 
 def test_an_interface_that_is_not_read_among_others_is_counted_and_alone_is_refused(tmp_path: Path) -> None:
     times, notes = read(tmp_path, Pcapng().interface(1).interface(127).enhanced(1, 5, PACKET).enhanced(0, 6, PACKET))
     assert (times, notes.left_out) == ([6], {"of an interface or link type that is not known": 1})
+    assert notes.remarks == ("link types that are not read: 127",)
     with pytest.raises(ConfigError, match="has link type 127, which is not read"):
         read(tmp_path, Pcapng().interface(127).enhanced(0, 5, PACKET))
 

@@ -1,4 +1,8 @@
-"""Captures of one network: cells in, whatever the number of files and of places where packets were seen."""
+"""Captures of one network, of any number of files, recorded at any number of places.
+
+All spans are surveyed first. What is no capture of ours to read is refused then; clocks are set by what several files
+saw; and only where packets can have been seen at several places do rows carry marks, and are folded.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,8 @@ def read(
     every = _sampled(files) if len(files) > 1 else 0
     answers = tasks.ask(spark, parts, partial(survey.examine, step=step, every=every), Findings)
     found = survey.together(answers, len(files))
+    for one, damage in zip(found, damages, strict=True):
+        one.damage = one.damage or damage
     for name, one in zip(names, found, strict=True):
         _require_cells(name, one)
     seen = [one.sightings() for one in found]
@@ -38,7 +44,7 @@ def read(
     )
     several = len(files) > 1 or any(len(one.points) > 1 for one in found)
     notes = Notes(
-        tuple(_about(*each, several=several) for each in zip(names, found, damages, strict=True)),
+        tuple(_about(*each, several=several) for each in zip(names, found, strict=True)),
         tuple(told),
         about_sizes(sum(one.ours for one in found)),
     )
@@ -64,15 +70,14 @@ def _require_cells(name: str, found: Findings) -> None:
     if not (packets := sum(found.reasons)):
         raise ConfigError(f"{name} holds no packets" + (f": {found.damage}" if found.damage else ""))
     most = max(range(len(REASONS)), key=found.reasons.__getitem__)
-    links = f" ({', '.join(map(str, found.strange_links))})" if found.strange_links else ""
-    told = f"of {packets:,} packets, {found.reasons[most]:,} are {REASONS[most]}{links}"
+    told = f"of {packets:,} packets, {found.reasons[most]:,} are {REASONS[most]}"
     raise ConfigError(f"{name} holds no UDP or TCP traffic: {told}")
 
 
-def _about(name: str, found: Findings, damage: str | None, *, several: bool) -> FileNotes:
-    remarks = []
-    if wrong := damage or found.damage:
-        remarks.append(wrong)
+def _about(name: str, found: Findings, *, several: bool) -> FileNotes:
+    remarks = [found.damage] if found.damage else []
+    if links := ", ".join(str(link) for link in found.strange_links if link >= 0):
+        remarks.append(f"link types that are not read: {links}")
     if fragments := found.reasons[FIRST_FRAGMENT]:
         remarks.append(f"{fragments:,} are {REASONS[FIRST_FRAGMENT]}")
     if found.untimed:

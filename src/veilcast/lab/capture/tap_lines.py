@@ -105,3 +105,5 @@ _TIME: Final = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 """Differences of such times still fit 64 bits, whatever is taken off them."""
 _INT64: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 LINE_MAX: Final = 1 << 20
+STEP: Final = 1 << 23
+"""The most in one part: as rows of Python, it is some thirty times as large."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from veilcast import observe
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import tables
-from veilcast.lab.capture import spans, tap_lines, tap_owners, tasks
+from veilcast.lab.capture import tap_lines, tap_owners, tasks
 from veilcast.lab.capture.notes import FileNotes, Notes, about_sizes
 from veilcast.lab.capture.tap_lines import Part
 from veilcast.lab.capture.tap_owners import Tap, TapFindings
@@ -26,7 +26,7 @@ def read(
 ) -> tuple[pa.Table | DataFrame, Notes]:
     """The cells of taps, as those of one run; or of simulations, with their own runs and epochs."""
     names = [str(file) for file in files]
-    parts, damages = tasks.cut_all(files, partial(tap_lines.cut, step=step))
+    parts, damages = tasks.cut_all(files, partial(tap_lines.cut, step=min(step, tap_lines.STEP)))
     answers = tasks.ask(spark, parts, tap_owners.examine, TapFindings)
     found = tap_owners.together(answers, len(files))
     for name, one in zip(names, found, strict=True):
@@ -54,7 +54,7 @@ def table(directories: Sequence[Path], row: type[observe.Row]) -> pa.Table:
     for directory in directories:
         path = directory / f"{observe.TABLE_OF[row]}.jsonl"
         if path.exists():
-            parts, _ = tap_lines.cut(path, 0, spans.STEP)
+            parts, _ = tap_lines.cut(path, 0, tap_lines.STEP)
             found += [tap_lines.to_table(tap_lines.rows(part, row), row) for part in parts]
     return pa.concat_tables(found)
 
