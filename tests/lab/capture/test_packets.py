@@ -138,7 +138,7 @@ def test_a_capture_without_udp_or_tcp_is_refused(tmp_path: Path) -> None:
     arp = b"\2" * 12 + b"\x08\x06" + bytes(28)
     with pytest.raises(ConfigError, match=r"no UDP or TCP traffic: of 3 packets, 3 are not IP"):
         read(tmp_path, pcap([(START_US, arp)] * 3))
-    with pytest.raises(ConfigError, match="holds no packets$"):
+    with pytest.raises(ConfigError, match=r"holds no packets$"):
         read(tmp_path, pcap([]))
     with pytest.raises(ConfigError, match="holds no packets: it is damaged at byte 24: a packet of more than 262,144"):
         read(tmp_path, pcap([]) + b"\xff" * 50)
