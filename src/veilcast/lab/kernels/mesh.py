@@ -2,9 +2,9 @@
 
 Adverts flood the overlay, and hash chains show every node which neighbours are one hop nearer. A subscription goes from
 neighbour to nearer neighbour until it meets the mesh; whom it passed are forwarders. Where several neighbours are
-equally near, a node follows the first to say so. Which one that is depends on the phases of heartbeats, so any of them
-by chance is the usual model ("uniform"); where all links are equally long and nodes beat in the order of their numbers,
-it is the first of them in order ("first").
+equally near, a node follows the first to say so. Which one that is depends on the phases of heartbeats (`beats` models
+them), so any of them by chance is the usual model ("uniform"); where all links are equally long and nodes beat in the
+order of their numbers, it is the first of them in order ("first").
 """
 
 from __future__ import annotations
@@ -65,10 +65,15 @@ def build(
     ties: Literal["uniform", "first"] = "uniform",
 ) -> Mesh:
     """Subscribers whom no advert reaches stay outside."""
-    distance = _flood(graph.offsets, graph.targets, publisher)
+    distance, _ = distances(graph, publisher)
     chance = stream(seed, "ties")
     parent = _climb(graph.offsets, graph.targets, publisher, subscribers, distance, ties == "first", chance)
     return Mesh(publisher, parent, distance)
+
+
+def distances(graph: Graph, publisher: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Of every node in hops, -1 if it cannot be reached; and the others, the nearest first."""
+    return _flood(graph.offsets, graph.targets, publisher)
 
 
 @compiled
@@ -82,8 +87,10 @@ def _drawn(n: int, count: int, state: Stream) -> NDArray[np.int32]:
 
 
 @compiled
-def _flood(offsets: NDArray[np.int64], targets: NDArray[np.int32], publisher: int) -> NDArray[np.int32]:
-    """How far everyone is."""
+def _flood(
+    offsets: NDArray[np.int64], targets: NDArray[np.int32], publisher: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """How far everyone is; and who is reached at all, the nearer first."""
     n = len(offsets) - 1
     distance, queue = np.full(n, -1, np.int32), np.empty(n, np.int32)
     queue[0], distance[publisher], head, tail = publisher, 0, 0, 1
@@ -96,7 +103,7 @@ def _flood(offsets: NDArray[np.int64], targets: NDArray[np.int32], publisher: in
                 distance[v] = distance[u] + 1
                 queue[tail] = v
                 tail += 1
-    return distance
+    return distance, queue[:tail]
 
 
 @compiled

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
+from veilcast.lab.kernels import beats
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.cover import covered
 from veilcast.lab.kernels.graph import Graph
@@ -32,7 +33,10 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     if params.look == "epochs" or params.kappa + params.insiders + params.churn > 0:
         return epoch_runs.run(params, seed, data)
     graph, publisher, subscribers = scene(params, seed, data)
-    mesh = build(graph, publisher, subscribers, seed, params.ties)
+    if params.pace == "beats":
+        mesh: Mesh | beats.Laid = beats.laid(graph, publisher, subscribers, seed)
+    else:
+        mesh = build(graph, publisher, subscribers, seed, params.ties)
     subscribes = np.zeros(graph.nodes, dtype=np.bool_)
     subscribes[subscribers] = True
     if params.game == "none":
@@ -42,7 +46,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     return measures(Truth(publisher, subscribes), sights, persistent=params.publications > 1)
 
 
-def _publications(params: Params, graph: Graph, mesh: Mesh, seed: int) -> Iterator[Sight]:
+def _publications(params: Params, graph: Graph, mesh: Mesh | beats.Laid, seed: int) -> Iterator[Sight]:
     if params.look not in ("end", "publications"):
         raise ConfigError(f"look = {params.look!r} is for a shell game")
     fixed = Flow(*_covered(params, graph, mesh, seed).links())
@@ -99,7 +103,9 @@ def _facts(shuffled: Shuffled) -> dict[str, float]:
     }
 
 
-def _covered(params: Params, graph: Graph, mesh: Mesh, seed: int) -> Mesh:
+def _covered(params: Params, graph: Graph, mesh: Mesh | beats.Laid, seed: int) -> Mesh:
+    if isinstance(mesh, beats.Laid):
+        return mesh.mesh if params.cover == "none" else beats.covered(graph, mesh, params.mu, seed)
     return mesh if params.cover == "none" else covered(graph, mesh, params.mu, seed, params.cover)
 
 

@@ -14,9 +14,9 @@ give way to one another: so seconds are not the kernels' seconds, and the two ar
 there locks make no difference, in the kernels either. Nobody plays before its ways to the publisher have rested, so
 with an immediate start everybody begins on a finished mesh, and subscribers do not rise while it is laid, as they do in
 P0 and in the kernels; an exponential start is the same in both. `lock_s` and `hop_s` are the kernels': here locks and
-hops take what heartbeats take. Of several equally near neighbours a machine follows the first that tells, and others
-near it do the same; where there are many, at degree 16, meshes are a twentieth smaller than those of uniform ties, and
-what grows from them too.
+hops take what heartbeats take. Of several equally near neighbours a machine follows the first that tells, and who looks
+for a cover asks one after the other: kernels do the same where `pace` is "beats", and are held against machines so. The
+plain ones have meshes that are a twentieth larger at degree 16, and a fiftieth with covers at mu = 0.9.
 
 An overlay that falls apart, as small worlds of degree 2 do, is run as it is: subscribers whom no advert reaches are not
 in the mesh, and `reached` tells how many are.

@@ -27,6 +27,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewire: float = 0.2
     ties: Literal["uniform", "first"] = "uniform"
     """Which of several parents at the same distance a node takes: any, or the first in order."""
+    pace: Literal["instant", "beats"] = "instant"
+    """Whether adverts and invitations take no time, or wait for their sender's next heartbeat as the machines' do."""
     ratio: float = 0.1
     """The share of all nodes that subscribe, |Sa|/|V|."""
     topic: str = ""
@@ -75,6 +77,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
         if self.topic and self.graph != "deezer":
             raise ConfigError('topic is for graph = "deezer": elsewhere nobody knows who subscribes to what')
+        if self.pace == "beats" and (self.ties != "uniform" or self.cover == "each"):
+            raise ConfigError('pace = "beats" decides ties by who tells first, and knows covers by the rule "one"')
         if (self.look == "end") != (not self.steps):
             raise ConfigError(
                 'steps are the moments of look = "swaps", "rounds", "seconds", "publications" or "epochs"'
