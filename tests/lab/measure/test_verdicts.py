@@ -84,3 +84,5 @@ def test_the_last_value_is_the_last() -> None:
 def test_where_a_curve_has_no_such_point_it_is_said() -> None:
     with pytest.raises(NoPointError, match="no point at 7"):
         judge(published(x=7), CURVES)
+    with pytest.raises(NoPointError, match="no point at"):
+        judge(published(statistic="settles", beside="limit", x=None, margin=0.02), CURVES | {"limit": []})

@@ -183,8 +183,7 @@ def _argmin(curve: Sequence[Point]) -> Estimate:
 def _settles(curve: Sequence[Point], beside: Sequence[Point], margin: float) -> Estimate:
     """The first x from which on all points stay within the margin of the other curve; at the earliest and at the latest
     if every point lay at the near or at the far end of its interval. A curve that never does, does so at infinity."""
-    limit = {point.x: point.value for point in beside}
-    away = [(point.x, abs(point.value - limit[point.x]), (point.high - point.low) / 2) for point in curve]
+    away = [(point.x, abs(point.value - _at(beside, point.x).value), (point.high - point.low) / 2) for point in curve]
 
     def since(shift: float) -> float:
         start = float("inf")
