@@ -58,6 +58,8 @@ def test_cells_are_the_product_of_the_axes_for_every_series() -> None:
         (b'name = "PF"', b'name = "BL"', "series"),
         (b'x = "degree"', b'x = "ratio"', "ratio"),
         (b'series = "BL", attack', b'series = "SG", attack', "SG"),
+        (b'"accuracy_all" }', b'"accuracy_all", at = { mu = 0.7 } }', "`at` mu = 0.7 is in no cell"),
+        (b'"accuracy_all" }', b'"accuracy_all", at = { degree = 2 } }', "`at` degree = 2 is in no cell"),
         (b'curve = "baseline"', b'curve = "other"', "other"),
         (b"value = 0.927", b'value = "high"', "value"),
         (b"x = 2\n", b"x = 3\n", "axes.degree"),

@@ -168,6 +168,9 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for curve in figure.curves:
                 if curve.series not in {series.name for series in self.series}:
                     raise ConfigError(f"figures.{figure.name}: there is no series {curve.series!r}")
+                for name, value in curve.at.items():
+                    if name == figure.x or (name != "step" and value not in self.axes.get(name, ())):
+                        raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` {name} = {value} is in no cell")
                 free = set(self.axes) - {figure.x} - set(curve.at)
                 if free:
                     raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` must fix {', '.join(sorted(free))}")
