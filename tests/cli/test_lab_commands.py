@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from veilcast.cli import exits
 from veilcast.cli.main import main
-from veilcast.lab.sweep import experiment
+from veilcast.lab import tables
+from veilcast.lab.sweep import experiment, sweep
+from veilcast.lab.sweep.manifest import Manifest
+from veilcast.lab.tables import Verdict
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -71,6 +79,56 @@ def test_without_the_extra_the_lab_says_what_to_install() -> None:
         assert child.returncode == 3
         assert child.stderr.count("\n") == 1
         assert "pip install 'veilcast[lab]'" in child.stderr
+
+
+def verdict(**given: Any) -> Verdict:
+    row = Verdict("two", "it", "f", "c", None, "settles", 587, 587, 600, 560, 640, 80, 13, "fits", "fits", "")
+    return msgspec.structs.replace(row, **given)
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Verdict], None]:
+    """Lets a sweep end with a verdict, without Spark and without a run."""
+    empty = tables.from_rows(tables.Score, [])
+    manifest = Manifest("two", {}, "kernel", False, None, "aaaa", "", {}, "local[2]", 2, "")
+
+    def plant(row: Verdict) -> None:
+        result = sweep.Result(manifest, 0, empty, tables.from_rows(Verdict, [row]))
+        monkeypatch.setattr(sweep, "run", lambda *_, **__: result)
+        monkeypatch.setattr("veilcast.lab.spark.session", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr("veilcast.lab.spark.Progress", lambda _: contextlib.nullcontext(Silent()))
+
+    return plant
+
+
+class Silent:
+    """A bar that is not drawn."""
+
+    def say(self, say: Callable[[str], object], lines: list[str]) -> None:
+        for line in lines:
+            say(line)
+
+
+def test_json_has_no_infinity(judged: Callable[[Verdict], None], capsys: pytest.CaptureFixture[str]) -> None:
+    judged(verdict(reproduced=math.inf, high=math.inf, difference=math.inf, verdict="not reproduced"))
+    assert main(["lab", "run", "mesh-fig14", "--json"]) == 0
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    (found,) = json.loads(capsys.readouterr().out, parse_constant=refuse)["experiments"]
+    assert (found["verdicts"][0]["reproduced"], found["verdicts"][0]["low"]) == (None, 560)
+
+
+def test_what_a_number_is_held_against_is_said_where_that_is_not_what_was_published(
+    judged: Callable[[Verdict], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged(verdict(published=0.927, target=0.937, reproduced=0.937, low=0.936, high=0.938))
+    assert main(["lab", "run", "mesh-fig08"]) == 0
+    assert "published 0.927, held against 0.937, reproduced 0.937 [0.936, 0.938]: fits" in capsys.readouterr().out
+    judged(verdict())
+    assert main(["lab", "run", "mesh-fig08"]) == 0
+    assert "held against" not in capsys.readouterr().out
 
 
 WAITS_IN_THE_SECOND_PORTION = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import math
 import os
 import shlex
 import sys
@@ -184,8 +185,9 @@ def _lines(result: Result) -> list[str]:
     ]
     for row in result.verdicts.to_pylist():
         expected = "" if row["verdict"] == row["expected"] else f" (expected: {row['expected']})"
+        target = "" if row["target"] == row["published"] else f", held against {row['target']:g}"
         lines.append(
-            f"  {row['what']}: published {row['published']:g}, reproduced {row['reproduced']:.4g} "
+            f"  {row['what']}: published {row['published']:g}{target}, reproduced {row['reproduced']:.4g} "
             f"[{row['low']:.4g}, {row['high']:.4g}]: {row['verdict']}{expected}"
         )
     return lines
@@ -201,8 +203,13 @@ def _data(result: Result) -> dict[str, Any]:
         "engine": manifest.engine,
         "fingerprint": manifest.fingerprint,
         "scores": result.scores.to_pylist(),
-        "verdicts": result.verdicts.to_pylist(),
+        "verdicts": [{name: _finite(value) for name, value in row.items()} for row in result.verdicts.to_pylist()],
     }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity, which is where a curve settles that never does."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
