@@ -50,14 +50,17 @@ def test_every_experiment_is_listed_with_its_claim_its_size_and_its_time(capsys:
         (["run", "mesh-fig12", "--seeds", "0"], 3, "--seeds"),
         (["run", "mesh-fig12", "--seeds", "1000001"], 3, "--seeds"),
         (["run", "mesh-fig12", "--data", "/no/such/place"], 4, "/no/such/place"),
+        (["run", "mesh-fig12", "mesh-gnutella"], 3, "mesh-gnutella is read from a data folder: name it with --data"),
+        (["run", "all", "--engine", "machines"], 3, "runs on kernel only, not on machines"),
         (["run", "mesh-fig12", "--master", "spark://127.0.0.1:1"], 14, "127.0.0.1:1"),
         (["run", "mesh-fig12", "--master", "sparc://a:1"], 3, "sparc://a:1"),
         (["report", "/no/such/place"], 4, "/no/such/place"),
     ],
 )
 def test_what_cannot_be_done_is_told_at_once(
-    arguments: list[str], code: int, word: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, word: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("VEILCAST_DATA", raising=False)
     told, error = failed(capsys, *arguments)
     assert (told, word in error) == (code, True)
 

@@ -117,6 +117,8 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
 
     chosen = [experiment.load(name) for name in _chosen(arguments.names, experiment.names())]
     data = _data_folder(arguments.data)
+    for name, definition in chosen:
+        definition.check_means(name, arguments.engine, data)
     with _extra():
         from veilcast.lab.spark import Progress, session
         from veilcast.lab.sweep import plan, sweep

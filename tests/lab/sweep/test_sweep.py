@@ -141,6 +141,13 @@ def test_a_full_disk_stops_it_and_spoils_nothing(
     assert tables_in(tmp_path) == whole_tables(spark, two_cells, whole)
 
 
+def test_a_data_folder_that_is_not_read_does_not_count(
+    spark: SparkSession, two_cells: Experiment, tmp_path: Path
+) -> None:
+    do(spark, two_cells, tmp_path / "out", seeds=2)
+    assert do(spark, two_cells, tmp_path / "out", seeds=2, data=tmp_path).runs == 0
+
+
 def test_an_engine_that_an_experiment_is_not_for_is_refused(
     spark: SparkSession, two_cells: Experiment, tmp_path: Path
 ) -> None:

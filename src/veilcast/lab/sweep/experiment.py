@@ -157,6 +157,13 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         usual = self.machines.seeds if engine == "machines" else self.seeds
         return min(usual, self.quick.seeds) if quick else usual
 
+    def check_means(self, name: str, engine: str, data: Path | None) -> None:
+        """Raise `ConfigError` unless this is an engine that it runs on, and there is a data folder if it needs one."""
+        if engine not in self.engines:
+            raise ConfigError(f"{name} runs on {' and '.join(self.engines)} only, not on {engine}")
+        if data is None and any(cell.params.reads_data for cell in self.cells(engine=engine)):
+            raise ConfigError(f"{name} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
+
     def _check_figures(self) -> None:
         curves: dict[str, set[str]] = {}
         for figure in self.figures:

@@ -86,6 +86,11 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
 
+    @property
+    def reads_data(self) -> bool:
+        """Whether a run needs the data folder."""
+        return self.graph in ("gnutella", "deezer")
+
 
 class Measure(msgspec.Struct, frozen=True, gc=False):
     """One number that came of a run: what an attack reached, or (with no attack) what the network did."""

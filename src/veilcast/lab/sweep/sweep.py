@@ -15,7 +15,6 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.measure import summary
 from veilcast.lab.spark import SPARK_ERRORS, Progress, told
@@ -53,11 +52,11 @@ def run(
     command: str = "",
 ) -> Result:
     """Do what is missing of the experiment's first `seeds` seeds in `out`. Seeds that are there beyond those stay."""
-    if engine not in experiment.engines:
-        raise ConfigError(f"{name} runs on {' and '.join(experiment.engines)} only, not on {engine}")
+    experiment.check_means(name, engine, data)
     cells = tuple(experiment.cells(quick=quick, engine=engine))
     wanted = seeds or experiment.seeds_by(engine, quick=quick)
-    folder = str(data.resolve()) if data is not None else None
+    # What does not read the folder is the same whatever it is.
+    folder = str(data.resolve()) if data is not None and any(cell.params.reads_data for cell in cells) else None
     now = describe(spark, name, experiment, engine=engine, quick=quick, data=folder, command=command)
     done = 0
     try:
