@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import veilcast
+from veilcast.lab.kernels import compiled
 
 CALL = "from veilcast.lab.kernels.chance import fraction, mixed; print(float(fraction(mixed(7))))"
 
@@ -26,3 +29,11 @@ def test_a_kernel_that_another_file_changed_is_compiled_anew(tmp_path: Path) -> 
     with (tmp_path / "veilcast/lab/kernels/graph.py").open("a") as changed:
         changed.write("# another\n")
     assert len(kept() - first) == 1
+
+
+def test_who_has_no_home_and_may_write_nowhere_has_kernels_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert compiled._kept("") == ""

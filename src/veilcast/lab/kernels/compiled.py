@@ -35,13 +35,14 @@ def _kept(before: str) -> str:
     sources = resources.files(__package__)
     files = sorted((file for file in sources.iterdir() if file.name.endswith(".py")), key=lambda file: file.name)
     digest = blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
-    beside = Path(__file__).parent / "__pycache__"
-    for place in (Path(before),) if before else (beside, Path.home() / ".cache" / "veilcast" / "kernels"):
+    beside, users = Path(__file__).parent / "__pycache__", Path("~/.cache/veilcast/kernels")
+    for place in (Path(before),) if before else (beside, users):
         try:
-            (place / digest).mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError:
+            kept = place.expanduser() / digest
+            kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except (OSError, RuntimeError):  # We may not write there, or have no home, as in some containers.
             continue
-        return str(place / digest)
+        return str(kept)
     return before
 
 
