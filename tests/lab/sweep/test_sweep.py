@@ -141,6 +141,15 @@ def test_a_full_disk_stops_it_and_spoils_nothing(
     assert tables_in(tmp_path) == whole_tables(spark, two_cells, whole)
 
 
+def test_what_was_done_while_the_code_changed_is_not_kept(
+    spark: SparkSession, two_cells: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "fingerprint", lambda: "another")
+    with pytest.raises(StorageError, match="was changed while two was swept"):
+        do(spark, two_cells, tmp_path)
+    assert b"sha256" not in store.manifest_file(tmp_path, "two").read_bytes()
+
+
 def test_a_data_folder_that_is_not_read_does_not_count(
     spark: SparkSession, two_cells: Experiment, tmp_path: Path
 ) -> None:

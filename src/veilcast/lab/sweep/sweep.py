@@ -15,9 +15,11 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from veilcast.errors import StorageError
 from veilcast.lab import tables
 from veilcast.lab.measure import summary
 from veilcast.lab.spark import SPARK_ERRORS, Progress, told
+from veilcast.lab.spark.shipping import fingerprint
 from veilcast.lab.sweep import curves, plan, store
 from veilcast.lab.sweep.experiment import Cell, Experiment
 from veilcast.lab.sweep.manifest import Manifest, describe
@@ -68,6 +70,9 @@ def run(
                 if progress is not None:
                     progress.begin(f"{name}, seeds {portion.first} to {portion.last}", number, len(portions))
                 measures = _measure(spark, cells, portion, runner, folder)
+                # Executors import what lies there when they start, and one may have started late.
+                if fingerprint() != manifest.fingerprint:
+                    raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
                 runs = _runs(name, cells, portion, manifest.commit)
                 manifest = stored.add(manifest, portion, runs, measures, time.perf_counter() - started)
                 done += len(runs)
