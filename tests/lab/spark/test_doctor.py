@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import socket
+import tempfile
 
 import pytest
 
-from veilcast.errors import UnreachableError
+from veilcast.errors import StorageError, UnreachableError
 from veilcast.lab.spark import doctor, java, session, sessions
 
-pytestmark = pytest.mark.all_only
-
-
+@pytest.mark.all_only
 def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_REGISTER_S", 5.0)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
@@ -29,6 +29,19 @@ def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(mo
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_without_a_place_for_temporary_files_nothing_starts_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    with pytest.raises(StorageError, match="no scratch space: No usable temporary directory"), session("local[1]"):
+        pass
+    diagnosis = doctor.examine("local[1]")
+    assert diagnosis.found["scratch"] == "none that can be written to"
+    assert [line for line in diagnosis.wrong if "TMPDIR" in line] == diagnosis.wrong
+
+
+@pytest.mark.all_only
 def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_candidates", lambda _: [])
     monkeypatch.setattr(doctor, "LIBRARIES", ("numpy", "no-such-library"))

@@ -56,11 +56,17 @@ def _look(diagnosis: Diagnosis) -> None:
             diagnosis.wrong.append(f"{name} is not installed; `pip install 'veilcast[lab]'`")
     found["cores"] = str(resources.cores)
     found["memory"] = f"{resources.memory_mb:,} MB, of which Java gets {resources.driver_mb:,} MB"
-    scratch = tempfile.gettempdir()
-    free_mb = shutil.disk_usage(scratch).free >> 20
-    found["scratch"] = f"{scratch}, {free_mb:,} MB free"
-    if free_mb < _SCRATCH_MB_MIN:
-        diagnosis.wrong.append(f"{scratch} has {free_mb} MB free; TMPDIR chooses another place for what Spark keeps")
+    try:
+        scratch = tempfile.gettempdir()
+        free_mb = shutil.disk_usage(scratch).free >> 20
+    except OSError:
+        found["scratch"] = "none that can be written to"
+    else:
+        found["scratch"] = f"{scratch}, {free_mb:,} MB free"
+        if free_mb < _SCRATCH_MB_MIN:
+            diagnosis.wrong.append(
+                f"{scratch} has {free_mb} MB free; TMPDIR chooses another place for what Spark keeps"
+            )
     if resources.memory_mb < _MEMORY_MB_MIN:
         diagnosis.wrong.append(f"{resources.memory_mb} MB of memory are few; expect workers to die")
 

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from veilcast.errors import LocalError, UnreachableError
+from veilcast.errors import LocalError, StorageError, UnreachableError
 from veilcast.lab.spark import java, shipping
 from veilcast.lab.spark.master import LOCAL, Master
 from veilcast.lab.spark.resources import Resources
@@ -37,14 +37,16 @@ def session(url: str = LOCAL) -> Iterator[SparkSession]:
     master = Master.parse(url)
     address = master.reach()
     resources = Resources.of_machine()
-    with tempfile.TemporaryDirectory(prefix="veilcast-spark-", ignore_cleanup_errors=True) as scratch:
+    with _scratch("veilcast-spark-") as scratch:
         settings = SparkConf(loadDefaults=False).setAll(list(_settings(master, address, resources, scratch).items()))
         # Spark puts a handler of its own in the place of this one, and leaves it there.
         handler = signal.getsignal(signal.SIGINT)
         context = _start(master, settings)
         try:
             if not master.is_local:
-                context.addPyFile(str(shipping.pack(Path(scratch))))
+                with _disk_told():
+                    archive = shipping.pack(Path(scratch))
+                context.addPyFile(str(archive))
                 _wait_for_executors(context)
             with _interruptible(context, handler):
                 yield SparkSession(context)
@@ -135,11 +137,12 @@ def _start_java(settings: SparkConf) -> None:
     """The machine that Spark runs in, with its words going to a file."""
     found = java.find()
     # Removed when this process ends, as the Java machine does when our end of its pipe closes.
-    kept = tempfile.TemporaryDirectory(prefix="veilcast-java-", ignore_cleanup_errors=True)
+    kept = _scratch("veilcast-java-")
     atexit.register(kept.cleanup)
     scratch = Path(kept.name)
     log = scratch / "spark.log"
-    os.environ["JAVA_HOME"] = str(found.home(scratch))
+    with _disk_told():
+        os.environ["JAVA_HOME"] = str(found.home(scratch))
     os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
     try:
         with log.open("wb") as output:
@@ -150,6 +153,22 @@ def _start_java(settings: SparkConf) -> None:
         raise LocalError(f"Java {found.version} ({found.program}) does not start Spark: {reason}") from error
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm
+
+
+def _scratch(prefix: str) -> tempfile.TemporaryDirectory[str]:
+    with _disk_told():
+        return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+
+
+@contextlib.contextmanager
+def _disk_told() -> Iterator[None]:
+    """A place for temporary files that is full, or that nobody may write to."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"no scratch space: {error.strerror or error} (TMPDIR chooses another place for what Spark keeps)"
+        ) from error
 
 
 def _kill_java() -> None:
