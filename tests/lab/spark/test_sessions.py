@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from veilcast.errors import LocalError
+from veilcast.lab.spark import sessions
 from veilcast.lab.spark.resources import DRIVER_MB_MAX, DRIVER_MB_MIN, Resources
 
 
@@ -41,6 +45,15 @@ def test_the_environment_and_the_handlers_are_as_before(spark: SparkSession) -> 
     assert "SPARK_LOCAL_IP" not in os.environ
     assert spark.sparkContext.getConf().get("spark.ui.enabled") == "false"
     assert spark.sparkContext.master == "local[2,4]"
+
+
+def test_a_master_that_removes_us_before_the_first_executor_is_told(tmp_path: Path) -> None:
+    class Removed:
+        def addPyFile(self, _: str) -> None:
+            raise Py4JError("java.lang.IllegalStateException: SparkContext was shut down")
+
+    with pytest.raises(LocalError, match="^the connection to the Spark master was lost$"):
+        sessions._ship(cast(SparkContext, Removed()), tmp_path)
 
 
 @pytest.mark.parametrize(("memory_mb", "driver_mb"), [(512, DRIVER_MB_MIN), (16_000, 4000), (1 << 20, DRIVER_MB_MAX)])

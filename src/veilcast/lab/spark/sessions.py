@@ -44,10 +44,7 @@ def session(url: str = LOCAL) -> Iterator[SparkSession]:
         context = _start(master, settings)
         try:
             if not master.is_local:
-                with _disk_told():
-                    archive = shipping.pack(Path(scratch))
-                context.addPyFile(str(archive))
-                _wait_for_executors(context)
+                _ship(context, Path(scratch))
             with _interruptible(context, handler):
                 yield SparkSession(context)
         finally:
@@ -199,6 +196,17 @@ def _environment(master: Master) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _ship(context: SparkContext, scratch: Path) -> None:
+    """Our code, to executors, of which there must be one."""
+    with _disk_told():
+        archive = shipping.pack(scratch)
+    try:
+        context.addPyFile(str(archive))
+        _wait_for_executors(context)
+    except SPARK_ERRORS as error:
+        raise told(error) from error
 
 
 def _wait_for_executors(context: SparkContext) -> None:
