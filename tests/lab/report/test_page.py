@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import re
 import sys
 from collections import Counter
@@ -130,6 +131,22 @@ def test_fewer_seeds_than_asked_for_and_experiments_that_were_not_run_are_told()
     words = Reader(page.page([plausible.result("mesh-games", experiment, stored=())])).words
     assert "0 (the experiment asks for 100)" in words
     assert f"Not run: {names()[0]}, " in words
+
+
+def test_what_is_counted_with_less_behind_it_than_was_meant_is_told_at_the_top() -> None:
+    experiment = plausible.experiments()["mesh-degrees"]
+    few = plausible.result("mesh-degrees", experiment, stored=(Stored(Portion(0, 2), 30, "00"),))
+    silent = dataclasses.replace(plausible.result("mesh-degrees", experiment), verdicts=few.verdicts[1:])
+    for made, said in ((few, ": 3 seeds, of 100 asked for."), (silent, ": no verdict on BL, degree 2.")):
+        top = Reader(page.page([made])).words.split("Experiments")[0]
+        assert f"Counted with reservationsmesh-degrees{said}" in top
+    assert "reservations" not in Reader(page.page([plausible.result("mesh-degrees", experiment)])).words
+
+
+def test_numbers_of_our_own_are_not_called_published() -> None:
+    own = parse(plausible.DEGREES.replace('source = "P0 Fig. 8"\n', "").encode(), "own")
+    words = Reader(page.page([plausible.result("own", own)])).words
+    assert "0 published numbers and 5 of our own, held against what came out of 1 experiment." in words
 
 
 def test_a_miss_that_nobody_expected_is_not_explained_away() -> None:

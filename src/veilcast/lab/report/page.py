@@ -107,13 +107,12 @@ def _figure(name: str, picture: Plot) -> Markup:
 
 def _facts(result: Result) -> Markup:
     experiment, manifest = result.experiment, result.manifest
-    asked = experiment.machines.seeds if manifest.engine == "machines" else experiment.seeds
-    seeds = f"{result.seeds} (the experiment asks for {asked})" if result.seeds < asked else str(result.seeds)
+    few = f" (the experiment asks for {result.asked})" if result.seeds < result.asked else ""
     facts = {
         "Parameters": _pairs(experiment.base) or "the defaults",
         **{f"Axis {axis}": ", ".join(map(_plain, values)) for axis, values in experiment.axes.items()},
         **{f"Series {series.name}": _pairs(series.params) or "as above" for series in experiment.series if series.name},
-        "Seeds": seeds,
+        "Seeds": f"{result.seeds}{few}",
         "Engine": manifest.engine,
         "Data": manifest.data or "",
         "Wall time": f"{duration(manifest.wall_s)} on {manifest.master}, {manifest.cores} cores",

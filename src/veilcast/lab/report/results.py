@@ -40,6 +40,17 @@ class Result:
         """Those there are; of a sweep that is not complete, so far."""
         return sum(portion.seeds for portion in self.manifest.portions())
 
+    @property
+    def asked(self) -> int:
+        """Those that the experiment asks of its engine."""
+        return self.experiment.seeds_by(self.manifest.engine)
+
+    @property
+    def unjudged(self) -> list[str]:
+        """What was published, and has no verdict: its part was not run, or the runs do not give what it is about."""
+        judged = {(row.figure, row.what) for row in self.verdicts}
+        return [one.what for one in self.experiment.published if (one.figure, one.what) not in judged]
+
 
 def read(directory: Path) -> list[Result]:
     """In the order of their names; at least one."""

@@ -25,6 +25,7 @@ def summary(results: Sequence[Result]) -> Markup:
         _opening(results, counted),
         tag("ul", *(_count(verdict, counted) for verdict in VERDICTS), class_="tally"),
         _doubts(results),
+        _reservations(results),
         _findings("Not reproduced, and why", [pair for pair in counted if pair[1].verdict == "not reproduced"]),
         _findings("Partly reproduced, and why", [pair for pair in counted if pair[1].verdict == "partly"]),
         _findings("Fits, and was not expected to", [pair for pair in counted if _better(pair[1])]),
@@ -51,7 +52,9 @@ def explained(result: Result) -> str:
 
 def _opening(results: Sequence[Result], counted: Found) -> Markup:
     used = len({result.name for result, _ in counted})
-    said = f"{_many(len(counted), 'published number')}, held against what came out of {_many(used, 'experiment')}."
+    own = sum(not result.experiment.source for result, _ in counted)
+    said = _many(len(counted) - own, "published number") + (f" and {own} of our own" if own else "")
+    said += f", held against what came out of {_many(used, 'experiment')}."
     if others := len(results) - used:
         said += f" {_many(others, 'other experiment')}: nothing published to hold against, or not counted."
     return tag("p", said, class_="lead")
@@ -68,6 +71,19 @@ def _doubts(results: Sequence[Result]) -> Markup:
     if absent := sorted(set(names()) - {result.name for result in results}):
         items.append(tag("div", f"Not run: {', '.join(absent)}."))
     return _listed("Not counted", items, "soft")
+
+
+def _reservations(results: Sequence[Result]) -> Markup:
+    """What is counted, with less behind it than was meant; and what was published and is not in the count."""
+    items = []
+    for result in results:
+        if result.doubt:
+            continue
+        if result.seeds < result.asked:
+            items.append(tag("div", _link(result), f": {_many(result.seeds, 'seed')}, of {result.asked} asked for."))
+        if result.unjudged:
+            items.append(tag("div", _link(result), f": no verdict on {'; '.join(result.unjudged)}."))
+    return _listed("Counted with reservations", items, "soft")
 
 
 def _findings(title: str, found: Found) -> Markup:
