@@ -47,6 +47,11 @@ def test_the_environment_and_the_handlers_are_as_before(spark: SparkSession) -> 
     assert spark.sparkContext.master == "local[2,4]"
 
 
+def test_others_on_this_machine_are_not_listened_to(spark: SparkSession) -> None:
+    """Spark draws the secret itself, and would not have started without one."""
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
+
+
 def test_a_master_that_removes_us_before_the_first_executor_is_told(tmp_path: Path) -> None:
     class Removed:
         def addPyFile(self, _: str) -> None:

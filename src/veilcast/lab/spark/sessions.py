@@ -99,6 +99,8 @@ def _settings(master: Master, address: str | None, resources: Resources, scratch
     if master.is_local:
         settings |= {
             "spark.local.dir": scratch,
+            # Loopback is everybody's on this machine; who does not know a secret that is drawn anew is not listened to.
+            "spark.authenticate": "true",
             "spark.executorEnv.PYTHONPATH": str(shipping.package_root().parent),
         }
     return settings
