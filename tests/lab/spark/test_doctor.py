@@ -12,6 +12,7 @@ import pytest
 from veilcast.errors import StorageError, UnreachableError
 from veilcast.lab.spark import doctor, java, session, sessions
 
+
 @pytest.mark.all_only
 def test_what_listens_and_is_no_master_is_given_up_and_the_next_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_REGISTER_S", 5.0)

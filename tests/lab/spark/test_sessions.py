@@ -57,7 +57,7 @@ def test_a_master_that_removes_us_before_the_first_executor_is_told(tmp_path: Pa
         def addPyFile(self, _: str) -> None:
             raise Py4JError("java.lang.IllegalStateException: SparkContext was shut down")
 
-    with pytest.raises(LocalError, match="^the connection to the Spark master was lost$"):
+    with pytest.raises(LocalError, match=r"^the connection to the Spark master was lost$"):
         sessions._ship(cast(SparkContext, Removed()), tmp_path)
 
 
