@@ -48,6 +48,10 @@ def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
         (lambda table: table.append_column("extra", pa.nulls(len(table))), "a column extra"),
         (lambda table: table.set_column(1, "seed", table["seed"].cast(pa.string())), "column seed holds string"),
         (lambda table: table.set_column(5, "value", table["value"].cast(pa.float32())), "column value holds float"),
+        (
+            lambda table: table.set_column(5, "value", pa.nulls(50, pa.float64())),
+            "column value has rows without a value",
+        ),
     ],
 )
 def test_a_file_of_another_schema_is_refused_by_its_column(change: Any, named: str, tmp_path: Path) -> None:

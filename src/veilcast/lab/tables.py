@@ -206,6 +206,9 @@ def _read_file(path: Path, row: type[msgspec.Struct], experiment: str) -> pa.Tab
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
+    for field in arrow_schema(row, stored=True):
+        if table[field.name].null_count and not field.nullable:
+            raise TamperedError(f"{path} is no file of {TABLE_OF[row]}: column {field.name} has rows without a value")
     named = pa.repeat(pa.scalar(experiment), len(table))
     return pa.table([named if name in _IN_PATH else table[name] for name in schema.names], schema=schema)
 
