@@ -26,6 +26,9 @@ class Tracker:
         return None if number == 9 else SimpleNamespace(numCompletedTasks=number, numTasks=24)
 
 
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+
+
 class Gone:
     def getActiveStageIds(self) -> list[int]:
         raise ConnectionRefusedError
@@ -52,5 +55,9 @@ def test_on_a_terminal_the_part_is_named_and_lines_that_stay_are_said() -> None:
 
 
 def test_a_session_that_is_gone_ends_the_bar_and_not_the_program() -> None:
-    with Progress(session(Gone()), Console(file=io.StringIO(), force_terminal=True)) as progress:
+    drawn = io.StringIO()
+    with Progress(session(Gone()), Console(file=drawn, force_terminal=True)) as progress:
         progress.begin("fig", 0, 1)
+        progress._thread.join(timeout=60)
+        assert not progress._thread.is_alive()
+    assert drawn.getvalue().rfind(SHOW_CURSOR) > drawn.getvalue().rfind(HIDE_CURSOR) >= 0

@@ -51,7 +51,8 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._left.set()
-        if self._thread.is_alive():
+        if self._bars.live.is_started:
+            # The thread may have ended before; the terminal gets its cursor back all the same.
             self._thread.join()
             self._bars.stop()
 
