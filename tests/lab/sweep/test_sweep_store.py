@@ -126,9 +126,11 @@ def test_tables_without_a_manifest_are_nothing(tmp_path: Path, manifest: Manifes
 
 def test_a_manifest_that_is_none_is_refused(tmp_path: Path, manifest: Manifest) -> None:
     with_one_portion(tmp_path, manifest)
-    store.manifest_file(tmp_path, "two").write_text('{"status": "complete"}')
-    with pytest.raises(TamperedError, match="is no manifest of ours"):
-        begin(tmp_path, manifest)
+    undefined = msgspec.json.encode(msgspec.structs.replace(manifest, definition={"title": "Two"}))
+    for content in (b'{"status": "complete"}', undefined):
+        store.manifest_file(tmp_path, "two").write_bytes(content)
+        with pytest.raises(TamperedError, match="is no manifest of ours"):
+            begin(tmp_path, manifest)
     assert begin(tmp_path, manifest, fresh=True).stored == ()
 
 

@@ -20,8 +20,9 @@ import msgspec
 import pyarrow as pa
 
 from veilcast.authority.vault import write_whole
-from veilcast.errors import StorageError, TamperedError
+from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import tables
+from veilcast.lab.sweep.experiment import Experiment
 from veilcast.lab.sweep.manifest import Manifest, Stored, made_otherwise
 from veilcast.lab.sweep.plan import Portion
 from veilcast.lab.tables import Measured, Run, Score, Verdict
@@ -83,12 +84,14 @@ class Store:
 
     def _read(self) -> Manifest | None:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode(self._path.read_bytes(), type=Manifest)
+            msgspec.convert(manifest.definition, Experiment)
+            return manifest
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StorageError(f"cannot read {self._path}: {error.strerror}") from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
             raise TamperedError(f"{self._path} is no manifest of ours: {error}; --fresh starts anew") from error
 
     def _write(self, manifest: Manifest) -> Manifest:
