@@ -36,6 +36,18 @@ def wait_for_rows(taps: list[Path]) -> None:
     pytest.fail("the network is too quiet")
 
 
+def wait_for_the_end(file: Path) -> None:
+    """What is ended forgets what it was not handed yet, and on a busy machine that is some time."""
+    pause, size, still = threading.Event(), -1, 0
+    for _ in range(int(PATIENCE_S / 0.1)):
+        before, size = size, file.stat().st_size
+        still = still + 1 if size == before else 0
+        if still == 20:
+            return
+        pause.wait(0.1)
+    pytest.fail("tcpdump writes without end")
+
+
 def counted(table: pa.Table) -> Counter[tuple[str, str, int]]:
     return Counter(zip(*(table[name].to_pylist() for name in ("src", "dst", "size")), strict=True))
 
@@ -57,6 +69,7 @@ def test_taps_and_tcpdump_tell_the_same_cells(tmp_path: Path) -> None:
                 wait_for_rows([tap / "cells.jsonl" for tap in taps])
             finally:
                 veilcast("net", "down", "--dir", str(net), "--keep")
+            wait_for_the_end(file)
         finally:
             dump.terminate()
     tapped, notes = capture.read(taps, run="r", epoch_us=EPOCH_US)
