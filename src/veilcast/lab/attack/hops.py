@@ -1,0 +1,40 @@
+"""How far everybody is from somebody, and which links lead away: what an observer works out from the overlay alone.
+
+The basic overlay is granted (P0 2.3), and adverts flood it, so distances are no secret. Floods from many roots go side
+by side: one product with the adjacency matrix takes all of them a hop further.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from veilcast.lab.kernels.graph import Graph
+
+
+def hops(graph: Graph, roots: NDArray[np.int32]) -> NDArray[np.int32]:
+    """A row for each root: the distance of every node, -1 of whom no flood reaches."""
+    ones = np.ones(len(graph.targets), np.float32)
+    adjacency = csr_array((ones, graph.targets, graph.offsets), shape=(graph.nodes, graph.nodes))
+    distance = np.full((graph.nodes, len(roots)), -1, np.int32)
+    edge = np.zeros((graph.nodes, len(roots)), np.bool_)
+    edge[roots, np.arange(len(roots))] = True
+    hop = 0
+    while edge.any():
+        distance[edge] = hop
+        edge = (adjacency @ edge.astype(np.float32) > 0) & (distance < 0)
+        hop += 1
+    return np.ascontiguousarray(distance.T)
+
+
+def hops_from(graph: Graph, root: int) -> NDArray[np.int32]:
+    distance: NDArray[np.int32] = hops(graph, np.array([root], np.int32))[0]
+    return distance
+
+
+def descents(graph: Graph, distance: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Every link that leads a hop further: its near ends, and its far ends."""
+    near = np.repeat(np.arange(graph.nodes, dtype=np.int32), graph.degrees)
+    down = (distance[near] >= 0) & (distance[graph.targets] == distance[near] + 1)
+    return near[down], graph.targets[down]
