@@ -1,0 +1,68 @@
+"""What the tests of observers share: meshes of the papers as they are watched, and the null control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+
+from veilcast.lab.attack import leaf
+from veilcast.lab.kernels.cover import covered
+from veilcast.lab.kernels.graph import Graph, small_world
+from veilcast.lab.kernels.mesh import Mesh, build, cast
+from veilcast.lab.kernels.shellgame import play_swaps
+from veilcast.lab.measure.ranking import auc
+
+NODES = 500
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """One publication on the overlay of P0 (degree 4, a tenth reads), after many shell games."""
+
+    graph: Graph
+    publisher: int
+    subscribes: Mask
+    mesh: Mesh
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+
+    @property
+    def members(self) -> Mask:
+        """V_a, from the flow."""
+        return leaf.members(self.src, self.dst, self.graph.nodes)
+
+    @property
+    def asked(self) -> Mask:
+        """The members whose role is the question."""
+        return self.members & ~mask([self.publisher], self.graph.nodes)
+
+    def auc(self, scores: NDArray[np.float64]) -> float:
+        """Over V_a."""
+        return auc(scores[self.asked], self.subscribes[self.asked])
+
+
+def watch(seed: int, mu: float = 0.0) -> Watched:
+    graph = small_world(NODES, 4, 0.2, seed)
+    publisher, subscribers = cast(graph, 0.1, seed)
+    mesh = covered(graph, build(graph, publisher, subscribers, seed), mu, seed)
+    occupant = play_swaps(mesh, 8 * len(mesh.members), seed).occupant
+    src, dst = mesh.links()
+    return Watched(graph, publisher, mask(subscribers), mesh, occupant[src], occupant[dst])
+
+
+def mask(nodes: ArrayLike, count: int = NODES) -> Mask:
+    """As a truth value for each of `count` nodes."""
+    found = np.zeros(count, dtype=np.bool_)
+    found[np.asarray(nodes, dtype=np.int64)] = True
+    return found
+
+
+def expect_nothing(scores: NDArray[np.float64], positive: Mask) -> None:
+    """The null control: over shuffled labels the AUC is a half, within the interval of its mean."""
+    rng = np.random.default_rng(1)
+    values = [auc(scores, rng.permutation(positive)) for _ in range(200)]
+    assert np.mean(values) == pytest.approx(0.5, abs=3 * np.std(values) / len(values) ** 0.5)
