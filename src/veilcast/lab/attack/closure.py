@@ -36,16 +36,23 @@ def certain(graph: Graph, members: Mask, distance: NDArray[np.int32]) -> Mask:
 def posterior(graph: Graph, members: Mask, distance: NDArray[np.int32], rate: float) -> NDArray[np.float64]:
     """By node, the probability that it reads, where a share `rate` of all nodes does."""
     inside = supported(graph, members, distance)
-    reads = rate / (rate + (1 - rate) * needed(graph, inside, distance))
-    return np.where(inside & (distance > 0), reads, 0.0)
+    return np.where(inside & (distance > 0), reads(needed(graph, inside, distance), rate), 0.0)
 
 
-def needed(graph: Graph, inside: Mask, distance: NDArray[np.int32]) -> NDArray[np.float64]:
-    """By node, the chance q that one of those inside hangs on it."""
+def reads(needed: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+    """By Bayes, how likely a member reads that would be there with the chance `needed` if it did not."""
+    return rate / (rate + (1 - rate) * needed)
+
+
+def needed(graph: Graph, inside: Mask, distance: NDArray[np.int32], hanging: Mask | None = None) -> NDArray[np.float64]:
+    """By node, the chance q that one of those inside hangs on it; of these only the `hanging` ones, if there are any
+    that are known to have come or gone by themselves."""
     near, far = descents(graph, distance)
     among = inside[near] & inside[far]
     near, far = near[among], far[among]
     parents = np.bincount(far, minlength=graph.nodes)
+    if hanging is not None:
+        near, far = near[hanging[far]], far[hanging[far]]
     free = np.ones(graph.nodes)
     np.multiply.at(free, near, 1 - 1 / parents[far])
     return 1 - free
