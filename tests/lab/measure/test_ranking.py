@@ -51,7 +51,8 @@ def test_the_highest_are_named_first() -> None:
 
 def test_the_publisher_is_not_asked_about() -> None:
     truth = Truth(0, np.array([False, True, False]))
-    assert of_scores(truth, np.array([9.0, 1.0, 0.0]))["auc"] == 1
+    found = of_scores(truth, np.array([9.0, 1.0, 0.0]))
+    assert found["auc"] == found["tpr_1"] == found["tpr_0_1"] == 1
 
 
 def test_where_all_are_of_one_kind_there_is_nothing_to_rank() -> None:

@@ -8,8 +8,6 @@ orders of the tied.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
@@ -26,7 +24,8 @@ def of_scores(truth: Truth, scores: Scores) -> dict[str, float]:
         return {}
     return {
         "auc": auc(guess, positive),
-        "tpr_1": true_positives_at(guess, positive, _FALSE_ALARMS),
+        "tpr_1": true_positives_at(guess, positive, 0.01),
+        "tpr_0_1": true_positives_at(guess, positive, 0.001),
         "precision_at_size": precision_at(guess, positive, int(np.count_nonzero(positive))),
     }
 
@@ -63,6 +62,3 @@ def precision_at(scores: Scores, positive: Mask, size: int) -> float:
     above, tied = scores > edge, scores == edge
     places = size - np.count_nonzero(above)
     return float((np.count_nonzero(positive[above]) + places * np.mean(positive[tied])) / size)
-
-
-_FALSE_ALARMS: Final = 0.01
