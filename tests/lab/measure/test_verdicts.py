@@ -37,6 +37,11 @@ def test_one_whose_interval_reaches_the_margin_fits_partly_and_one_beyond_is_not
     assert judge(published(value=0.735), CURVES).verdict == "not reproduced"
 
 
+def test_what_is_known_less_well_than_within_the_margin_fits_partly_at_best() -> None:
+    assert judge(published(within=0.009), CURVES).verdict == "partly"
+    assert judge(published(within=0.011), CURVES).verdict == "fits"
+
+
 def test_a_target_known_from_elsewhere_is_what_counts() -> None:
     verdict = judge(published(value=0.6, target=0.69), CURVES)
     assert (verdict.verdict, verdict.published, verdict.target) == ("fits", 0.6, 0.69)
