@@ -1,0 +1,255 @@
+"""Pools: what insiders see as group tests (Dorfman 1943), one for each honest node w and epoch.
+
+A node is in the mesh if it asks for its own sake, or somebody below it does whose way leads through it. So what an
+insider notices of w is a test of a pool: w itself, surely, and everybody from whom a way may lead through w, each with
+the probability that it does. Distances from the origin are known, and so are the parents that a node may choose from;
+each is as likely as another. Ways end at insiders, who see whom they are asked by and know whom they asked themselves.
+
+Nothing here is counted twice. A node that was seen to ask an insider is in no other pool, and one that was seen to be
+silent to some of its possible parents has chosen among the others, if any. An insider that asked w is a known cause
+for which w is in the mesh, and explains away the others (`quiet`).
+
+A test is positive if w asked an insider, or was named in a shell game, or refused an invitation or gave one; the last
+three may be due to recruitment too, with a probability that the coalition reads off its own members. It is negative
+for certain if w accepted an invitation; and a little if nothing was seen, by the chance that something would have been.
+Where answers can be timed, the delay of w's says how far below it the nearest who asks is: two tests, of those who
+are nearer, which is negative, and of those who are just as far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.attack.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED, Sights, hostile
+from veilcast.lab.kernels.compiled import compiled
+from veilcast.lab.kernels.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Pools:
+    """T of them, with K members of pools in all."""
+
+    epoch: NDArray[np.int32]
+    """T, in order."""
+    node: NDArray[np.int32]
+    """T: below whom the pool lies."""
+    positive: NDArray[np.bool_]
+    """T: the result."""
+    sight: NDArray[np.float64]
+    """T: with which probability an active pool would have been noticed; 1 for a positive result."""
+    quiet: NDArray[np.float64]
+    """T: the probability that nothing but the pool caused the result."""
+    offsets: NDArray[np.int64]
+    """T + 1: where each pool begins, and where the last one ends."""
+    member: NDArray[np.int32]
+    """K: who is in the pool."""
+    reach: NDArray[np.float64]
+    """K: the probability that the way of this member leads through the node."""
+
+    def until(self, epochs: int) -> Pools:
+        """Those of the first epochs."""
+        count = int(np.searchsorted(self.epoch, epochs))
+        ends = self.offsets[: count + 1]
+        return Pools(
+            self.epoch[:count], self.node[:count], self.positive[:count], self.sight[:count], self.quiet[:count],
+            ends, self.member[: ends[-1]], self.reach[: ends[-1]],
+        )  # fmt: skip
+
+
+def pooled(graph: Graph, sights: Sights) -> Pools:
+    """The tests of all epochs."""
+    enemy = hostile(sights)
+    recruits, names = recruited(sights), named(sights)
+    caught = naming(sights, names)
+    parts = [
+        _pools(
+            graph.offsets, graph.targets, enemy, sights.present[epoch], int(sights.origin[epoch]),
+            sights.observer, sights.peer, sights.seen[epoch], sights.delay[epoch], names[epoch], recruits, caught,
+        )
+        for epoch in range(len(sights.origin))
+    ]  # fmt: skip
+    node, positive, sight, quiet, sizes, member, reach = (
+        np.concatenate(columns) for columns in zip(*parts, strict=True)
+    )
+    epoch = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts])
+    return Pools(epoch, node, positive, sight, quiet, np.append(0, np.cumsum(sizes)), member, reach)
+
+
+def named(sights: Sights) -> NDArray[np.bool_]:
+    """E x nodes: who plays in an insider's sight, or is named to one as a neighbour: all of the mesh."""
+    names = np.zeros(sights.present.shape, np.bool_)
+    names[sights.handed[:, 0], sights.handed[:, 3]] = True
+    names[sights.handed[:, 0], sights.handed[:, 5]] = True
+    return names
+
+
+def recruited(sights: Sights) -> float:
+    """The share of those outside a mesh who are recruited, as insiders have it: they are outside like others."""
+    inside = _by_observer(sights, (sights.seen == ASKED) | (sights.seen == FOLLOWED))
+    invited = _by_observer(sights, sights.seen == INVITED)
+    outside = hostile(sights) & ~inside
+    return _share(invited, outside)
+
+
+def naming(sights: Sights, names: NDArray[np.bool_]) -> float:
+    """The share of a mesh that shell games name to insiders, as insiders have it who are in it."""
+    inside = _by_observer(sights, (sights.seen == ASKED) | (sights.seen == FOLLOWED))
+    return _share(names, inside)
+
+
+def _share(found: NDArray[np.bool_], among: NDArray[np.bool_]) -> float:
+    return int(np.count_nonzero(found & among)) / max(1, int(np.count_nonzero(among)))
+
+
+def _by_observer(sights: Sights, noticed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """E x nodes: the insiders who noticed it on any of their links."""
+    mask = np.zeros(sights.present.shape, np.bool_)
+    epoch, link = np.nonzero(noticed)
+    mask[epoch, sights.observer[link]] = True
+    return mask
+
+
+@compiled
+def _pools(
+    offsets: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    enemy: NDArray[np.bool_],
+    present: NDArray[np.bool_],
+    origin: int,
+    observer: NDArray[np.int32],
+    peer: NDArray[np.int32],
+    seen: NDArray[np.int8],
+    delay: NDArray[np.int16],
+    names: NDArray[np.bool_],
+    recruits: float,
+    caught: float,
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.bool_],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.float64],
+]:
+    """The tests of one epoch: the columns of `Pools`, with the sizes of the pools instead of where they begin."""
+    nodes = enemy.size
+    distance = _distances(offsets, targets, present, origin)
+    honest, watched = _nearer(offsets, targets, enemy, distance)
+    result, wait = names.astype(np.int8) * REFUSED, np.full(nodes, -1, np.int32)
+    for link in range(peer.size):
+        w, sight = peer[link], seen[link]
+        if sight in (ASKED, RECRUITED):
+            result[w], wait[w] = sight, delay[link]
+        elif sight in (REFUSED, INVITED) and result[w] not in (ASKED, RECRUITED):
+            result[w] = REFUSED
+    after = np.full(nodes, -1, np.int32)  # Of each insider, how far below it the nearest who asks is.
+    for link in range(peer.size):
+        x, hops = observer[link], delay[link] // 2 + 1
+        if seen[link] == ASKED and delay[link] >= 0 and (after[x] < 0 or hops < after[x]):
+            after[x] = hops
+    node, positive = np.empty(2 * nodes, np.int32), np.empty(2 * nodes, np.bool_)
+    sight_of, quiet_of, sizes = np.empty(2 * nodes), np.empty(2 * nodes), np.zeros(2 * nodes, np.int64)
+    member, reach_of = np.empty(4096, np.int32), np.empty(4096)
+    reach, pool = np.zeros(nodes), np.empty(nodes, np.int32)
+    tests, used = 0, 0
+    for w in range(nodes):
+        if enemy[w] or distance[w] <= 0:
+            continue
+        sight = 1.0 - (1.0 - watched[w] / (watched[w] + honest[w])) * (1.0 - caught)
+        if result[w] == 0 and sight <= 0:
+            continue
+        size = _below(offsets, targets, enemy, distance, honest, result, w, reach, pool)
+        timed = result[w] == ASKED and wait[w] >= 0
+        far = distance[w] + wait[w] // 2
+        quiet = 1.0 - recruits if result[w] == REFUSED else 1.0
+        for link in range(peer.size):
+            if seen[link] == FOLLOWED and reach[peer[link]] > 0:
+                x = observer[link]
+                if not timed or after[x] < 0 or distance[x] + after[x] == far:
+                    quiet *= 1.0 - reach[peer[link]]
+        if used + 2 * size > member.size:
+            member = np.concatenate((member, np.empty(member.size + 2 * size, np.int32)))
+            reach_of = np.concatenate((reach_of, np.empty(reach_of.size + 2 * size)))
+        for nearer in range(2 if timed and wait[w] > 0 else 1):
+            node[tests], quiet_of[tests] = w, quiet
+            positive[tests] = result[w] in (ASKED, REFUSED) and nearer == 0
+            sight_of[tests] = 1.0 if result[w] != 0 else sight
+            for place in range(size):
+                v = pool[place]
+                if not timed or (distance[v] < far if nearer == 1 else distance[v] == far):
+                    member[used], reach_of[used] = v, min(1.0, reach[v])
+                    sizes[tests] += 1
+                    used += 1
+            tests += 1
+        for place in range(size):
+            reach[pool[place]] = 0.0
+    return (
+        node[:tests], positive[:tests], sight_of[:tests], quiet_of[:tests], sizes[:tests],
+        member[:used], reach_of[:used],
+    )  # fmt: skip
+
+
+@compiled
+def _distances(
+    offsets: NDArray[np.int64], targets: NDArray[np.int32], present: NDArray[np.bool_], origin: int
+) -> NDArray[np.int32]:
+    """In hops, over those who are there; -1 for whom no flood reaches."""
+    distance, queue = np.full(present.size, -1, np.int32), np.empty(present.size, np.int32)
+    distance[origin], queue[0], head, tail = 0, origin, 0, 1
+    while head < tail:
+        u = queue[head]
+        head += 1
+        for slot in range(offsets[u], offsets[u + 1]):
+            v = targets[slot]
+            if present[v] and distance[v] < 0:
+                distance[v], queue[tail] = distance[u] + 1, v
+                tail += 1
+    return distance
+
+
+@compiled
+def _nearer(
+    offsets: NDArray[np.int64], targets: NDArray[np.int32], enemy: NDArray[np.bool_], distance: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """How many honest and how many hostile parents a node may choose from."""
+    honest, watched = np.zeros(enemy.size, np.int32), np.zeros(enemy.size, np.int32)
+    for v in range(enemy.size):
+        for slot in range(offsets[v], offsets[v + 1]):
+            if distance[v] > 0 and distance[targets[slot]] == distance[v] - 1:
+                if enemy[targets[slot]]:
+                    watched[v] += 1
+                else:
+                    honest[v] += 1
+    return honest, watched
+
+
+@compiled
+def _below(
+    offsets: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    enemy: NDArray[np.bool_],
+    distance: NDArray[np.int32],
+    honest: NDArray[np.int32],
+    result: NDArray[np.int8],
+    w: int,
+    reach: NDArray[np.float64],
+    pool: NDArray[np.int32],
+) -> int:
+    """From w outward: whose ways may lead through it, and how likely they do. Returns how many there are."""
+    pool[0], reach[w], head, tail = w, 1.0, 0, 1
+    while head < tail:
+        u = pool[head]
+        head += 1
+        for slot in range(offsets[u], offsets[u + 1]):
+            v = targets[slot]
+            if distance[v] != distance[u] + 1 or enemy[v] or result[v] in (ASKED, RECRUITED):
+                continue
+            if reach[v] == 0:
+                pool[tail] = v
+                tail += 1
+            reach[v] += reach[u] / honest[v]
+    return tail

@@ -1,0 +1,67 @@
+"""What a coalition of members was shown, as its attackers read it: arrays over epochs and links, and nothing else.
+
+An attacker may know no more than these. Any object that has the fields will do; who makes one knows the truth, and so
+no attacker may import it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Sights(Protocol):
+    """Of E epochs, and L links between an insider and an honest neighbour."""
+
+    @property
+    def observer(self) -> NDArray[np.int32]:
+        """L: the insider."""
+
+    @property
+    def peer(self) -> NDArray[np.int32]:
+        """L: its neighbour."""
+
+    @property
+    def origin(self) -> NDArray[np.int32]:
+        """E: where the flood began."""
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """E x nodes: who was there."""
+
+    @property
+    def seen(self) -> NDArray[np.int8]:
+        """E x L: one of the codes below."""
+
+    @property
+    def delay(self) -> NDArray[np.int16]:
+        """E x L: hops from the advert to the neighbour's answer; -1 where nobody can tell."""
+
+    @property
+    def handed(self) -> NDArray[np.int32]:
+        """Rows of (epoch, game, observer, peer, message, node): names in the messages of shell games."""
+
+
+def hostile(sights: Sights) -> NDArray[np.bool_]:
+    """By node, whether it is of the coalition."""
+    mask = np.zeros(sights.present.shape[1], np.bool_)
+    mask[sights.observer] = True
+    return mask
+
+
+AWAY: Final = -1
+"""The neighbour was not there."""
+SILENT: Final = 0
+"""It was there, and said nothing of the topic."""
+ASKED: Final = 1
+"""It subscribed with the observer."""
+RECRUITED: Final = 2
+"""It accepted the observer's invitation: it was not in the mesh."""
+REFUSED: Final = 3
+"""It refused the observer's invitation: it was in the mesh."""
+INVITED: Final = 4
+"""It invited the observer: it was in the mesh."""
+FOLLOWED: Final = 5
+"""The observer subscribed with it."""

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilcast.lab.attack.group_testing import beliefs
+from veilcast.lab.attack.pools import Pools, pooled
+
+sys.path.insert(0, str(Path(__file__).parent))
+from coalitions import Case, case, tells_nothing_of_shuffled_labels
+
+
+def results(*pools: tuple[bool, dict[int, float]]) -> Pools:
+    """Each with a result, and who is in it."""
+    count = len(pools)
+    return Pools(
+        np.zeros(count, np.int32),
+        np.zeros(count, np.int32),
+        np.array([positive for positive, _ in pools]),
+        np.ones(count),
+        np.ones(count),
+        np.cumsum([0, *(len(members) for _, members in pools)]),
+        np.array([node for _, members in pools for node in members], np.int32),
+        np.array([reach for _, members in pools for reach in members.values()]),
+    )
+
+
+def test_without_tests_everybody_is_as_before() -> None:
+    found = beliefs(results(), 4, 0.2)
+    assert 1 / (1 + np.exp(-found)) == pytest.approx(0.2)
+
+
+def test_one_test_is_bayes_rule() -> None:
+    """Of two members who ask with probability 1/5 each, one does: each is the one with 0.2 / 0.36."""
+    found = beliefs(results((True, {0: 1.0, 1: 1.0})), 3, 0.2)
+    assert 1 / (1 + np.exp(-found)) == pytest.approx([0.2 / 0.36, 0.2 / 0.36, 0.2], abs=0.005)
+
+
+def test_a_negative_result_clears_one_and_so_convicts_the_other() -> None:
+    found = beliefs(results((True, {0: 1.0, 1: 1.0}), (False, {0: 1.0})), 3, 0.1)
+    assert found[0] < -5
+    assert found[1] > 3
+
+
+def mean_aucs(name: str, prior: float, steps: tuple[int, ...], seeds: int) -> list[float]:
+    values = []
+    for seed in range(seeds):
+        world = case(name, 100 + seed, steps[-1])
+        tests = pooled(world.people.graph, world.view)
+        values.append([world.auc(beliefs(tests.until(step), 500, prior)) for step in steps])
+    return [float(value) for value in np.mean(values, axis=0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("BL", (0.62, 0.75, 0.85, 0.90)),
+        ("BL hidden", (0.58, 0.72, 0.82, 0.88)),
+        ("SG", (0.71, 0.89, 0.96, 0.975)),
+        ("PF fresh", (0.63, 0.79, 0.88, 0.92)),
+    ],
+)
+def test_it_finds_subscribers_of_the_papers_meshes(name: str, least: tuple[float, ...]) -> None:
+    """The positive control, against the prototype's figures, less what eight worlds may be off."""
+    assert (np.array(mean_aucs(name, 0.1, (1, 5, 20, 50), 8)) >= least).all()
+
+
+def test_it_is_at_a_loss_before_the_hardened_mesh() -> None:
+    assert mean_aucs("H", 0.8, (50,), 8)[0] <= 0.55
+
+
+def test_shuffled_labels_are_not_found() -> None:
+    world: Case = case("BL", 5, 20)
+    scores = beliefs(pooled(world.people.graph, world.view), 500, 0.1)
+    assert tells_nothing_of_shuffled_labels(scores[world.candidates], world.labels())
