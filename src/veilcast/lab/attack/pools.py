@@ -86,6 +86,11 @@ def named(sights: Sights) -> NDArray[np.bool_]:
     return names
 
 
+def distances(graph: Graph, present: NDArray[np.bool_], origin: int) -> NDArray[np.int32]:
+    """From the origin in hops, over those who are there; -1 for whom no flood reaches."""
+    return _distances(graph.offsets, graph.targets, present, origin)
+
+
 def recruited(sights: Sights) -> float:
     """The share of those outside a mesh who are recruited, as insiders have it: they are outside like others."""
     inside = _by_observer(sights, (sights.seen == ASKED) | (sights.seen == FOLLOWED))
@@ -197,7 +202,6 @@ def _pools(
 def _distances(
     offsets: NDArray[np.int64], targets: NDArray[np.int32], present: NDArray[np.bool_], origin: int
 ) -> NDArray[np.int32]:
-    """In hops, over those who are there; -1 for whom no flood reaches."""
     distance, queue = np.full(present.size, -1, np.int32), np.empty(present.size, np.int32)
     distance[origin], queue[0], head, tail = 0, origin, 0, 1
     while head < tail:

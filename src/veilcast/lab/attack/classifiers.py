@@ -1,0 +1,103 @@
+"""Classifiers that are trained on worlds of the attacker's own, whose truth it knows, and turned on others.
+
+Both are logistic regressions with a quadratic penalty. The linear one weighs the features, each brought to mean 0 and
+variance 1. The binned one cuts every feature into as many bins of equal counts as tell anything and gives each bin a
+weight of its own: an additive model of any shape, which finds what is not monotonous. A cover that is drawn anew in
+each epoch, for one, is seen more often than somebody idle and less often than a reader.
+
+Training and test are different runs; a row of one never helps to judge another row of the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+from veilcast.errors import ConfigError
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """One weight for each feature."""
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    def scores(self, observations: NDArray[np.float64]) -> NDArray[np.float64]:
+        """For every row, how much it looks like a subscriber."""
+        return (observations - self.mean) / self.scale @ self.weights
+
+
+@dataclass(frozen=True, eq=False)
+class Binned:
+    """One weight for each bin of each feature."""
+
+    edges: tuple[NDArray[np.float64], ...]
+    weights: NDArray[np.float64]
+
+    def scores(self, observations: NDArray[np.float64]) -> NDArray[np.float64]:
+        """For every row, how much it looks like a subscriber."""
+        return np.asarray(_in_bins(observations, self.edges) @ self.weights, np.float64)
+
+
+def fit_linear(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> Linear:
+    """To rows of features, and whether each is a subscriber's."""
+    _check(observations, labels)
+    mean, spread = observations.mean(axis=0), observations.std(axis=0)
+    scale = np.where(spread > 0, spread, 1.0)
+    return Linear(mean, scale, _weights((observations - mean) / scale, labels))
+
+
+def fit_binned(observations: NDArray[np.float64], labels: NDArray[np.bool_], bins: int = 12) -> Binned:
+    """The same, with at most so many bins for each feature."""
+    _check(observations, labels)
+    if bins < 2:
+        raise ConfigError(f"a feature has at least 2 bins, not {bins}")
+    shares = np.arange(1, bins) / bins
+    edges = tuple(np.unique(np.quantile(column, shares)) for column in observations.T)
+    return Binned(edges, _weights(_in_bins(observations, edges), labels))
+
+
+def _check(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> None:
+    if observations.ndim != 2 or labels.shape != observations.shape[:1]:
+        raise ConfigError("observations are rows of features, with a label for each")
+    if labels.all() or not labels.any():
+        raise ConfigError("there is nothing to learn where all labels are the same")
+
+
+def _in_bins(observations: NDArray[np.float64], edges: tuple[NDArray[np.float64], ...]) -> csr_array:
+    """A column for each bin: 1 for the rows in it. A value that many share is an edge, and has a bin to itself."""
+    rows, features = observations.shape
+    first = np.cumsum([0, *(2 * len(cuts) + 1 for cuts in edges)])
+    bins = np.empty((rows, features), np.int64)
+    for feature, (column, cuts) in enumerate(zip(observations.T, edges, strict=True)):
+        bins[:, feature] = np.searchsorted(cuts, column, "left") + np.searchsorted(cuts, column, "right")
+    places = (np.ones(bins.size), (bins + first[:-1]).ravel(), np.arange(rows + 1) * features)
+    return csr_array(places, shape=(rows, int(first[-1])))
+
+
+def _weights(columns: NDArray[np.float64] | csr_array, labels: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Those of least penalised log-loss. The intercept orders nobody, and is left out of what is returned."""
+    goal = labels.astype(np.float64)
+
+    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights, intercept = parameters[:-1], parameters[-1]
+        logits = columns @ weights + intercept
+        value = np.sum(np.logaddexp(0, logits) - goal * logits) + _PENALTY * np.sum(weights**2)
+        error = expit(logits) - goal
+        return float(value), np.append(columns.T @ error + 2 * _PENALTY * weights, error.sum())
+
+    start = np.zeros(columns.shape[1] + 1)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    return np.asarray(found.x[:-1], np.float64)
+
+
+_PENALTY: Final = 3.0
+_STEPS: Final = 200

@@ -1,0 +1,116 @@
+"""What a classifier is shown of each node: twenty-two numbers, from what insiders saw in some epochs.
+
+Belief propagation (`group_testing`) has most of what there is to know, but takes for granted how a mesh is formed.
+These numbers take nothing for granted: how often a node asked where it could have, and of how many; when; whether it
+stopped, which covers do when their time is over and readers do not; invitations; what shell games gave away of it, and
+whether anybody named lies further out, who could be what it forwards for (closure); and how its neighbours stand.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.attack.pools import distances, named
+from veilcast.lab.attack.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT, Sights, hostile
+from veilcast.lab.kernels.graph import Graph
+
+
+def features(graph: Graph, sights: Sights, epochs: int, belief: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Nodes x `NAMES`, of the first `epochs`; `belief` is what group testing makes of them."""
+    nodes, enemy = graph.nodes, hostile(sights)
+    seen, delay = sights.seen[:epochs], sights.delay[:epochs]
+    observer, peer = sights.observer, sights.peer
+    far = np.array([distances(graph, sights.present[at], int(sights.origin[at])) for at in range(epochs)])
+    there = np.maximum(1, np.count_nonzero(sights.present[:epochs], axis=0))
+
+    def each(noticed: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """In how many epochs and links something was noticed of each node."""
+        return np.bincount(peer, noticed.sum(axis=0, dtype=np.float64), nodes).astype(np.float64)
+
+    asked = seen == ASKED
+    could = (seen != AWAY) & (far[:, peer] == far[:, observer] + 1)
+    asks, chances = each(asked), each(could)
+    at_once = each(delay == 0)
+    waited = np.bincount(peer, np.where(asked & (delay >= 0), delay, 0).sum(axis=0), nodes)
+    stopped = each(asked[:-1] & (seen[1:] == SILENT) & could[1:]) if epochs > 1 else np.zeros(nodes)
+    began = each(asked[1:] & (seen[:-1] == SILENT) & could[:-1]) if epochs > 1 else np.zeros(nodes)
+    late = each(asked[epochs // 2 :]) / np.maximum(1, each(could[epochs // 2 :]))
+    names = named(sights)[:epochs]
+    handed = sights.handed[sights.handed[:, 0] < epochs]
+    near = _Neighbours(graph)
+    outermost = np.zeros(nodes)
+    for at in range(epochs):
+        outermost += names[at] & ~near.any_further(names[at], far[at])
+    columns = (
+        belief,
+        asks / np.maximum(1, chances),
+        np.log1p(asks),
+        (chances - asks) / np.maximum(1, chances),
+        np.log1p(chances - asks),
+        np.bincount(peer, asked.any(axis=0), nodes),
+        at_once,
+        waited / np.maximum(1, asks),
+        stopped / np.maximum(1, asks),
+        began / np.maximum(1, asks),
+        late,
+        each(seen == RECRUITED) / there,
+        each(seen == REFUSED) / there,
+        each(seen == INVITED) / there,
+        each(seen == FOLLOWED) / there,
+        names.sum(axis=0) / there,
+        np.log1p(np.bincount(handed[:, 3], minlength=nodes)),
+        outermost / there,
+        near.mean(enemy.astype(np.float64)),
+        near.mean(belief),
+        near.largest(belief),
+        np.where(far >= 0, far, 0).sum(axis=0) / there,
+    )
+    return np.column_stack(columns)
+
+
+class _Neighbours:
+    def __init__(self, graph: Graph) -> None:
+        self._nodes, self._targets, self._degrees = graph.nodes, graph.targets, graph.degrees
+        self._ends = np.repeat(np.arange(graph.nodes), graph.degrees)
+
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(self._ends, values[self._targets], self._nodes) / np.maximum(1, self._degrees)
+
+    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        most = np.full(self._nodes, values.min())
+        np.maximum.at(most, self._ends, values[self._targets])
+        return most
+
+    def any_further(self, mask: NDArray[np.bool_], far: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether a neighbour that is one hop further is among these."""
+        further = mask[self._targets] & (far[self._targets] == far[self._ends] + 1)
+        return np.bincount(self._ends, further, self._nodes) > 0
+
+
+NAMES: Final = (
+    "belief",
+    "asked",
+    "times asked",
+    "missed",
+    "times missed",
+    "observers",
+    "at once",
+    "waited",
+    "stopped",
+    "began",
+    "asked lately",
+    "recruited",
+    "refused",
+    "invited",
+    "followed",
+    "named",
+    "played",
+    "outermost",
+    "hostile neighbours",
+    "neighbours' belief",
+    "best neighbour's belief",
+    "distance",
+)
