@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.pools import distances, named
+from veilcast.lab.attack.handed import named, outermost
+from veilcast.lab.attack.pools import distances
 from veilcast.lab.attack.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT, Sights, hostile
 from veilcast.lab.kernels.graph import Graph
 
@@ -23,7 +24,7 @@ def features(graph: Graph, sights: Sights, epochs: int, belief: NDArray[np.float
     nodes, enemy = graph.nodes, hostile(sights)
     seen, delay = sights.seen[:epochs], sights.delay[:epochs]
     observer, peer = sights.observer, sights.peer
-    far = np.array([distances(graph, sights.present[at], int(sights.origin[at])) for at in range(epochs)])
+    far = distances(graph, sights)[:epochs]
     there = np.maximum(1, np.count_nonzero(sights.present[:epochs], axis=0))
 
     def each(noticed: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -41,9 +42,6 @@ def features(graph: Graph, sights: Sights, epochs: int, belief: NDArray[np.float
     names = named(sights)[:epochs]
     handed = sights.handed[sights.handed[:, 0] < epochs]
     near = _Neighbours(graph)
-    outermost = np.zeros(nodes)
-    for at in range(epochs):
-        outermost += names[at] & ~near.any_further(names[at], far[at])
     columns = (
         belief,
         asks / np.maximum(1, chances),
@@ -62,7 +60,7 @@ def features(graph: Graph, sights: Sights, epochs: int, belief: NDArray[np.float
         each(seen == FOLLOWED) / there,
         names.sum(axis=0) / there,
         np.log1p(np.bincount(handed[:, 3], minlength=nodes)),
-        outermost / there,
+        outermost(graph, names, far).sum(axis=0) / there,
         near.mean(enemy.astype(np.float64)),
         near.mean(belief),
         near.largest(belief),
@@ -83,11 +81,6 @@ class _Neighbours:
         most = np.full(self._nodes, values.min())
         np.maximum.at(most, self._ends, values[self._targets])
         return most
-
-    def any_further(self, mask: NDArray[np.bool_], far: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether a neighbour that is one hop further is among these."""
-        further = mask[self._targets] & (far[self._targets] == far[self._ends] + 1)
-        return np.bincount(self._ends, further, self._nodes) > 0
 
 
 NAMES: Final = (

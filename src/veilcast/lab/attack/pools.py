@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.handed import named
 from veilcast.lab.attack.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED, Sights, hostile
 from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.graph import Graph
@@ -78,17 +79,10 @@ def pooled(graph: Graph, sights: Sights) -> Pools:
     return Pools(epoch, node, positive, sight, quiet, np.append(0, np.cumsum(sizes)), member, reach)
 
 
-def named(sights: Sights) -> NDArray[np.bool_]:
-    """E x nodes: who plays in an insider's sight, or is named to one as a neighbour: all of the mesh."""
-    names = np.zeros(sights.present.shape, np.bool_)
-    names[sights.handed[:, 0], sights.handed[:, 3]] = True
-    names[sights.handed[:, 0], sights.handed[:, 5]] = True
-    return names
-
-
-def distances(graph: Graph, present: NDArray[np.bool_], origin: int) -> NDArray[np.int32]:
-    """From the origin in hops, over those who are there; -1 for whom no flood reaches."""
-    return _distances(graph.offsets, graph.targets, present, origin)
+def distances(graph: Graph, sights: Sights) -> NDArray[np.int32]:
+    """E x nodes: from the origin in hops, over those who are there; -1 for whom no flood reaches."""
+    floods = zip(sights.present, sights.origin.tolist(), strict=True)
+    return np.array([_distances(graph.offsets, graph.targets, present, origin) for present, origin in floods])
 
 
 def recruited(sights: Sights) -> float:
