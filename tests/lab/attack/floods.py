@@ -1,0 +1,55 @@
+"""Adverts as insiders get them: when and with which value of the chain each honest neighbour sends one on."""
+
+from __future__ import annotations
+
+import sys
+from heapq import heappop, heappush
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.crypto.chain import advance
+from veilcast.lab.kernels.epochs import Population
+from veilcast.lab.kernels.insiders import links
+from veilcast.lab.kernels.mesh import distances
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
+from towns import town
+
+
+def heard(
+    degree: int, insiders: float, seed: int, uneven: bool
+) -> tuple[Population, NDArray[np.int32], NDArray[np.float64]]:
+    """A world, and from whom and when insiders had the advert of its publisher.
+
+    Every link takes one period; or, uneven, any part of one, for its ends beat at random moments of their own.
+    """
+    people = town(500, degree, insiders, 0.0, seed)
+    observer, peer = links(people)
+    graph, rng = people.graph, np.random.default_rng(seed)
+    takes = rng.random(graph.targets.size) if uneven else np.ones(graph.targets.size)
+    at, queue = np.full(graph.nodes, np.inf), [(0.0, people.publisher)]
+    while queue:
+        time, node = heappop(queue)
+        if time < at[node]:
+            at[node] = time
+            for slot in range(graph.offsets[node], graph.offsets[node + 1]):
+                heappush(queue, (time + float(takes[slot]), int(graph.targets[slot])))
+    slots = graph.offsets[peer] + [
+        int(np.searchsorted(graph.neighbours(int(w)), x)) for w, x in zip(peer, observer, strict=True)
+    ]
+    return people, peer, at[peer] + takes[slots]
+
+
+def chained(people: Population, peer: NDArray[np.int32], offset: int) -> list[bytes]:
+    """The values that these send, of a chain whose publisher has hashed its start so many times already."""
+    far, _ = distances(people.graph, people.publisher)
+    start = people.seed.to_bytes(32, "big")
+    return [advance(start, offset + int(far[w])) for w in peer]
+
+
+def success(scores: NDArray[np.float64], people: Population) -> float:
+    """The probability that the first guess is the publisher, where those of the same score are equally likely."""
+    named = np.flatnonzero((scores == scores[~people.insiders].max()) & ~people.insiders)
+    return float(people.publisher in named) / named.size
