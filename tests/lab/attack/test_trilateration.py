@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilcast.lab.attack.trilateration import scores
+from veilcast.lab.kernels.graph import from_edges
+
+sys.path.insert(0, str(Path(__file__).parent))
+from floods import chained, heard, success
+
+
+def rate(degree: int, insiders: float, *, offset: int = 0, shuffled: bool = False) -> float:
+    hits = []
+    for seed in range(60):
+        people, peer, _ = heard(degree, insiders, seed, False)
+        values = chained(people, peer, offset)
+        if shuffled:
+            values = [values[place] for place in np.random.default_rng(seed).permutation(len(values))]
+        hits.append(success(scores(people.graph, peer, values), people))
+    return float(np.mean(hits))
+
+
+@pytest.mark.parametrize(("degree", "offset"), [(4, 0), (8, 0), (8, 5), (16, 0)])
+def test_five_insiders_find_the_publisher_wherever_the_chain_begins(degree: int, offset: int) -> None:
+    """The positive control: 5 of 500, who use the value of each honest neighbour."""
+    assert rate(degree, 0.01, offset=offset) >= 0.95
+
+
+def test_shuffled_values_lead_nowhere() -> None:
+    assert rate(8, 0.01, shuffled=True) < 0.05
+
+
+def test_who_fits_exactly_has_no_spread_and_values_of_other_chains_say_nothing() -> None:
+    people, peer, _ = heard(8, 0.01, 1, False)
+    values = chained(people, peer, 0)
+    found = scores(people.graph, peer, values)
+    assert found[people.publisher] == 0
+    spoilt = [*values, bytes(32)]
+    assert (scores(people.graph, np.append(peer, peer[0]), spoilt) == found).all()
+
+
+def test_one_value_fits_everybody() -> None:
+    assert scores(from_edges(3, [0, 1], [1, 2]), np.array([1], np.int32), [bytes(32)]).tolist() == [0, 0, 0]
