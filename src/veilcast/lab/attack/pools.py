@@ -85,6 +85,14 @@ def distances(graph: Graph, sights: Sights) -> NDArray[np.int32]:
     return np.array([_distances(graph.offsets, graph.targets, present, origin) for present, origin in floods])
 
 
+def leading(graph: Graph, enemy: NDArray[np.bool_], distance: NDArray[np.int32], node: int) -> NDArray[np.float64]:
+    """By node, the probability that its way leads through this one, and past no insider before."""
+    honest, watched = _nearer(graph.offsets, graph.targets, enemy, distance)
+    reach, pool, nothing = np.zeros(graph.nodes), np.empty(graph.nodes, np.int32), np.zeros(graph.nodes, np.int8)
+    _below(graph.offsets, graph.targets, enemy, distance, honest + watched, nothing, node, reach, pool)
+    return reach
+
+
 def recruited(sights: Sights) -> float:
     """The share of those outside a mesh who are recruited, as insiders have it: they are outside like others."""
     inside = _by_observer(sights, (sights.seen == ASKED) | (sights.seen == FOLLOWED))
@@ -231,13 +239,16 @@ def _below(
     targets: NDArray[np.int32],
     enemy: NDArray[np.bool_],
     distance: NDArray[np.int32],
-    honest: NDArray[np.int32],
+    parents: NDArray[np.int32],
     result: NDArray[np.int8],
     w: int,
     reach: NDArray[np.float64],
     pool: NDArray[np.int32],
 ) -> int:
-    """From w outward: whose ways may lead through it, and how likely they do. Returns how many there are."""
+    """From w outward: whose ways may lead through it, and how likely they do. Returns how many there are.
+
+    Of so many `parents` each node has chosen one; who was seen to choose another is in no pool.
+    """
     pool[0], reach[w], head, tail = w, 1.0, 0, 1
     while head < tail:
         u = pool[head]
@@ -249,5 +260,5 @@ def _below(
             if reach[v] == 0:
                 pool[tail] = v
                 tail += 1
-            reach[v] += reach[u] / honest[v]
+            reach[v] += reach[u] / parents[v]
     return tail
