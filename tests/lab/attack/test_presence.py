@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from veilcast.lab.attack.presence import behind, publishers, successors
+from veilcast.lab.kernels import hardened
+from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, epochs
+from veilcast.lab.kernels.graph import from_edges
+from veilcast.lab.kernels.habits import key_of
+
+sys.path.insert(0, str(Path(__file__).parent))
+from coalitions import case, tells_nothing_of_shuffled_labels
+from floods import success
+
+
+def rank(scores: NDArray[np.float64], node: int, among: NDArray[np.bool_]) -> float:
+    """How many of these come before it, ties counting half."""
+    others = scores[among]
+    return float(np.count_nonzero(others > scores[node]) + (np.count_nonzero(others == scores[node]) - 1) / 2)
+
+
+def median_rank(count: int, held: int) -> float:
+    """Of publishers who have a note in every epoch in which they are there, and a root that holds it back."""
+    ranks = []
+    for seed in range(40):
+        world = case(Conduct(), 700 + seed, count + held)
+        rng, publisher = np.random.default_rng(seed), world.people.publisher
+        present, published = world.view.present.copy(), np.zeros(count + held, np.bool_)
+        if held:
+            present[:, publisher] = rng.random(count + held) < 0.9
+        written = np.flatnonzero(present[:count, publisher])
+        published[written + rng.integers(0, held + 1, written.size)] = True
+        ranks.append(rank(publishers(present, published, held), publisher, ~world.people.insiders))
+    return float(np.median(ranks))
+
+
+def test_candidates_shrink_by_a_tenth_with_each_publication() -> None:
+    """The positive control: the prototype has ranks of 202, 135, 28 and 2 of 450."""
+    assert [median_rank(count, 0) for count in (1, 5, 20, 50)] == pytest.approx([202, 133, 27, 2], abs=12)
+
+
+def test_notes_that_are_held_back_hide_it() -> None:
+    assert median_rank(50, 20) > 100
+
+
+def test_shuffled_labels_are_not_found() -> None:
+    world = case("BL", 1, 20)
+    found = publishers(world.view.present, np.ones(20, np.bool_))
+    assert tells_nothing_of_shuffled_labels(found[world.candidates], world.labels())
+
+
+def test_whom_a_publisher_waits_for_is_away_when_it_is_silent() -> None:
+    present = np.array([[True, True, True], [True, False, True], [True, True, False]])
+    found = successors(present, np.array([True, False, True]))
+    assert found.argmax() == 1
+    # 1 has the neighbours 0 and 2, of whom 2 has another one.
+    guess = behind(from_edges(4, [0, 1, 2], [1, 2, 3]), np.append(found, -50.0))
+    assert guess[0] > guess[2] > guess[1]
+
+
+def test_the_hardened_mesh_waits_and_so_shows_its_publishers_successor() -> None:
+    """One of the successor's neighbours is named, so about one in eight is right, without any insider on the stem."""
+    hits, found = [], []
+    for seed in range(40):
+        world = case("H", 800 + seed, 50)
+        people, key = world.people, key_of(world.people.seed, "life")
+        ways = [
+            hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key)
+            for epoch in epochs(people, CONDUCTS["H"], 50)
+        ]
+        published = np.array([way is not None for way in ways])
+        guess = successors(world.view.present, published)
+        successor = next(int(way.path[1]) for way in ways if way is not None)
+        if not people.insiders[successor]:
+            found.append(rank(guess, successor, ~people.insiders) < 1)
+            hits.append(success(behind(people.graph, guess), people))
+    assert np.mean(found) > 0.85
+    assert 0.05 < np.mean(hits) < 0.35
