@@ -71,7 +71,7 @@ def test_there_must_be_something_to_learn(fit: Fit) -> None:
 def rows(name: str, seed: int, epochs: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     world = case(name, seed, epochs)
     belief = beliefs(pooled(world.people.graph, world.view), 500, 0.1)
-    return features(world.people.graph, world.view, epochs, belief)[world.candidates], world.labels()
+    return features(world.people.graph, world.view, belief)[world.candidates], world.labels()
 
 
 @pytest.mark.parametrize("fit", FITS)

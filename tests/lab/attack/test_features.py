@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from veilcast.lab.attack.features import NAMES, features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import pooled
+from veilcast.lab.attack.sights import until
 
 sys.path.insert(0, str(Path(__file__).parent))
 from coalitions import case, tells_nothing_of_shuffled_labels
@@ -17,8 +18,8 @@ from coalitions import case, tells_nothing_of_shuffled_labels
 
 def table(name: str, seed: int, epochs: int) -> dict[str, NDArray[np.float64]]:
     world = case(name, seed, 20)
-    belief = beliefs(pooled(world.people.graph, world.view).until(epochs), 500, 0.1)
-    found = features(world.people.graph, world.view, epochs, belief)
+    shown = until(world.view, epochs)
+    found = features(world.people.graph, shown, beliefs(pooled(world.people.graph, shown), 500, 0.1))
     assert found.shape == (500, len(NAMES))
     assert np.isfinite(found).all()
     return dict(zip(NAMES, found.T, strict=True))
@@ -36,7 +37,7 @@ def test_features_are_of_the_epochs_seen_so_far(epochs: int) -> None:
 
 def test_who_answers_at_once_is_a_reader_and_the_outermost_named_are_more_often() -> None:
     world = case("SG", 1, 20)
-    found = features(world.people.graph, world.view, 20, np.zeros(500))
+    found = features(world.people.graph, world.view, np.zeros(500))
     columns = dict(zip(NAMES, found.T, strict=True))
     assert world.subscribes[columns["at once"] > 0].all()
     assert world.auc(columns["outermost"]) > 0.85

@@ -74,13 +74,44 @@ def test_who_was_seen_to_go_one_way_is_in_no_pool_of_another() -> None:
     assert pools == {2: {2: 1.0, 3: 1.0}, 4: {4: 1.0}}
 
 
+def test_who_once_chose_an_insider_before_others_would_again() -> None:
+    # 4 may choose 2 or the insider 6. In the second epoch it is silent: if it keeps its choices, it does not ask.
+    once = view([6, 6], [4, 5], [ASKED, FOLLOWED], [-1, -1], 7)
+    twice = View(
+        once.observer,
+        once.peer,
+        np.zeros(2, np.int32),
+        np.ones((2, 7), np.bool_),
+        np.array([[ASKED, FOLLOWED], [SILENT, SILENT]], np.int8),
+        np.full((2, 2), -1, np.int16),
+        once.handed,
+        once.passed,
+    )
+    assert pooled(BRANCH, twice).sight.tolist() == [1.0, 0.5]
+    assert pooled(BRANCH, twice, kept=True).sight.tolist() == [1.0, 1.0]
+
+
+def test_what_is_kept_does_not_count_again() -> None:
+    silent = View(
+        np.array([6, 6], np.int32),
+        np.array([4, 5], np.int32),
+        np.zeros(4, np.int32),
+        np.ones((4, 7), np.bool_),
+        np.full((4, 2), SILENT, np.int8),
+        np.full((4, 2), -1, np.int16),
+        np.empty((0, 6), np.int32),
+        np.empty((0, 5), np.int32),
+    )
+    assert pooled(BRANCH, silent).weight.tolist() == [1.0] * 4
+    assert pooled(BRANCH, silent, kept=True).weight.tolist() == [0.25] * 4
+
+
 @pytest.mark.parametrize("name", ["BL", "SG", "PF fresh", "PFSG fresh"])
 def test_certain_results_are_true(name: str) -> None:
     """Who accepted an invitation had nobody below, and where nobody is recruited a positive pool has one who asks."""
     world = case(name, 3, 6)
     tests = pooled(world.people.graph, world.view)
     assert (np.diff(tests.epoch) >= 0).all()
-    assert len(tests.until(3).epoch) == np.count_nonzero(tests.epoch < 3)
     sure = tests.positive & (tests.quiet == 1) if "PF" not in name else np.zeros(tests.epoch.size, np.bool_)
     for epoch in epochs(world.people, CONDUCTS[name], 6):
         for test in np.flatnonzero((tests.epoch == epoch.number) & sure).tolist():

@@ -63,8 +63,8 @@ def passages(people: Population, epochs: int, *, fresh: bool) -> tuple[NDArray[n
 
 
 def test_fresh_stems_betray_the_publisher_in_the_end_and_kept_ones_do_not() -> None:
-    """The positive control. The prototype has .96 after 50 notes with fresh successors and .13 with kept ones; but there
-    the flood began at the stem's end, and was trilaterated too."""
+    """The positive control. The prototype has .96 after 50 notes with fresh successors and .13 with kept ones; but the
+    flood began at the stem's end there, and was trilaterated too."""
     rates: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(40):
         people = town(500, 8, 0.1, 0.0, seed)

@@ -19,13 +19,12 @@ from veilcast.lab.attack.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED
 from veilcast.lab.kernels.graph import Graph
 
 
-def features(graph: Graph, sights: Sights, epochs: int, belief: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Nodes x `NAMES`, of the first `epochs`; `belief` is what group testing makes of them."""
-    nodes, enemy = graph.nodes, hostile(sights)
-    seen, delay = sights.seen[:epochs], sights.delay[:epochs]
-    observer, peer = sights.observer, sights.peer
-    far = distances(graph, sights)[:epochs]
-    there = np.maximum(1, np.count_nonzero(sights.present[:epochs], axis=0))
+def features(graph: Graph, sights: Sights, belief: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Nodes x `NAMES`; `belief` is what group testing makes of the same."""
+    nodes, enemy, half = graph.nodes, hostile(sights), len(sights.origin) // 2
+    seen, delay, observer, peer = sights.seen, sights.delay, sights.observer, sights.peer
+    far = distances(graph, sights)
+    there = np.maximum(1, np.count_nonzero(sights.present, axis=0))
 
     def each(noticed: NDArray[np.bool_]) -> NDArray[np.float64]:
         """In how many epochs and links something was noticed of each node."""
@@ -36,11 +35,10 @@ def features(graph: Graph, sights: Sights, epochs: int, belief: NDArray[np.float
     asks, chances = each(asked), each(could)
     at_once = each(delay == 0)
     waited = np.bincount(peer, np.where(asked & (delay >= 0), delay, 0).sum(axis=0), nodes)
-    stopped = each(asked[:-1] & (seen[1:] == SILENT) & could[1:]) if epochs > 1 else np.zeros(nodes)
-    began = each(asked[1:] & (seen[:-1] == SILENT) & could[:-1]) if epochs > 1 else np.zeros(nodes)
-    late = each(asked[epochs // 2 :]) / np.maximum(1, each(could[epochs // 2 :]))
-    names = named(sights)[:epochs]
-    handed = sights.handed[sights.handed[:, 0] < epochs]
+    stopped = each(asked[:-1] & (seen[1:] == SILENT) & could[1:])
+    began = each(asked[1:] & (seen[:-1] == SILENT) & could[:-1])
+    late = each(asked[half:]) / np.maximum(1, each(could[half:]))
+    names = named(sights)
     near = _Neighbours(graph)
     columns = (
         belief,
@@ -59,7 +57,7 @@ def features(graph: Graph, sights: Sights, epochs: int, belief: NDArray[np.float
         each(seen == INVITED) / there,
         each(seen == FOLLOWED) / there,
         names.sum(axis=0) / there,
-        np.log1p(np.bincount(handed[:, 3], minlength=nodes)),
+        np.log1p(np.bincount(sights.handed[:, 3], minlength=nodes)),
         outermost(graph, names, far).sum(axis=0) / there,
         near.mean(enemy.astype(np.float64)),
         near.mean(belief),

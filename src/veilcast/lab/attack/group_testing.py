@@ -24,7 +24,16 @@ from veilcast.lab.kernels.compiled import compiled
 def beliefs(tests: Pools, nodes: int, prior: float) -> NDArray[np.float64]:
     """By node, the log-odds that it asks; `prior` is the share of those who do."""
     return _beliefs(
-        tests.positive, tests.sight, tests.quiet, tests.offsets, tests.member, tests.reach, nodes, prior, _ROUNDS
+        tests.positive,
+        tests.sight,
+        tests.quiet,
+        tests.weight,
+        tests.offsets,
+        tests.member,
+        tests.reach,
+        nodes,
+        prior,
+        _ROUNDS,
     )
 
 
@@ -33,6 +42,7 @@ def _beliefs(
     positive: NDArray[np.bool_],
     sight: NDArray[np.float64],
     quiet: NDArray[np.float64],
+    weight: NDArray[np.float64],
     offsets: NDArray[np.int64],
     member: NDArray[np.int32],
     reach: NDArray[np.float64],
@@ -59,7 +69,7 @@ def _beliefs(
                 else:
                     missed = 1.0 - sight[test] + _WRONG
                     said = log((missed + sight[test] * with_it) / (missed + sight[test] * without))
-                told[at] += _DAMPING * (said - told[at])
+                told[at] += _DAMPING * (weight[test] * said - told[at])
                 after[member[at]] += told[at]
         belief = after
     return belief

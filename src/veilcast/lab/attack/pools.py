@@ -3,11 +3,15 @@
 A node is in the mesh if it asks for its own sake, or somebody below it does whose way leads through it. So what an
 insider notices of w is a test of a pool: w itself, surely, and everybody from whom a way may lead through w, each with
 the probability that it does. Distances from the origin are known, and so are the parents that a node may choose from;
-each is as likely as another. Ways end at insiders, who see whom they are asked by and know whom they asked themselves.
+each is as likely as another, or, where choices are kept, one that was seen to be chosen before others is likelier than
+those, and than third ones. Ways end at insiders, who see whom they are asked by and know whom they asked themselves.
 
 Nothing here is counted twice. A node that was seen to ask an insider is in no other pool, and one that was seen to be
 silent to some of its possible parents has chosen among the others, if any. An insider that asked w is a known cause
 for which w is in the mesh, and explains away the others (`quiet`).
+
+Where choices are kept, though, whoever prefers a parent that is honest is silent to an insider in fifty epochs for one
+reason, and not for fifty: like results of one node share the weight of one.
 
 A test is positive if w asked an insider, or was named in a shell game, or refused an invitation or gave one; the last
 three may be due to recruitment too, with a probability that the coalition reads off its own members. It is negative
@@ -43,6 +47,8 @@ class Pools:
     """T: with which probability an active pool would have been noticed; 1 for a positive result."""
     quiet: NDArray[np.float64]
     """T: the probability that nothing but the pool caused the result."""
+    weight: NDArray[np.float64]
+    """T: how much it counts; less where others say the same for the same reason."""
     offsets: NDArray[np.int64]
     """T + 1: where each pool begins, and where the last one ends."""
     member: NDArray[np.int32]
@@ -50,24 +56,17 @@ class Pools:
     reach: NDArray[np.float64]
     """K: the probability that the way of this member leads through the node."""
 
-    def until(self, epochs: int) -> Pools:
-        """Those of the first epochs."""
-        count = int(np.searchsorted(self.epoch, epochs))
-        ends = self.offsets[: count + 1]
-        return Pools(
-            self.epoch[:count], self.node[:count], self.positive[:count], self.sight[:count], self.quiet[:count],
-            ends, self.member[: ends[-1]], self.reach[: ends[-1]],
-        )  # fmt: skip
 
-
-def pooled(graph: Graph, sights: Sights) -> Pools:
-    """The tests of all epochs."""
+def pooled(graph: Graph, sights: Sights, *, kept: bool = False) -> Pools:
+    """The tests of all epochs. `kept` says that nodes keep the order in which they prefer their parents."""
     enemy = hostile(sights)
     recruits, names = recruited(sights), named(sights)
     caught = naming(sights, names)
+    far = distances(graph, sights)
+    better = _preferred(graph.offsets, graph.targets, sights.observer, sights.peer, sights.seen, far, kept)
     parts = [
         _pools(
-            graph.offsets, graph.targets, enemy, sights.present[epoch], int(sights.origin[epoch]),
+            graph.offsets, graph.targets, enemy, far[epoch], better,
             sights.observer, sights.peer, sights.seen[epoch], sights.delay[epoch], names[epoch], recruits, caught,
         )
         for epoch in range(len(sights.origin))
@@ -76,7 +75,8 @@ def pooled(graph: Graph, sights: Sights) -> Pools:
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
     epoch = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts])
-    return Pools(epoch, node, positive, sight, quiet, np.append(0, np.cumsum(sizes)), member, reach)
+    weight = _weights(node, positive, sight) if kept else np.ones(node.size)
+    return Pools(epoch, node, positive, sight, quiet, weight, np.append(0, np.cumsum(sizes)), member, reach)
 
 
 def distances(graph: Graph, sights: Sights) -> NDArray[np.int32]:
@@ -107,6 +107,13 @@ def naming(sights: Sights, names: NDArray[np.bool_]) -> float:
     return _share(names, inside)
 
 
+def _weights(node: NDArray[np.int32], positive: NDArray[np.bool_], sight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where choices are kept, a node's results have the same hidden cause in all epochs: alike, they count as one."""
+    kind = 3 * node.astype(np.int64) + np.where(positive, 0, np.where(sight == 1, 1, 2))
+    _, place, count = np.unique(kind, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / count[place], np.float64)
+
+
 def _share(found: NDArray[np.bool_], among: NDArray[np.bool_]) -> float:
     return int(np.count_nonzero(found & among)) / max(1, int(np.count_nonzero(among)))
 
@@ -124,8 +131,8 @@ def _pools(
     offsets: NDArray[np.int64],
     targets: NDArray[np.int32],
     enemy: NDArray[np.bool_],
-    present: NDArray[np.bool_],
-    origin: int,
+    distance: NDArray[np.int32],
+    better: NDArray[np.bool_],
     observer: NDArray[np.int32],
     peer: NDArray[np.int32],
     seen: NDArray[np.int8],
@@ -144,8 +151,8 @@ def _pools(
 ]:
     """The tests of one epoch: the columns of `Pools`, with the sizes of the pools instead of where they begin."""
     nodes = enemy.size
-    distance = _distances(offsets, targets, present, origin)
-    honest, watched = _nearer(offsets, targets, enemy, distance)
+    honest, _ = _nearer(offsets, targets, enemy, distance)
+    watched = _chances(offsets, targets, observer, peer, distance, better)
     result, wait = names.astype(np.int8) * REFUSED, np.full(nodes, -1, np.int32)
     for link in range(peer.size):
         w, sight = peer[link], seen[link]
@@ -166,7 +173,7 @@ def _pools(
     for w in range(nodes):
         if enemy[w] or distance[w] <= 0:
             continue
-        sight = 1.0 - (1.0 - watched[w] / (watched[w] + honest[w])) * (1.0 - caught)
+        sight = 1.0 - (1.0 - watched[w]) * (1.0 - caught)
         if result[w] == 0 and sight <= 0:
             continue
         size = _below(offsets, targets, enemy, distance, honest, result, w, reach, pool)
@@ -215,6 +222,57 @@ def _distances(
                 distance[v], queue[tail] = distance[u] + 1, v
                 tail += 1
     return distance
+
+
+@compiled
+def _preferred(
+    offsets: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    observer: NDArray[np.int32],
+    peer: NDArray[np.int32],
+    seen: NDArray[np.int8],
+    far: NDArray[np.int32],
+    kept: bool,
+) -> NDArray[np.bool_]:
+    """For each link, which of the peer's neighbours it likes no better than the observer: that one, and where its order
+    is kept all others that it could have chosen when it chose the observer."""
+    better = np.zeros((peer.size, np.diff(offsets).max()), np.bool_)
+    for link in range(peer.size):
+        w, x = peer[link], observer[link]
+        for place in range(offsets[w + 1] - offsets[w]):
+            u = targets[offsets[w] + place]
+            better[link, place] = u == x
+            for epoch in range(len(far) if kept else 0):
+                if seen[epoch, link] == ASKED and far[epoch, u] >= 0 and far[epoch, u] == far[epoch, w] - 1:
+                    better[link, place] = True
+    return better
+
+
+@compiled
+def _chances(
+    offsets: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    observer: NDArray[np.int32],
+    peer: NDArray[np.int32],
+    distance: NDArray[np.int32],
+    better: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """The probability that a node chooses an insider, if it chooses.
+
+    The best of a is the best of b more as well with probability a / (a + b).
+    """
+    chance = np.zeros(distance.size)
+    for link in range(peer.size):
+        w, x = peer[link], observer[link]
+        if distance[w] > 0 and distance[x] == distance[w] - 1:
+            beaten, others = 0, 0
+            for place in range(offsets[w + 1] - offsets[w]):
+                if better[link, place]:
+                    beaten += 1
+                elif distance[targets[offsets[w] + place]] == distance[x]:
+                    others += 1
+            chance[w] = min(1.0, chance[w] + beaten / (beaten + others))
+    return chance
 
 
 @compiled

@@ -6,6 +6,7 @@ no attacker may import it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -42,6 +43,27 @@ class Sights(Protocol):
     @property
     def handed(self) -> NDArray[np.int32]:
         """Rows of (epoch, game, observer, peer, message, node): names in the messages of shell games."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The same, as plain values."""
+
+    observer: NDArray[np.int32]
+    peer: NDArray[np.int32]
+    origin: NDArray[np.int32]
+    present: NDArray[np.bool_]
+    seen: NDArray[np.int8]
+    delay: NDArray[np.int16]
+    handed: NDArray[np.int32]
+
+
+def until(sights: Sights, epochs: int) -> Seen:
+    """What was shown in the first epochs: all that somebody may use who stands there."""
+    return Seen(
+        sights.observer, sights.peer, sights.origin[:epochs], sights.present[:epochs], sights.seen[:epochs],
+        sights.delay[:epochs], sights.handed[sights.handed[:, 0] < epochs],
+    )  # fmt: skip
 
 
 def hostile(sights: Sights) -> NDArray[np.bool_]:
