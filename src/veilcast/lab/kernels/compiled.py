@@ -1,8 +1,8 @@
 """How kernels are compiled: by numba, once for each machine, with the machine code kept on disk.
 
 numba looks up what it kept by the time of the file that a kernel stands in, and would not notice that another kernel
-that it calls has changed. So what is kept is kept under the digest of all kernels together: whoever changes one
-compiles all of them anew, and no result comes of code that is not there any more.
+that it calls has changed. So what is kept is kept under the digest of all kernels together, those of attackers too:
+whoever changes one compiles all of them anew, and no result comes of code that is not there any more.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def compiled(kernel: F) -> F:
 
 def _kept(before: str) -> str:
     """Where these kernels are kept: where the user says, or beside their source, or in the user's cache."""
-    sources = resources.files(__package__)
-    files = sorted((file for file in sources.iterdir() if file.name.endswith(".py")), key=lambda file: file.name)
-    digest = blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
+    rooms = [resources.files("veilcast.lab") / room for room in ("kernels", "attack")]
+    files = [file for room in rooms for file in sorted(room.iterdir(), key=lambda entry: entry.name)]
+    code = b"".join(file.read_bytes() for file in files if file.name.endswith(".py"))
+    digest = blake2b(code, digest_size=8).hexdigest()
     beside, users = Path(__file__).parent / "__pycache__", Path("~/.cache/veilcast/kernels")
     for place in (Path(before),) if before else (beside, users):
         try:

@@ -49,8 +49,8 @@ class View:
     handed: NDArray[np.int32]
     """Rows of (epoch, game, observer, peer, message, node): names in the messages of shell games."""
     passed: NDArray[np.int32]
-    """Rows of (epoch, observer, from whom, to whom, whether it came climbing): one note in each epoch, by a stem, in the
-    order of its way. To whom is the observer itself where it is the root."""
+    """Rows of (epoch, observer, from whom, to whom, whether it came climbing): one note in each epoch, by a stem, in
+    the order of its way. To whom is the observer itself where it is the root."""
 
     def learnt(self, epoch: int) -> NDArray[np.bool_]:
         """Of all nodes, those of which the coalition knows in this epoch that they are in the mesh."""

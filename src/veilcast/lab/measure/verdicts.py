@@ -93,8 +93,8 @@ def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdic
     above, below = published.compare != "at least", published.compare != "at most"
     word: Word = "not reproduced"
     if _lies(found, found, target, published.within, above=above, below=below):
-        # Where on a plateau a curve is least is chance: only a minimum that stands out is where it is. And what is known
-        # less well than within the margin may lie in it by luck.
+        # Where on a plateau a curve is least is chance: only a minimum that stands out is where it is. And what is
+        # known less well than within the margin may lie in it by luck.
         margin = published.within + _ROUNDING
         vague = published.statistic == "argmin" and max(target - low, high - target) > margin
         wide = published.compare == "equal" and high - low > 2 * margin
