@@ -31,6 +31,14 @@ x_label = "degree"
 y_label = "accuracy"
 curves = [{ label = "baseline", series = "BL", attack = "leaf", metric = "accuracy_all" }]
 
+[[matrices]]
+name = "readers"
+title = "Readers named"
+attacks = ["leaf", "majority"]
+metric = "accuracy"
+costs = ["messages"]
+at = { degree = 4 }
+
 [[published]]
 what = "BL at degree 2"
 value = 0.927
@@ -66,6 +74,11 @@ def test_cells_are_the_product_of_the_axes_for_every_series() -> None:
         (b"x = 2\n", b"", "x is for value"),
         (b"x = 2\n", b"x = 2\nsince = 4\n", "since is for change"),
         (b"x = 2\n", b'x = 2\nstatistic = "gap"\n', "beside is for gap"),
+        (b"degree = 4 }", b"degree = 8 }", "`at` degree = 8 is in no cell"),
+        (b"degree = 4 }", b"step = 5 }", "`at` step = 5 is in no cell"),
+        (b'"leaf", "majority"]', b'"leaf", "leaf"]', "matrices.readers: attacks"),
+        (b'name = "readers"', b'name = "accuracy"', "there twice"),
+        (b'metric = "accuracy"\n', b'metric = "accuracy"\nchance = 1\n', "chance and certain"),
         (b"[[figures]]", b'[machines]\ncells = ["PF degree=8"]\n\n[[figures]]', "machines.cells"),
         (b"[[figures]]", b"[machines]\nseeds = 0\n\n[[figures]]", "seeds"),
     ],

@@ -2,7 +2,8 @@
 
 Its cells are the product of its axes, once for each series; a cell and a seed are a run. Figures name curves over an
 axis or over the steps inside a run. Published points are data, with the margin within which the same number counts as
-reproduced, and the verdict that is expected: an experiment says beforehand what will not come out.
+reproduced, and the verdict that is expected: an experiment says beforehand what will not come out. Matrices hold
+defences against attackers (see `lab.sweep.matrix`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from veilcast.errors import ConfigError
+from veilcast.lab.sweep.matrix import Matrix
 from veilcast.lab.sweep.params import Params
 
 
@@ -120,6 +122,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     axes: dict[str, tuple[Any, ...]] = {}
     series: tuple[Series, ...] = (Series(""),)
     figures: tuple[Figure, ...] = ()
+    matrices: tuple[Matrix, ...] = ()
     published: tuple[Published, ...] = ()
     quick: Quick = Quick()
     machines: Machines = Machines()
@@ -139,6 +142,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not any(fnmatchcase(cell.name, pattern) for cell in self.cells()):
                 raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
         self._check_figures()
+        self._check_matrices()
 
     def cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[Cell]:
         """In the order of the file; their names are unique and stable."""
@@ -192,6 +196,15 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for label in filter(None, (point.curve, point.beside)):
                 if label not in curves.get(point.figure, ()):
                     raise ConfigError(f"published {point.what!r}: no curve {label!r} in a figure {point.figure!r}")
+
+    def _check_matrices(self) -> None:
+        steps = {step for cell in self.cells() for step in cell.params.steps}
+        taken = {figure.name for figure in self.figures}
+        for matrix in self.matrices:
+            if matrix.name in taken:
+                raise ConfigError(f"matrices: {matrix.name!r} is there twice")
+            taken.add(matrix.name)
+            matrix.check(self.axes, steps)
 
 
 def names() -> tuple[str, ...]:
