@@ -13,6 +13,7 @@ one who names nobody, one who names at random with the right frequency, and one 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +21,14 @@ from numpy.typing import NDArray
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Truth:
     """Who was what in a run. Only measures see it."""
 
     publisher: int
     subscribes: Mask
 
-    @property
+    @cached_property
     def candidates(self) -> Mask:
         """Those who might subscribe: all but the publisher."""
         mask = np.ones(len(self.subscribes), dtype=np.bool_)
@@ -37,31 +38,31 @@ class Truth:
 
 def of_mesh(truth: Truth, members: Mask) -> dict[str, float]:
     """What is so whatever the attack: sizes, shares, and the accuracy of those who do not look."""
-    inside = members & truth.candidates
     found = {"overlay": float(np.count_nonzero(members))}
-    subscribers = int(np.count_nonzero(truth.subscribes))
-    if subscribers:
-        found["reached"] = float(np.count_nonzero(truth.subscribes & members)) / subscribers
+    if truth.subscribes.any():
+        found["reached"] = _share(members, truth.subscribes)
     for name, among in _populations(truth, members):
-        rate = float(np.mean(truth.subscribes[among]))
+        rate = _share(truth.subscribes, among)
         found[f"all_negative_{name}"] = 1 - rate
         found[f"prior_{name}"] = 1 - 2 * rate * (1 - rate)
-    if inside.any():
-        found["share"] = float(np.mean(truth.subscribes[inside]))
+        if name == "mesh":
+            found["share"] = rate
     return found
 
 
 def of_guess(truth: Truth, members: Mask, named: Mask) -> dict[str, float]:
     """What an attack that named these reached. What is not defined, as the precision of one who names nobody, is not
     there."""
-    found = {}
+    found, share = {}, 1.0
+    right = named == truth.subscribes
     for name, among in _populations(truth, members):
-        accuracy = float(np.mean((named == truth.subscribes)[among]))
+        accuracy = _share(right, among)
         found[f"accuracy_{name}"] = accuracy
         found[f"inverted_{name}"] = 1 - accuracy
+        if name == "mesh":
+            share = _share(truth.subscribes, among)
     if named.any():
-        precision = found["leaf_precision"] = float(np.mean(truth.subscribes[named]))
-        share = of_mesh(truth, members).get("share", 1.0)
+        precision = found["leaf_precision"] = _share(truth.subscribes, named)
         if share < 1:
             found["residual"] = (precision - share) / (1 - share)
     return found
@@ -70,3 +71,8 @@ def of_guess(truth: Truth, members: Mask, named: Mask) -> dict[str, float]:
 def _populations(truth: Truth, members: Mask) -> list[tuple[str, Mask]]:
     everybody = np.ones(len(truth.subscribes), dtype=np.bool_)
     return [(name, mask) for name, mask in (("mesh", members & truth.candidates), ("all", everybody)) if mask.any()]
+
+
+def _share(of: Mask, among: Mask) -> float:
+    """Counted, and not taken as a mean: measures are most of a short run, and this is a third of the time."""
+    return int(np.count_nonzero(of & among)) / int(np.count_nonzero(among))

@@ -8,35 +8,67 @@ orders of the tied.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from veilcast.lab.measure.accuracy import Mask, Truth
 
 Scores = NDArray[np.float64]
 
 
+class Curve(NamedTuple):
+    """Who is named as the threshold falls from above all scores to the least of them: counts, one for each score that
+    somebody has, after the none at the beginning."""
+
+    hits: NDArray[np.int64]
+    alarms: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scores: Scores, positive: Mask) -> Curve:
+        order = np.argsort(-scores)
+        ranked = scores[order]
+        last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+        hits = np.cumsum(positive[order])[last]
+        return cls(np.append(0, hits), np.append(0, last + 1 - hits))
+
+    def auc(self) -> float:
+        """Half where there is nothing to compare."""
+        pairs = int(self.hits[-1]) * int(self.alarms[-1])
+        ordered = (self.hits[1:] + self.hits[:-1]) @ (self.alarms[1:] - self.alarms[:-1])
+        return int(ordered) / 2 / pairs if pairs else 0.5
+
+    def true_positives_at(self, false_positives: float) -> float:
+        # Of several thresholds with the same alarms the lowest counts: its hits cost nothing.
+        last = np.append(self.alarms[1:] > self.alarms[:-1], True)
+        alarms, hits = self.alarms[last] / self.alarms[-1], self.hits[last] / self.hits[-1]
+        return float(np.interp(false_positives, alarms, hits))
+
+    def precision_at(self, size: int) -> float:
+        named = self.hits + self.alarms
+        edge = int(np.searchsorted(named, size))
+        above, tied = named[edge - 1], named[edge] - named[edge - 1]
+        of_tied = (self.hits[edge] - self.hits[edge - 1]) / tied
+        return float((self.hits[edge - 1] + (size - above) * of_tied) / size)
+
+
 def of_scores(truth: Truth, scores: Scores) -> dict[str, float]:
     """The rank measures among all nodes but the publisher; none if all of them are of one kind."""
-    guess, positive = scores[truth.candidates], truth.subscribes[truth.candidates]
-    if positive.all() or not positive.any():
+    curve = Curve.of(scores[truth.candidates], truth.subscribes[truth.candidates])
+    if not curve.hits[-1] or not curve.alarms[-1]:
         return {}
     return {
-        "auc": auc(guess, positive),
-        "tpr_1": true_positives_at(guess, positive, 0.01),
-        "tpr_0_1": true_positives_at(guess, positive, 0.001),
-        "precision_at_size": precision_at(guess, positive, int(np.count_nonzero(positive))),
+        "auc": curve.auc(),
+        "tpr_1": curve.true_positives_at(0.01),
+        "tpr_0_1": curve.true_positives_at(0.001),
+        "precision_at_size": curve.precision_at(int(curve.hits[-1])),
     }
 
 
 def auc(scores: Scores, positive: Mask) -> float:
     """The rank-sum statistic; half where there is nothing to compare."""
-    first, second = int(np.count_nonzero(positive)), int(np.count_nonzero(~positive))
-    if not first or not second:
-        return 0.5
-    ranks = rankdata(scores)[positive].sum()
-    return float((ranks - first * (first + 1) / 2) / (first * second))
+    return Curve.of(scores, positive).auc()
 
 
 def auc_by_chance(positives: int, others: int) -> tuple[float, float]:
@@ -47,18 +79,9 @@ def auc_by_chance(positives: int, others: int) -> tuple[float, float]:
 
 def true_positives_at(scores: Scores, positive: Mask, false_positives: float) -> float:
     """The share of the positive ones named when this share of the others is."""
-    levels = np.unique(scores)[::-1]
-    hits = np.array([0.0, *(np.mean(scores[positive] >= level) for level in levels)])
-    alarms = np.array([0.0, *(np.mean(scores[~positive] >= level) for level in levels)])
-    # Of several thresholds with the same alarms the lowest counts: its hits cost nothing.
-    last = np.append(np.diff(alarms) > 0, True)
-    last[0] = last[0] or alarms[1] > 0
-    return float(np.interp(false_positives, alarms[last], hits[last]))
+    return Curve.of(scores, positive).true_positives_at(false_positives)
 
 
 def precision_at(scores: Scores, positive: Mask, size: int) -> float:
     """The share of positive ones among the `size` with the highest scores."""
-    edge = np.sort(scores)[::-1][size - 1]
-    above, tied = scores > edge, scores == edge
-    places = size - np.count_nonzero(above)
-    return float((np.count_nonzero(positive[above]) + places * np.mean(positive[tied])) / size)
+    return Curve.of(scores, positive).precision_at(size)
