@@ -1,0 +1,131 @@
+"""Waves: which cells are notes, and which of them are copies of one publication. Most outside attackers begin here.
+
+Where links hide nothing, notes travel outside heartbeats and have a size of their own, so they stand out. A size that
+is seen on nearly every link is that of bare heartbeats or of acknowledgements, and one that mostly leaves when its
+sender beats is that of a heartbeat with something in it; a node beats in a rhythm that is easily found, and how long a
+period is is no secret. Of what is left the most frequent size is that of the notes, for careful publishers make theirs
+equally long.
+
+Who sends a note shortly after it had one passes that one on; who sends one out of the blue has made it. So copies come
+together to waves, one for each publication, though several be under way at once. Notes that go one way at one time are
+taken for one wave, and one that is kept for long before it goes on begins another: over many publications both are
+noise. On constant cells there is no size that stands out, and no wave.
+
+Rows are cells: when, from whom, to whom, how long. Nodes are numbers from 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.kernels.compiled import compiled
+
+
+class Waves(NamedTuple):
+    """The notes among some cells, in the order of time."""
+
+    row: NDArray[np.int64]
+    """Which cells they are."""
+    publication: NDArray[np.int64]
+    """Of which publication each is a copy, numbered from 0 in the order of their beginnings."""
+
+
+def find(
+    t_us: NDArray[np.int64],
+    src: NDArray[np.int32],
+    dst: NDArray[np.int32],
+    size: NDArray[np.int64],
+    heartbeat_us: int,
+) -> Waves:
+    """All notes of a record, whose rows may come in any order."""
+    longs = note_size(t_us, src, dst, size, heartbeat_us)
+    rows = np.flatnonzero(size == longs) if longs is not None else np.empty(0, np.int64)
+    rows = rows[np.lexsort((dst[rows], src[rows], t_us[rows]))]
+    return Waves(rows, publications(t_us[rows], src[rows], dst[rows]))
+
+
+def note_size(
+    t_us: NDArray[np.int64],
+    src: NDArray[np.int32],
+    dst: NDArray[np.int32],
+    size: NDArray[np.int64],
+    heartbeat_us: int,
+) -> int | None:
+    """How long notes are, if anything looks like one."""
+    usual = np.isin(size, usual_sizes(src, dst, size))
+    phase = _phases(t_us[usual], src[usual], heartbeat_us, _count(src))
+    sizes, which = np.unique(size[~usual], return_inverse=True)
+    if not len(sizes):
+        return None
+    due = phase[src[~usual]]
+    late_us = (t_us[~usual] - due + EARLY_US) % heartbeat_us
+    beats = (due >= 0) & (late_us < EARLY_US + LATE_US)
+    beside = np.bincount(which, np.where(beats, -1, 1))
+    best = int(np.argmax(beside))
+    return int(sizes[best]) if beside[best] > 0 else None
+
+
+def usual_sizes(src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The sizes that are seen on nearly every link."""
+    _, link = np.unique(_link(src, dst), return_inverse=True)
+    sizes, kind = np.unique(size, return_inverse=True)
+    pairs = np.unique(kind * np.int64(len(link)) + link)
+    carried = np.bincount(pairs // max(1, len(link)), minlength=len(sizes))
+    return sizes[carried >= USUAL * _count(link)]
+
+
+def publications(t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
+    """For notes in the order of time, the publication of each."""
+    return _publications(t_us, src, dst, max(_count(src), _count(dst)))
+
+
+def _phases(t_us: NDArray[np.int64], src: NDArray[np.int32], heartbeat_us: int, nodes: int) -> NDArray[np.int64]:
+    """When each sender beats: the millisecond of a heartbeat in which it sends most of what is usual; -1 of who does
+    not."""
+    bins = heartbeat_us // BIN_US + 1
+    keys, counts = np.unique(src * np.int64(bins) + t_us % heartbeat_us // BIN_US, return_counts=True)
+    # The last of each sender is that with the highest count, and of several the first.
+    order = np.lexsort((-keys, counts, keys // bins))
+    phase = np.full(nodes, -1, np.int64)
+    phase[keys[order] // bins] = BIN_US * (keys[order] % bins)
+    return phase
+
+
+def _link(src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
+    return (src.astype(np.int64) << 32) | dst
+
+
+def _count(numbers: NDArray[np.int32] | NDArray[np.int64]) -> int:
+    return int(numbers.max()) + 1 if len(numbers) else 0
+
+
+@compiled
+def _publications(
+    t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32], nodes: int
+) -> NDArray[np.int64]:
+    found = np.empty(t_us.size, np.int64)
+    last, had = np.full(nodes, -1, np.int64), np.zeros(nodes, np.int64)
+    waves = 0
+    for row in range(t_us.size):
+        u, v, now = src[row], dst[row], t_us[row]
+        if last[u] >= 0 and now - had[u] <= PASSING_US:
+            wave = last[u]
+        else:
+            wave = waves
+            waves += 1
+        found[row] = last[u] = last[v] = wave
+        had[u] = had[v] = now
+    return found
+
+
+USUAL: Final = 0.9
+"""The share of links on which a size is seen that everybody sends all the time."""
+BIN_US: Final = 1_000
+EARLY_US: Final = 2_000
+LATE_US: Final = 10_000
+"""What leaves so long before a beat was due, or after it, left with it: timers of a busy machine come late."""
+PASSING_US: Final = 150_000
+"""Within so long after it had a note, a node passes it on."""
