@@ -1,0 +1,187 @@
+"""Cadence and size: who sends, or is sent to, in another rhythm than everybody else, or in other sizes?
+
+Where links carry cells of one size at one rate, this is the promise itself: a gap between two cells of a link is as
+long whatever its ends are doing. What might break it is no message, but work: a node that has notes to seal, keys to
+renew or rubbish to collect may be late, and a queue that runs full may be early. So nothing is assumed of what a note
+looks like.
+
+- *Without training*, two samples are compared: the gaps (or sizes) of one node with those of all the others, by the
+  largest distance between their distributions (Kolmogorov and Smirnov), times sqrt(n m / (n + m)), so that under one
+  law who was seen little looks no stranger than who was seen much. What a node gets tells of readers, what it sends of
+  publishers. The same of links instead of nodes finds links that are odd.
+- *With training* on other runs, whose truth is known (`classifiers`), each node is shown by how many cells, gaps and
+  sizes its links had in windows of time: their means, spreads and extremes, and how these differ from window to window.
+
+A gap counts where it ends. The first cell of a link has nothing before it, and is left out. Cells may come in any
+order; of arrays nodes are numbers. The frames' forms take any columns `run`, `src` and `dst`, strings or numbers, and
+bring cells down to windows and counts by one sort of each link by time, which spills where it does not fit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Times = NDArray[np.int64]
+Nodes = NDArray[np.int32]
+
+
+class Tally(NamedTuple):
+    """How often each link had a gap of so many grains, and at its end a cell of that size."""
+
+    src: Nodes
+    dst: Nodes
+    gap: NDArray[np.int64]
+    size: NDArray[np.int64]
+    cells: NDArray[np.int64]
+
+
+class Windows(NamedTuple):
+    """A row for each link and window in which it carried anything."""
+
+    src: Nodes
+    dst: Nodes
+    window: NDArray[np.int64]
+    values: NDArray[np.float64]
+    """Rows x `NAMES`."""
+
+
+class Unlike(NamedTuple):
+    """By node, how much what it got, and what it sent, differs from what others did."""
+
+    received: NDArray[np.float64]
+    sent: NDArray[np.float64]
+
+
+def scores(seen: Tally, nodes: int) -> Unlike:
+    """By node, how much it looks like a reader, and like a publisher: by gaps or by sizes, whichever are stranger."""
+    received, sent = (
+        np.maximum(unlike(ends, seen.gap, seen.cells, nodes), unlike(ends, seen.size, seen.cells, nodes))
+        for ends in (seen.dst, seen.src)
+    )
+    return Unlike(received, sent)
+
+
+def unlike(
+    group: NDArray[np.integer], value: NDArray[np.int64], count: NDArray[np.int64], groups: int
+) -> NDArray[np.float64]:
+    """By group, how far the distribution of its values is from that of all others' values; 0 of who has none."""
+    _, which = np.unique(value, return_inverse=True)
+    values = int(which.max(initial=-1)) + 1
+    own = np.bincount(group.astype(np.int64) * values + which, count, groups * values).reshape(groups, values)
+    others = own.sum(axis=0) - own
+    much, rest = own.sum(axis=1), others.sum(axis=1)
+    apart = np.cumsum(own, axis=1) / np.maximum(1, much)[:, None]
+    apart -= np.cumsum(others, axis=1) / np.maximum(1, rest)[:, None]
+    weight = np.sqrt(much * rest / np.maximum(1, much + rest))
+    distance: NDArray[np.float64] = np.abs(apart).max(axis=1, initial=0) * weight
+    return distance
+
+
+def shown(seen: Windows, nodes: int) -> NDArray[np.float64]:
+    """What a classifier is shown: nodes x what each got, then what it sent; see `over`."""
+    return np.hstack([over(ends, seen.values, nodes) for ends in (seen.dst, seen.src)])
+
+
+def over(group: NDArray[np.integer], values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
+    """By group, the means, the spreads and the largest of the columns of its rows; 0 of who has none."""
+    many = np.maximum(1, np.bincount(group, minlength=groups))[:, None]
+    mean, spread, most = (np.zeros((groups, values.shape[1])) for _ in range(3))
+    np.add.at(mean, group, values)
+    mean /= many
+    np.add.at(spread, group, (values - mean[group]) ** 2)
+    np.maximum.at(most, group, values)
+    return np.hstack([mean, np.sqrt(spread / many), most])
+
+
+def tally(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64], grain_us: int = 1000) -> Tally:
+    order, gap_us = _gaps(t_us, src, dst, size)
+    src, dst, gap, size = src[order], dst[order], gap_us // grain_us, size[order]
+    kinds = np.lexsort((size, gap, dst, src))
+    src, dst, gap, size = src[kinds], dst[kinds], gap[kinds], size[kinds]
+    starts, cells = _stretches(src, dst, gap, size)
+    return Tally(src[starts], dst[starts], gap[starts], size[starts], cells)
+
+
+def windows(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64], window_us: int) -> Windows:
+    order, gap_us = _gaps(t_us, src, dst, size)
+    src, dst, window = src[order], dst[order], t_us[order] // window_us
+    # A link's cells are in the order of time, so a window of it is a stretch of rows.
+    starts, cells = _stretches(src, dst, window)
+    columns = [cells, *_moments(gap_us, starts, cells), *_moments(size[order], starts, cells)]
+    return Windows(src[starts], dst[starts], window[starts], np.column_stack(columns).astype(np.float64))
+
+
+def tallied(cells: DataFrame, grain_us: int = 1000) -> DataFrame:
+    """`tally` of a frame: columns run, src, dst, gap, size, cells."""
+    from pyspark.sql import functions as sql
+
+    grains = sql.expr(f"gap_us div {grain_us}").alias("gap")
+    return _with_gaps(cells).groupBy("run", "src", "dst", grains, "size").agg(sql.count("*").alias("cells"))
+
+
+def features(cells: DataFrame, window_us: int) -> DataFrame:
+    """`windows` of a frame: columns run, src, dst, window, and `NAMES`."""
+    from pyspark.sql import functions as sql
+
+    window = sql.expr(f"t_us div {window_us}").alias("window")
+    parts = [sql.count("*").cast("double")]
+    for of in ("gap_us", "size"):
+        parts += [form(of).cast("double") for form in (sql.avg, sql.stddev_pop, sql.min, sql.max)]
+    named = [part.alias(name) for part, name in zip(parts, NAMES, strict=True)]
+    return _with_gaps(cells).groupBy("run", "src", "dst", window).agg(*named)
+
+
+def _gaps(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64]) -> tuple[NDArray[np.intp], Times]:
+    """The rows that have one before them on their link, link by link in the order of time; and their gaps. Of cells at
+    the same time the smaller comes first, here and in frames."""
+    order = np.lexsort((size, t_us, dst, src))
+    follows = (np.diff(src[order]) == 0) & (np.diff(dst[order]) == 0)
+    return order[1:][follows], np.diff(t_us[order])[follows]
+
+
+def _stretches(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where rows begin that are the same in all columns, one after the other, and how many they are."""
+    fresh = np.ones(len(columns[0]), np.bool_)
+    fresh[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    starts = np.flatnonzero(fresh)
+    return starts, np.diff(np.append(starts, len(fresh)))
+
+
+def _moments(values: NDArray[np.int64], starts: NDArray[np.intp], many: NDArray[np.intp]) -> list[NDArray[np.float64]]:
+    """Of each stretch the mean, the spread, the least and the largest."""
+    if not len(starts):
+        return [np.zeros(0)] * 4
+    mean = np.add.reduceat(values, starts) / many
+    spread = np.sqrt(np.add.reduceat((values - np.repeat(mean, many)) ** 2, starts) / many)
+    least, most = (form.reduceat(values, starts).astype(np.float64) for form in (np.minimum, np.maximum))
+    return [mean, spread, least, most]
+
+
+def _with_gaps(cells: DataFrame) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    link = Window.partitionBy("run", "src", "dst").orderBy("t_us", "size")
+    # Nothing else of a cell goes through the sort.
+    narrow = cells.select("run", "src", "dst", "t_us", sql.col("size").cast("int").alias("size"))
+    return narrow.withColumn("gap_us", sql.col("t_us") - sql.lag("t_us").over(link)).where("gap_us is not null")
+
+
+NAMES: Final = (
+    "cells",
+    "gap",
+    "gap_spread",
+    "gap_least",
+    "gap_most",
+    "size",
+    "size_spread",
+    "size_least",
+    "size_most",
+)
+"""What is said of a window of a link; gaps are microseconds."""
