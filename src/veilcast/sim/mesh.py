@@ -35,6 +35,7 @@ from veilcast.sim.chance import SeededEntropy, derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Connected, Everyone, InOrder, Intact, OnlyReaders
 from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
+from veilcast.sim.host import Factory
 from veilcast.sim.mesh_checkers import InTurn, Leases, Nonces, Reach, Sent, Steady, Tree, node_at
 from veilcast.sim.mesh_keys import keyring_of, records
 from veilcast.sim.mesh_owners import Clients, Owner
@@ -145,9 +146,10 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             if self._joining:
                 contacts = addresses[: self.contacts]
                 owner = Owner(self.mesh, keyring, roles, contacts, prefix_of, earlier=number, link=self.link)
-                world.add(address, owner.start, number * self.join_us)
+                world.add(address, self._started(owner, address), number * self.join_us)
             else:
-                world.add(address, Owner(self.mesh, keyring, roles, known[address], prefix_of, link=self.link).start)
+                owner = Owner(self.mesh, keyring, roles, known[address], prefix_of, link=self.link)
+                world.add(address, self._started(owner, address))
             for topic, role in roles.items():
                 for part in ("publisher", "subscriber") if role == "both" else (role,):
                     if part != "forger":
@@ -201,6 +203,10 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             return token_of_topic()
         keyring = self._keyring({topic: "subscriber"}, 0, world.epoch_us)
         return keyring.at(epoch_of(world.now, keyring.epoch_us)).topic(topic).token
+
+    def _started(self, owner: Owner, address: Address) -> Factory:
+        """How this one comes to life: honestly."""
+        return owner.start
 
     def _keyring(self, roles: dict[str, str], number: int, epoch_us: int) -> Keyring:
         """Roles in one topic share a keyring, but where nodes show who they are every one is a member of its own."""

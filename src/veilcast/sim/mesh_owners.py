@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Self
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
@@ -41,6 +42,12 @@ class Owner:
     ) -> None:
         self._config, self._keyring, self._roles = config, keyring, roles
         self._neighbours, self._prefix_of, self._earlier, self._link = neighbours, prefix_of, earlier, link
+
+    def told(self, config: Config) -> Self:
+        """The same owner, who tells its node something else."""
+        other = copy(self)
+        other._config = config
+        return other
 
     def start(self, birth: Birth) -> Machine:
         known = self._neighbours[: None if birth.incarnation else self._earlier]

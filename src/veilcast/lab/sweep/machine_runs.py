@@ -34,6 +34,7 @@ import numpy as np
 from veilcast.crypto.chain import LENGTH_MAX
 from veilcast.errors import ConfigError
 from veilcast.lab.measure.accuracy import Truth
+from veilcast.lab.sweep import active_runs
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.sights import Flow, Sight, measures
 from veilcast.machine import Address, Machine, Publication
@@ -49,6 +50,8 @@ from veilcast.topics import Label
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     """One run. The data folder is not used: the machines lay out small worlds only."""
+    if params.script:
+        return active_runs.run(params, seed)
     _check(params)
     return measures(*_Run(params, seed).watched(), persistent=params.publications > 1)
 
