@@ -12,8 +12,9 @@ from veilcast.lab.sweep.curves import Score, Scores
 from veilcast.lab.sweep.engines import ENGINES
 from veilcast.lab.sweep.experiment import Experiment
 
-SMALL = [name for name in experiment.names() if name not in ("mesh-million", "mesh-gnutella", "mesh-deezer")]
-"""Those that need neither minutes nor a data folder."""
+LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer")
+SMALL = [name for name in experiment.names() if name not in LARGE and "kernel" in experiment.load(name)[1].engines]
+"""Those that need neither minutes nor a data folder nor the machines."""
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from typing import Final, TypeAlias
 from veilcast.errors import ConfigError
 from veilcast.lab.sweep.active_stage import PERIOD_US, Played, Stage
 from veilcast.lab.sweep.params import Measure, Params
-from veilcast.machine import Address, Machine
+from veilcast.machine import Machine
 from veilcast.sim.active.besieging import Besieger, Siege
 from veilcast.sim.active.marking import Echo, Tagger
 from veilcast.sim.active.mouth import Mouth
 from veilcast.sim.active.quitting import Quitter
 from veilcast.sim.active.swapping import Crawler, Liar, Refuser, eager
-from veilcast.sim.active.timing import Prober
+from veilcast.sim.active.timing import PATIENCE_US, Prober, Survey
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_checkers import node_at
@@ -51,22 +51,18 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
 
 def _timing(stage: Stage, acts: bool) -> dict[str, float]:
     publisher, readers, coalition = stage.drawn()
-    start_us = START_US + stage.first_us + 4 * PERIOD_US
-
-    def script(node: Machine, birth: Birth) -> Prober:
-        around = [name for name in stage.neighbours[birth.address] if name not in coalition]
-        return Prober(node, around if acts else (), start_us)
-
-    seconds = 10 * max(len(around) for around in stage.neighbours.values())
-    played = stage.play((publisher, readers, coalition), script, 2 * seconds, PERIOD_US // 2)
+    beside = {name: insider for insider in coalition for name in stage.neighbours[insider] if name not in coalition}
+    survey = Survey(beside if acts else {}, START_US + stage.first_us + 4 * PERIOD_US)
+    seconds = _PROBE * len(beside)
+    played = stage.play(
+        (publisher, readers, coalition),
+        lambda node, birth: Prober(node, birth.address, survey),
+        2 * seconds,
+        PERIOD_US // 2,
+    )
     played.run(stage.first_us + seconds * PERIOD_US)
-    delays: dict[Address, int] = {}
-    for actor in played.actors(Prober):
-        for name, delay_us in actor.delay_us.items():
-            delays[name] = min(delay_us, delays.get(name, delay_us))
-    beside = {name for insider in coalition for name in stage.neighbours[insider]}
     # Whom nobody asked, and who did not ask, has not shown that it has notes.
-    return played.auc({name: -delays.get(name, 1 << 40) for name in sorted(beside)}) | played.delivered()
+    return played.auc({name: -float(survey.delay_us.get(name, PATIENCE_US)) for name in beside}) | played.delivered()
 
 
 def _quitting(stage: Stage, acts: bool) -> dict[str, float]:
@@ -77,7 +73,7 @@ def _quitting(stage: Stage, acts: bool) -> dict[str, float]:
         odd = coalition.index(birth.address) % 2 == 1
         return Quitter(node, START_US + stage.first_us, turn_us, odd=odd)
 
-    played = stage.play((publisher, readers, coalition), script, _TURNS, _TURN * PERIOD_US)
+    played = stage.play((publisher, readers, coalition), script, 3 * _TURNS, _TURN * PERIOD_US // 3)
     played.run(stage.first_us + _TURNS * _TURN * PERIOD_US)
     asked = {name: 0.0 for insider in coalition for name in stage.neighbours[insider]}
     for actor in played.actors(Quitter):
@@ -97,7 +93,9 @@ def _siege(stage: Stage, acts: bool) -> dict[str, float]:
 
 
 def _refusing(stage: Stage, acts: bool) -> dict[str, float]:
-    played = stage.play(stage.drawn(), lambda node, _: (Refuser if acts else Crawler)(node), _NOTES, 4 * PERIOD_US, joins=True)
+    played = stage.play(
+        stage.drawn(), lambda node, _: (Refuser if acts else Crawler)(node), _NOTES, 4 * PERIOD_US, joins=True
+    )
     return _games(stage, played)
 
 
@@ -166,6 +164,8 @@ def _copies(played: Played) -> int:
 
 
 _NOTES: Final = 20
+_PROBE: Final = 7
+"""Seconds for one question, its answer, and a rest."""
 _TURN: Final = 15
 """Heartbeats of one turn of silence: longer than a neighbour is waited for."""
 _TURNS: Final = 12

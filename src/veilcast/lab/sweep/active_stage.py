@@ -23,7 +23,6 @@ from veilcast.sim.links import Links
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.world import World
 
-
 Actor = TypeVar("Actor", bound=Mouth)
 
 

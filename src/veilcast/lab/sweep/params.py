@@ -61,9 +61,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The hardened mesh: the share of the other nodes that act as subscribers; over 0, there is neither PF nor SG."""
     insiders: float = 0.0
     """The share of nodes that are in the coalition."""
-    script: Literal[
-        "", "timing", "quitting", "siege", "refusing", "crawling", "bogus", "tagging", "replay"
-    ] = ""
+    script: Literal["", "timing", "quitting", "siege", "refusing", "crawling", "bogus", "tagging", "replay"] = ""
     """What the coalition does besides watching (`active_runs`); on the machines only."""
     churn: float = 0.0
     """The share of honest nodes that are away in an epoch."""

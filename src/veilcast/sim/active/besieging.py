@@ -1,8 +1,8 @@
 """Sybils beside a victim, and n - 1: a node with none but hostile neighbours has nobody to be hidden among.
 
-What it asks for without having been asked it wants itself, or covers. What it sends without having got it is its own:
-if the others hold back all notes but those that the victim began, there is not even anything to compare with. No overlay
-can help such a node; what can is to keep it from being besieged (see `mesh/certified.py`), and covers, who ask too.
+What it asks for without having been asked it wants itself, or covers. What it sends without having got it is its own
+(n - 1: all the others are ours, so what is left is the victim's). No overlay can help such a node; what can is to keep
+it from being besieged (see `mesh/certified.py`), and covers, who ask too.
 """
 
 from __future__ import annotations

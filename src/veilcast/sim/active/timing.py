@@ -5,13 +5,14 @@ and that one perhaps another: a heartbeat for each hop. So the time from the que
 the mesh, without any mistake of the papers' protocol being needed. Readers always are; how much it tells about them
 depends on how many others are, too.
 
-The prober asks all its neighbours, one after the other, leaves each when it has its answer, and leaves alone those
-who ask it: they are in the mesh for certain.
+To ask is to bring others into the mesh: whoever was asked, and those on its way. So a coalition asks one node at a
+time, each once, leaves it when it has its answer, and rests until the mesh is as it was. Those who ask one of us are in
+the mesh for certain, and need not be asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from veilcast.machine import Address, Machine
@@ -19,42 +20,73 @@ from veilcast.sim.active.mouth import Mouth
 from veilcast.wire.messages import Message, Notify, Subscribe, Unsubscribe
 
 
-class Prober(Mouth):
-    """Begins when a note was due for the first time, at `start_us`."""
+class Survey:
+    """Whose turn it is to ask whom, from `start_us` on, when notes are about."""
 
-    def __init__(self, inner: Machine, neighbours: Sequence[Address], start_us: int) -> None:
-        super().__init__(inner)
-        self._left = list(neighbours)
-        self._start_us = start_us
-        self._asked: tuple[Address, int] | None = None
+    def __init__(self, asked_by: Mapping[Address, Address], start_us: int) -> None:
+        self._left = list(asked_by.items())
+        self._rest_us = start_us
+        self._asked: tuple[Address, Address, int] | None = None
         self.delay_us: dict[Address, int] = {}
-        """Of those that were asked, how long the first note took."""
+        """Of those that were asked, or that asked, how long the first note took."""
+
+    def turn(self, prober: Address, now: int) -> Address | None:
+        """Whom this one is to ask now, if anybody."""
+        while self._left and self._left[-1][0] in self.delay_us:
+            self._left.pop()
+        if self._asked is not None or now < self._rest_us or not self._left or self._left[-1][1] != prober:
+            return None
+        peer, _ = self._left.pop()
+        self._asked = peer, prober, now
+        return peer
+
+    def wanted(self, peer: Address) -> None:
+        """This one has asked one of us."""
+        self.delay_us.setdefault(peer, 0)
+
+    def answered(self, peer: Address, prober: Address, now: int) -> bool:
+        """A note has come from one to the other; whether it was waited for."""
+        if self._asked is None or self._asked[:2] != (peer, prober):
+            return False
+        self._note(now)
+        return True
+
+    def overdue(self, prober: Address, now: int) -> Address | None:
+        """Whom this one has asked in vain."""
+        if self._asked is None or self._asked[1] != prober or now - self._asked[2] <= PATIENCE_US:
+            return None
+        return self._note(now)
+
+    def _note(self, now: int) -> Address:
+        assert self._asked is not None
+        peer, _, since_us = self._asked
+        self.delay_us.setdefault(peer, now - since_us)
+        self._asked, self._rest_us = None, now + REST_US
+        return peer
+
+
+class Prober(Mouth):
+    """One of those who ask."""
+
+    def __init__(self, inner: Machine, address: Address, survey: Survey) -> None:
+        super().__init__(inner)
+        self._address, self._survey = address, survey
 
     def hear(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, Subscribe):
-            self.delay_us[source] = 0
-        elif isinstance(message, Notify) and self._asked is not None and source == self._asked[0]:
-            self._answered(now)
+            self._survey.wanted(source)
+        elif isinstance(message, Notify) and self._survey.answered(source, self._address, now):
+            self.say(Unsubscribe(self.token), source)
 
     def handle_timer(self, now: int) -> None:
         super().handle_timer(now)
-        if now < self._start_us or not self.token:
-            return
-        if self._asked is not None and now - self._asked[1] > PATIENCE_US:
-            self._answered(now)
-        while self._asked is None and self._left:
-            peer = self._left.pop()
-            if peer not in self.delay_us:
-                self._asked = peer, now
-                self.say(Subscribe(self.token), peer)
-
-    def _answered(self, now: int) -> None:
-        assert self._asked is not None
-        peer, since_us = self._asked
-        self.delay_us.setdefault(peer, now - since_us)
-        self.say(Unsubscribe(self.token), peer)
-        self._asked = None
+        if (late := self._survey.overdue(self._address, now)) is not None:
+            self.say(Unsubscribe(self.token), late)
+        if self.token and (peer := self._survey.turn(self._address, now)) is not None:
+            self.say(Subscribe(self.token), peer)
 
 
-PATIENCE_US: Final = 20_000_000
+PATIENCE_US: Final = 12_000_000
 """Who has not answered by then is not going to."""
+REST_US: Final = 4_000_000
+"""In which those leave who were asked for our sake."""
