@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 
 from veilcast.lab.spark import java, session
 from veilcast.lab.sweep import sweep
+from veilcast.lab.sweep.engines import Engine
 from veilcast.lab.sweep.experiment import Experiment
 from veilcast.lab.sweep.params import Measure, Params
-from veilcast.lab.sweep.task import Runner
 
 pytestmark = pytest.mark.all_only
 
@@ -90,7 +90,7 @@ def spark(cluster: str, alone: list[dict[str, bytes]]) -> Iterator[SparkSession]
         yield made
 
 
-def engine(kill: str | None = None) -> Runner:
+def engine(kill: str | None = None) -> Engine:
     """The kernels. With a file to mark it by, the first run of seed 3 ends its executor: the Java machine, and all that
     it runs."""
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.lab.sweep import plan
-from veilcast.lab.sweep.plan import BUCKET, Portion
+from veilcast.lab.sweep.plan import BUCKET, Pace, Portion
 
 SEEDS = st.integers(1, 5 * BUCKET)
 
@@ -30,3 +30,38 @@ def test_a_hundred_seeds_are_five_files() -> None:
     portions = plan.missing(100, [])
     assert len(portions) == 5
     assert portions[1].file == "seeds-000020-000039.parquet"
+
+
+PACES = st.none() | st.builds(Pace, st.floats(1e-6, 1e4), st.floats(1, 1e6))
+
+
+@given(st.integers(1, 50 * BUCKET), st.integers(1, 50), st.integers(1, 64), PACES)
+def test_jobs_take_every_portion_once_and_in_order(seeds: int, cells: int, cores: int, pace: Pace | None) -> None:
+    waiting = plan.missing(seeds, [])
+    taken: list[Portion] = []
+    while waiting:
+        job = plan.job(waiting, cells, cores, pace)
+        assert 1 <= job.tasks <= len(job.seeds) * cells
+        taken += job.portions
+        waiting = waiting[len(job.portions) :]
+    assert taken == plan.missing(seeds, [])
+
+
+def test_what_takes_long_is_cut_finely_a_portion_at_a_time() -> None:
+    waiting = plan.missing(200, [])
+    for pace in (None, Pace(10.0, 30)):
+        assert plan.job(waiting, 20, 2, pace) == ((waiting[0],), 24)
+    assert plan.job(waiting, 1, 64, None) == ((waiting[0],), 20)
+
+
+def test_short_runs_are_done_together_in_few_tasks() -> None:
+    waiting = plan.missing(200, [])
+    assert plan.job(waiting, 20, 2, Pace(0.0005, 30)) == (tuple(waiting), 4)
+    assert plan.job(waiting, 20, 2, Pace(0.00005, 30)) == (tuple(waiting), 2)
+
+
+def test_a_job_has_no_more_rows_than_this_process_may_hold() -> None:
+    waiting = plan.missing(1_000_000, [])
+    rows = 30
+    job = plan.job(waiting, 20, 2, Pace(1e-9, rows))
+    assert 0 <= plan._JOB_ROWS - len(job.seeds) * 20 * rows < BUCKET * 20 * rows

@@ -15,16 +15,16 @@ from pyspark.sql import SparkSession
 
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import tables
-from veilcast.lab.sweep import store, sweep
+from veilcast.lab.sweep import plan, store, sweep
+from veilcast.lab.sweep.engines import Engine
 from veilcast.lab.sweep.experiment import Experiment
 from veilcast.lab.sweep.params import Measure, Params
-from veilcast.lab.sweep.task import Runner
 from veilcast.lab.tables import Measured, Score, Verdict
 
 pytestmark = pytest.mark.usefixtures("small_buckets")
 
 
-def engine(before: Callable[[int], object] = lambda seed: None) -> Runner:
+def engine(before: Callable[[int], object] = lambda seed: None) -> Engine:
     """A run in a line. `before` is called in the executor first. Made here, so that executors get it by value."""
 
     def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
@@ -34,7 +34,7 @@ def engine(before: Callable[[int], object] = lambda seed: None) -> Runner:
     return run
 
 
-def do(spark: SparkSession, experiment: Experiment, out: Path, runner: Runner | None = None, **options: Any) -> Any:
+def do(spark: SparkSession, experiment: Experiment, out: Path, runner: Engine | None = None, **options: Any) -> Any:
     return sweep.run(spark, "two", experiment, out, engine="kernel", runner=runner or engine(), **options)
 
 
@@ -87,6 +87,25 @@ def test_more_seeds_add_to_what_is_there_and_fewer_take_nothing_away(
     assert tables_in(tmp_path) == whole_tables(spark, two_cells, whole)
     again = do(spark, two_cells, tmp_path, seeds=1)
     assert (again.runs, again.manifest.seeds) == (0, 4)
+
+
+def test_into_which_jobs_portions_go_shows_nowhere(
+    spark: SparkSession, two_cells: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[int] = []
+    measure = sweep._measure
+
+    def counted(*given: Any) -> Any:
+        jobs.append(len(given[2].portions))
+        return measure(*given)
+
+    monkeypatch.setattr(sweep, "_measure", counted)
+    do(spark, two_cells, tmp_path / "together", seeds=6)
+    assert jobs == [1, 2]
+    monkeypatch.setattr(plan, "_JOB_S", 0.0)
+    do(spark, two_cells, tmp_path / "apart", seeds=6)
+    assert jobs == [1, 2, 1, 1, 1]
+    assert tables_in(tmp_path / "together") == tables_in(tmp_path / "apart")
 
 
 def test_a_sweep_that_failed_half_way_goes_on_where_it_was(

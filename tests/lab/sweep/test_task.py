@@ -9,19 +9,22 @@ import pyarrow as pa
 import pytest
 
 from veilcast.errors import ConfigError, LocalError
+from veilcast.lab.sweep.engines import Engine
 from veilcast.lab.sweep.params import Measure, Params
-from veilcast.lab.sweep.task import Runner, Task
+from veilcast.lab.sweep.task import TOOK, Task
 
 CELLS = tuple((f"mu={mu}", msgspec.json.encode(Params(mu=mu, cover="one"))) for mu in (0.1, 0.2))
 
 
-def rows(runner: Runner, *numbers: int, data: str | None = None) -> list[dict[str, object]]:
-    task = Task(CELLS, 20, 3, runner, data)
+def rows(runner: Engine, *numbers: int, data: str | None = None) -> list[dict[str, object]]:
+    task = Task(CELLS, (20, 21, 25), runner, data)
     batches = task(iter([pa.RecordBatch.from_pydict({"id": numbers})]))
-    return [row for batch in batches for row in batch.to_pylist()]
+    found = [row for batch in batches for row in batch.to_pylist()]
+    assert all(row.pop(TOOK) > 0 for row in found)
+    return found
 
 
-def giving(*measures: Measure) -> Runner:
+def giving(*measures: Measure) -> Engine:
     return lambda params, seed, data: list(measures)
 
 
@@ -29,9 +32,9 @@ def test_a_number_is_a_cell_and_a_seed() -> None:
     found = rows(lambda params, seed, data: [Measure("", "mu", 0.0, params.mu)], 0, 2, 3, 5)
     assert [(row["cell"], row["seed"], row["value"]) for row in found] == [
         ("mu=0.1", 20, 0.1),
-        ("mu=0.1", 22, 0.1),
+        ("mu=0.1", 25, 0.1),
         ("mu=0.2", 20, 0.2),
-        ("mu=0.2", 22, 0.2),
+        ("mu=0.2", 25, 0.2),
     ]
 
 
@@ -58,7 +61,7 @@ def test_the_data_folder_is_handed_on() -> None:
         (lambda params, seed, data: [1 // 0], "cell mu=0.1, seed 21: ZeroDivisionError: "),
     ],
 )
-def test_what_an_engine_gets_wrong_is_told_with_its_run(runner: Runner, told: str) -> None:
+def test_what_an_engine_gets_wrong_is_told_with_its_run(runner: Engine, told: str) -> None:
     with pytest.raises(LocalError, match=told) as error:
         rows(runner, 1)
     assert "\n" not in str(error.value)

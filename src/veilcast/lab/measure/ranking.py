@@ -55,7 +55,12 @@ class Curve(NamedTuple):
 
 def of_scores(truth: Truth, scores: Scores) -> dict[str, float]:
     """The rank measures among all nodes but the publisher; none if all of them are of one kind."""
-    curve = Curve.of(scores[truth.candidates], truth.subscribes[truth.candidates])
+    return of_ranks(scores[truth.candidates], truth.subscribes[truth.candidates])
+
+
+def of_ranks(scores: Scores, positive: Mask) -> dict[str, float]:
+    """The same among those whose scores these are."""
+    curve = Curve.of(scores, positive)
     if not curve.hits[-1] or not curve.alarms[-1]:
         return {}
     return {

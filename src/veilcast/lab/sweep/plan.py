@@ -2,18 +2,19 @@
 
 A portion is a range of seeds, with all cells: so every cell has had the same seeds at any time, and a sweep that was
 ended half-way has a result, of fewer seeds. Portions never cross the edge of a bucket, which is a fixed range of seeds
-and a directory; more seeds later add portions and change none. Runs are numbered, cell by cell and in it seed by seed;
-a run's number is all that Spark is given.
+and a directory; more seeds later add portions and change none.
+
+Spark is given jobs. A job costs a while, and so does a task in it, a tenth of a second; a run may take less than one
+thousandth. So once it is known how long runs take, portions of short ones are done together, in few tasks. The first
+job is one portion, cut finely. Into what jobs portions go shows in none of their bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
-
-from veilcast.lab.sweep.experiment import Cell
 
 
 class Portion(msgspec.Struct, frozen=True, order=True):
@@ -50,14 +51,47 @@ def missing(seeds: int, done: Collection[Portion]) -> list[Portion]:
     return portions
 
 
-def tasks(portion: Portion, cells: Collection[Cell], cores: int) -> int:
-    """How many tasks a portion is cut into: several for each core, since cells differ in how long they take, and a core
-    that had the light ones takes more."""
-    return min(portion.seeds * len(cells), cores * _TASKS_PER_CORE)
+class Pace(NamedTuple):
+    """Of a run, as those before it were."""
+
+    seconds: float
+    rows: float
+
+
+class Job(NamedTuple):
+    """Portions that Spark is given together, and into how many tasks their runs are cut. A run's number is all that a
+    task is given: runs are numbered cell by cell, and in it seed by seed."""
+
+    portions: tuple[Portion, ...]
+    tasks: int
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(seed for portion in self.portions for seed in range(portion.first, portion.last + 1))
+
+
+def job(waiting: Sequence[Portion], cells: int, cores: int, pace: Pace | None) -> Job:
+    """The next, of portions of which one at least waits."""
+    taken, runs = 1, waiting[0].seeds * cells
+    if pace is not None:
+        most = min(_JOB_S * cores / pace.seconds, _JOB_ROWS / pace.rows)
+        while taken < len(waiting) and runs + waiting[taken].seeds * cells <= most:
+            runs += waiting[taken].seeds * cells
+            taken += 1
+    # Several for each core, since cells differ in how long they take, and a core that had the light ones takes more.
+    tasks = cores * _TASKS_PER_CORE
+    if pace is not None:
+        tasks = max(cores, min(tasks, round(runs * pace.seconds / _TASK_S)))
+    return Job(tuple(waiting[:taken]), min(runs, tasks))
 
 
 BUCKET: Final = 20
-"""Seeds. What is lost when a sweep is killed is at most so many runs of each cell."""
+"""Seeds. What is lost when a sweep is killed is at most so many runs of each cell, or a job of short ones."""
 
 SEEDS_MAX: Final = 1_000_000
 _TASKS_PER_CORE: Final = 12
+_TASK_S: Final = 0.5
+"""Shorter tasks cost more than they even out."""
+_JOB_S: Final = 10.0
+_JOB_ROWS: Final = 2_000_000
+"""This process holds them."""

@@ -1,8 +1,9 @@
-"""An experiment, swept: its runs on Spark, portion by portion, to measures, scores and verdicts.
+"""An experiment, swept: its runs on Spark, job by job, to measures, scores and verdicts.
 
-Measures come to this process a portion at a time, in the order of their runs, and are written here: so executors need
-no disk in common with us, files are few, and the same rows are the same bytes on any master. What this process holds
-is bounded by a portion. The scores are Spark's again: from the files, however many, where the executors see them.
+Measures come to this process a job at a time, in the order of their runs, and are written here, portion by portion: so
+executors need no disk in common with us, files are few, and the same rows are the same bytes on any master. What this
+process holds is bounded by a job. The scores are Spark's again: from the files, however many, where the executors see
+them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from veilcast.errors import StorageError
@@ -21,10 +23,11 @@ from veilcast.lab.measure import summary
 from veilcast.lab.spark import SPARK_ERRORS, Progress, told
 from veilcast.lab.spark.shipping import fingerprint
 from veilcast.lab.sweep import curves, plan, store
+from veilcast.lab.sweep.engines import Engine
 from veilcast.lab.sweep.experiment import Cell, Experiment
 from veilcast.lab.sweep.manifest import Manifest, describe
-from veilcast.lab.sweep.plan import Portion
-from veilcast.lab.sweep.task import Runner, Task
+from veilcast.lab.sweep.plan import Job, Pace, Portion
+from veilcast.lab.sweep.task import TOOK, Task
 from veilcast.lab.tables import Measured, Run, Score, Verdict
 
 
@@ -45,7 +48,7 @@ def run(
     out: Path,
     *,
     engine: str,
-    runner: Runner,
+    runner: Engine,
     seeds: int | None = None,
     quick: bool = False,
     data: Path | None = None,
@@ -65,20 +68,27 @@ def run(
         with store.opened(out, name) as stored:
             manifest = stored.begin(now, fresh=fresh)
             portions = plan.missing(wanted, manifest.portions())
-            for number, portion in enumerate(portions):
+            total, pace = len(portions), None
+            while portions:
                 started = time.perf_counter()
+                job = plan.job(portions, len(cells), spark.sparkContext.defaultParallelism, pace)
                 if progress is not None:
-                    progress.begin(f"{name}, seeds {portion.first} to {portion.last}", number, len(portions))
-                measures = _measure(spark, cells, portion, runner, folder)
+                    label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
+                    progress.begin(label, total - len(portions), total)
+                measures, pace = _measure(spark, cells, job, runner, folder)
                 # Executors import what lies there when they start, and one may have started late.
                 if fingerprint() != manifest.fingerprint:
                     raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
-                runs = _runs(name, cells, portion, manifest.commit)
-                manifest = stored.add(manifest, portion, runs, measures, time.perf_counter() - started)
-                done += len(runs)
+                took = time.perf_counter() - started
+                for portion in job.portions:
+                    runs = _runs(name, cells, portion, manifest.commit)
+                    share = took * portion.seeds / len(job.seeds)
+                    manifest = stored.add(manifest, portion, runs, _of(portion, measures), share)
+                    done += len(runs)
+                portions = portions[len(job.portions) :]
             started = time.perf_counter()
             if progress is not None:
-                progress.begin(f"{name}, scores", len(portions), len(portions))
+                progress.begin(f"{name}, scores", total, total)
             scores = _scores(spark, name, cells, out, stored.files(manifest))
             # A quick run is smaller than what was published, and is not held against it.
             verdicts = tables.from_rows(Verdict, []) if quick else _verdicts(name, experiment, scores)
@@ -89,15 +99,23 @@ def run(
 
 
 def _measure(
-    spark: SparkSession, cells: Sequence[Cell], portion: Portion, runner: Runner, data: str | None
-) -> pa.Table:
+    spark: SparkSession, cells: Sequence[Cell], job: Job, runner: Engine, data: str | None
+) -> tuple[pa.Table, Pace]:
+    """The rows of a job, and how fast they came."""
     named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
-    task = Task(named, portion.first, portion.seeds, runner, data)
-    tasks = plan.tasks(portion, cells, spark.sparkContext.defaultParallelism)
-    numbers = spark.range(0, len(cells) * portion.seeds, 1, tasks)
-    rows = numbers.mapInArrow(task, tables.spark_schema(Measured, stored=True)).toArrow()
-    # In one piece: into how many it comes depends on the tasks, and shows in the bytes of the file.
-    return rows.cast(tables.arrow_schema(Measured, stored=True)).combine_chunks()
+    numbers = spark.range(0, len(cells) * len(job.seeds), 1, job.tasks)
+    schema = tables.spark_schema(Measured, stored=True).add(TOOK, "double", nullable=False)
+    rows = numbers.mapInArrow(Task(named, job.seeds, runner, data), schema).toArrow()
+    # The shortest of each cell: the first run in a worker also loads what all of them need.
+    shortest = rows.group_by("cell").aggregate([(TOOK, "min")])[f"{TOOK}_min"]
+    pace = Pace(pc.mean(shortest).as_py(), len(rows) / (len(cells) * len(job.seeds)))
+    return rows.drop_columns([TOOK]).cast(tables.arrow_schema(Measured, stored=True)), pace
+
+
+def _of(portion: Portion, measures: pa.Table) -> pa.Table:
+    """Its rows of a job's, in one piece: into how many they come depends on the tasks, and shows in a file's bytes."""
+    inside = pc.and_(pc.greater_equal(measures["seed"], portion.first), pc.less_equal(measures["seed"], portion.last))
+    return measures.filter(inside).combine_chunks()
 
 
 def _runs(name: str, cells: Sequence[Cell], portion: Portion, commit: str) -> pa.Table:

@@ -1,49 +1,52 @@
 """What an executor does: run after run of its range, by an engine, to rows.
 
 A run's rows depend on its parameters and its seed alone, and leave in one order: so a portion has the same rows, in the
-same order, on however many cores it was done. What an engine cannot do is told with the run that it could not do.
+same order, on however many cores it was done. How long each took goes with them, to plan by, and is not kept. What an
+engine cannot do is told with the run that it could not do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
 from veilcast.errors import LocalError, VeilcastError
-from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.engines import Engine
+from veilcast.lab.sweep.params import Params
 from veilcast.lab.tables import Measured, arrow_schema
 
-Runner: TypeAlias = Callable[[Params, int, Path | None], list[Measure]]
-"""An engine: parameters, seed and data folder to measures."""
 _Row: TypeAlias = tuple[Any, ...]
 """Of the table `measures`, as far as it is stored."""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """The runs of a portion; called with the numbers of those that fall to an executor."""
+    """The runs of a job; called with the numbers of those that fall to an executor."""
 
     cells: tuple[tuple[str, bytes], ...]
     """Their names, and their parameters as JSON."""
-    first: int
-    seeds: int
-    run: Runner
+    seeds: tuple[int, ...]
+    run: Engine
     data: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """A batch of rows for a batch of numbers: one for each run would cost as much again as the runs."""
-        schema = arrow_schema(Measured, stored=True)
+        schema = arrow_schema(Measured, stored=True).append(pa.field(TOOK, pa.float64(), nullable=False))
         for batch in batches:
             rows: list[_Row] = []
             for number in batch["id"].to_pylist():
-                at, seed = divmod(number, self.seeds)
+                at, seed = divmod(number, len(self.seeds))
                 cell, params = self.cells[at]
-                rows += self._rows(cell, params, self.first + seed)
+                start = time.perf_counter()
+                found = self._rows(cell, params, self.seeds[seed])
+                took = time.perf_counter() - start
+                rows += [(*row, took) for row in found]
             columns = zip(*rows, strict=True)
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -72,3 +75,7 @@ def _check(run: str, rows: list[_Row]) -> None:
     for before, after in pairwise(rows):
         if before[:-1] == after[:-1]:
             raise LocalError(f"{run}: {after[2]} {after[3]} at {after[4]} is there twice")
+
+
+TOOK: Final = "took"
+"""The column of how long its run took, in seconds."""
