@@ -10,6 +10,7 @@ import pytest
 from veilcast.errors import LocalError
 from veilcast.lab.bench import clock, growth, loops, main, peers, sweeps
 from veilcast.lab.bench.peers import Outcome, Peer, Setting
+from veilcast.lab.bench.sweeps import Swept
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import build, cast
 
@@ -26,6 +27,14 @@ def test_a_peer_gives_what_the_kernels_give(peer: Peer) -> None:
     planted = Setting(mu=0.5)
     with pytest.raises(LocalError, match=peer.name):
         loops.check(peer, ours, [peer.run(planted, seed) for seed in range(100)])
+
+
+def test_a_peer_that_gives_one_number_whatever_the_seed_is_not_let_through() -> None:
+    constant = Peer("constant", lambda setting, seed: Outcome(100, 0.5), peers.plain().game)
+    told = [constant.run(loops.SETTING, seed) for seed in range(3)]
+    loops.check(constant, told, told)
+    with pytest.raises(LocalError, match="constant"):
+        loops.check(constant, [Outcome(101, 0.5)] * 3, told)
 
 
 @pytest.mark.parametrize("peer", every_peer(), ids=lambda peer: peer.name)
@@ -65,16 +74,18 @@ def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
     monkeypatch.setattr(main, "_QUICK_SIZES", (1_000,))
     monkeypatch.setattr(growth, "_SWAPS", 2_000)
-    monkeypatch.setattr(sweeps, "swept", lambda cores, seeds: (1.5, 100.0 * cores))
+    monkeypatch.setattr(sweeps, "swept", lambda cores, seeds: Swept(cores, 1.5, dict.fromkeys(seeds, 100.0 * cores)))
     lines: list[str] = []
     data = main.run(True, lines.append)
     assert data["growth"][0]["nodes"] == 1_000
     assert set(data["runs"]) == {loops.KERNELS, loops.ENGINE, "plain Python", "veilcast on Spark, local[2]"}
     assert set(data["swaps"]) == {loops.KERNELS, "plain Python"}
+    assert data["sweeps"] == [{"cores": 2, "ready_s": 1.5, "rates": {"500": 200.0, "20000": 200.0}}]
     assert data["missing"] == ["networkx is not installed"]
     told = "\n".join(lines)
     assert all(
-        name in told for name in (*data["runs"], "networkx is not installed", "1.0 x plain Python", "after 1.5 s")
+        name in told
+        for name in (*data["runs"], "networkx is not installed", "1.0 x plain Python", "after 1.5 s", "200 (1.00 x)")
     )
 
 
@@ -86,6 +97,6 @@ def test_a_mesh_that_is_too_large_is_noticed() -> None:
 
 @pytest.mark.all_only
 def test_a_sweep_is_timed_apart_from_spark_s_start() -> None:
-    ready_s, rate = sweeps.swept(2, seeds=1)
-    assert ready_s > 0
-    assert rate > 0
+    found = sweeps.swept(2, {100: 1})
+    assert found.ready_s > 0
+    assert found.rates[100] > 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from veilcast.lab.bench import growth, loops, peers, sweeps
+from veilcast.lab.bench.sweeps import Swept
 
 
 def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
@@ -34,23 +35,31 @@ def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
     _compare(playing, others[-1].name, say)
     say("")
     say("runs a second: overlay of 500 nodes, mesh, covers, attack; loops by processor time, Spark's by the clock")
-    starts = {}
-    for cores in (2,) if quick else (1, 2):
-        ready_s, rate = sweeps.swept(cores, seeds=5 if quick else 100)
-        name = f"veilcast on Spark, local[{cores}]"
-        running[name], starts[name] = rate, ready_s
+    sweeping = [sweeps.swept(cores, _QUICK_SWEEPS if quick else _SWEEPS) for cores in ((2,) if quick else (1, 2))]
+    running |= {f"veilcast on Spark, local[{one.cores}]": one.rates[loops.SETTING.nodes] for one in sweeping}
     _compare(running, others[-1].name, say)
     for reason in missing:
         say(f"no comparison with networkx: {reason}")
-    say(f"Spark and its workers stood after {' and '.join(f'{ready_s:.1f}' for ready_s in starts.values())} s")
+    say("")
+    _scale(sweeping, say)
     return {
         "cores": os.cpu_count(),
         "growth": sizes,
         "swaps": playing,
         "runs": running,
-        "spark_ready_s": starts,
+        "sweeps": msgspec.to_builtins(sweeping, str_keys=True),
         "missing": missing,
     }
+
+
+def _scale(sweeping: Sequence[Swept], say: Callable[[str], object]) -> None:
+    """The same sweeps on one core and on more, and how many times faster they are there."""
+    say("sweeps on Spark: runs a second by the clock, and how many times those of one core")
+    say("".join(f"{column:>16}" for column in ("nodes", *(f"local[{one.cores}]" for one in sweeping))))
+    for nodes, first in sweeping[0].rates.items():
+        cells = [f"{one.rates[nodes]:,.0f} ({one.rates[nodes] / first:.2f} x)" for one in sweeping]
+        say("".join(f"{cell:>16}" for cell in (f"{nodes:,}", *cells)))
+    say(f"Spark and its workers stood after {' and '.join(f'{one.ready_s:.1f}' for one in sweeping)} s")
 
 
 def _compare(rates: Mapping[str, float], peer: str, say: Callable[[str], object]) -> None:
@@ -71,3 +80,6 @@ _COLUMNS: Final = {
 }
 _SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 _QUICK_SIZES: Final = (1_000, 10_000)
+_SWEEPS: Final = {loops.SETTING.nodes: 200, 20_000: 20}
+"""Seeds, by the number of nodes: runs of about half a thousandth of a second, and of a few hundredths."""
+_QUICK_SWEEPS: Final = {loops.SETTING.nodes: 5, 20_000: 1}
