@@ -1,0 +1,98 @@
+"""Flow correlation on volumes alone: notes that travel down a mesh, under traffic of all kinds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.signal import correlate
+
+from veilcast.lab.attack.flow_correlation import correlations, scores, series
+from veilcast.lab.kernels.graph import small_world
+from veilcast.lab.kernels.mesh import Mesh, build, cast
+from veilcast.lab.measure.ranking import auc
+
+sys.path.insert(0, str(Path(__file__).parent))
+from watched import Mask, expect_nothing, mask
+
+NODES, BINS, LAGS = 120, 400, 12
+
+
+def volumes(seed: int, notes: float, noise: float) -> tuple[Mesh, Mask, NDArray[np.float64], NDArray[np.float64]]:
+    """A mesh, and who reads; what leaves and reaches each node if notes are published at random, a hop takes a bin, and
+    there is other traffic."""
+    rng, graph = np.random.default_rng(seed), small_world(NODES, 4, 0.2, seed)
+    publisher, subscribers = cast(graph, 0.2, seed)
+    mesh = build(graph, publisher, subscribers, seed)
+    published = rng.random(BINS) < notes
+    src, dst = mesh.links()
+    hops = {int(mesh.publisher): 0}
+    while len(hops) <= len(src):
+        hops |= {int(v): hops[int(u)] + 1 for u, v in zip(src, dst, strict=True) if int(u) in hops}
+    leaving, arriving = (rng.poisson(noise, (NODES, BINS)).astype(np.float64) for _ in range(2))
+    for u, v in zip(src.tolist(), dst.tolist(), strict=True):
+        passed = np.roll(published, hops[u])
+        leaving[u] += passed
+        arriving[v] += passed
+    return mesh, mask(subscribers, NODES), leaving, arriving
+
+
+def test_publisher_and_members_are_found_through_hops_and_noise() -> None:
+    """The positive control, and the null one of the same scores."""
+    mesh, reads, leaving, arriving = volumes(1, 0.1, 0.3)
+    found = scores(leaving, arriving, LAGS)
+    assert np.argmax(found.leads) == mesh.publisher
+    others = np.arange(NODES) != mesh.publisher
+    assert auc(found.follows[others], mask(mesh.members, NODES)[others]) > 0.95
+    readers = reads[others]
+    assert auc(found.follows[others], readers) > 0.75
+    expect_nothing(found.follows[others], readers)
+
+
+def test_constant_volumes_tell_nothing() -> None:
+    found = scores(np.full((9, 50), 4.0), np.full((9, 50), 4.0), 5)
+    assert not found.leads.any()
+    assert not found.follows.any()
+
+
+def test_volumes_that_have_nothing_to_do_with_one_another_tell_nothing() -> None:
+    areas = []
+    for seed in range(30):
+        _, reads, leaving, arriving = volumes(seed, 0.0, 1.0)
+        areas.append(auc(scores(leaving, arriving, LAGS).follows, reads))
+    assert np.mean(areas) == pytest.approx(0.5, abs=3 * np.std(areas) / len(areas) ** 0.5)
+
+
+@given(st.integers(1, 10**6), st.integers(2, 40), st.integers(0, 50))
+def test_it_is_the_largest_normalised_cross_correlation(seed: int, bins: int, lags: int) -> None:
+    rng = np.random.default_rng(seed)
+    leaving, arriving = rng.integers(4, size=(2, bins)).astype(np.float64), rng.normal(size=(3, bins))
+    found, at = correlations(leaving, arriving, lags)
+    for u, v in np.ndindex(2, 3):
+        if not leaving[u].std():
+            assert found[u, v] == 0
+            continue
+        a, b = ((row - row.mean()) / row.std() for row in (leaving[u], arriving[v]))
+        whole = correlate(b, a, method="fft")[bins - 1 :][: lags + 1] / bins
+        assert found[u, v] == pytest.approx(whole.max())
+        assert whole[at[u, v]] == pytest.approx(whole.max())
+
+
+def test_the_lag_is_how_long_the_way_takes() -> None:
+    mesh, _, leaving, arriving = volumes(3, 0.1, 0.0)
+    _, at = correlations(leaving, arriving, LAGS)
+    child = mesh.links()[1][mesh.links()[0] == mesh.publisher][0]
+    assert at[mesh.publisher, child] == 0
+    below = mesh.links()[1][mesh.links()[0] == child]
+    assert (at[mesh.publisher, below] == 1).all()
+
+
+def test_cells_become_bytes_by_bin() -> None:
+    t_us, ends, size = np.array([1050, 1000, 1199, 1100]), np.array([0, 2, 0, 0], np.int32), np.array([5, 7, 1, 1])
+    assert series(t_us, ends, size, 3, 100).tolist() == [[5, 2], [0, 0], [7, 0]]
+    assert series(t_us[:0], ends[:0], size[:0], 2, 100).tolist() == [[0], [0]]
