@@ -21,6 +21,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from veilcast.lab.live.tally import quantile
+from veilcast.lab.live.town import Town, TownMesh
+from veilcast.lab.live.wire import Wire
 from veilcast.link.config import LinkConfig
 from veilcast.link.door import Door
 from veilcast.link.doorkeeper import Doorkeeper
@@ -33,10 +36,6 @@ from veilcast.wire.geometry import CELL
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
 from memory import resident_kib
-from tally import quantile
-from town import Town, TownMesh
-
-from wire import Wire
 
 
 def main() -> None:

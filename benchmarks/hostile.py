@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from veilcast.lab.live.tally import Tally, quantile
+from veilcast.lab.live.town import Town, TownMesh
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Machine
 from veilcast.mesh.config import Config, Hardening
@@ -26,8 +28,6 @@ from veilcast.sim.adversaries import innermost
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
 from enemies import cast_enemies, corrupt
 from memory import resident_kib
-from tally import Tally, quantile
-from town import Town, TownMesh
 
 
 def main() -> None:

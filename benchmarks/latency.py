@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from veilcast.lab.live.town import Town, TownMesh
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import Config, Hardening
 from veilcast.sim.engine import START_US
@@ -26,7 +27,6 @@ from veilcast.sim.scenario import Scenario, build
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
 from hops import Journeys, Trip
-from town import Town, TownMesh
 
 
 def main() -> None:

@@ -20,13 +20,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from veilcast.lab.live.tally import Tally, quantile
+from veilcast.lab.live.town import Town, TownMesh
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import Config, Hardening
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
 from relay import Relay, home
-from tally import Tally, quantile
-from town import Town, TownMesh
 
 
 def main() -> None:

@@ -20,16 +20,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from veilcast.lab.live.tally import Tally, quantile
+from veilcast.lab.live.town import Town, TownMesh
+from veilcast.lab.live.wire import Wire
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Machine
 from veilcast.mesh.config import Config, Hardening
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
 from memory import resident_kib
-from tally import Tally, quantile
-from town import Town, TownMesh
-
-from wire import Wire
 
 
 def main() -> None:

@@ -26,6 +26,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.lab.live.phases import EPOCH_US, MESH, NOTES, PHASE_US, SECOND_US, SLOT_US, Phase, enact, features, plan
+from veilcast.lab.live.tally import Tally
+from veilcast.lab.live.town import Town, TownMesh
+from veilcast.lab.live.wire import Sightings, Wire
 from veilcast.link import generations
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Machine
@@ -33,12 +37,7 @@ from veilcast.mesh.config import Config
 from veilcast.sim.engine import START_US
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from phases import EPOCH_US, MESH, NOTES, PHASE_US, SECOND_US, SLOT_US, Phase, enact, features, plan
-from tally import Tally
 from telltale import Samples, judge
-from town import Town, TownMesh
-
-from wire import Sightings, Wire
 
 
 def main() -> None:

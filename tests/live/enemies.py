@@ -15,9 +15,9 @@ from random import Random
 from typing import Any
 
 import msgspec
-from town import TownMesh
 
 from veilcast.errors import RemoteError
+from veilcast.lab.live.town import TownMesh
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Frame
 from veilcast.mesh.heartbeat import NUMBERS, read_heartbeat

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from veilcast.lab.live.tally import Tally
+from veilcast.lab.live.town import TownMesh
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import Config, Hardening
 from veilcast.sim.adversaries import innermost
@@ -14,8 +16,6 @@ from veilcast.sim.scenario import Scenario, build
 
 sys.path.insert(0, str(Path(__file__).parent))
 from enemies import cast_enemies, corrupt
-from tally import Tally
-from town import TownMesh
 
 SEED = 1
 POPULATION = TownMesh(

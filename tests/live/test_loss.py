@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from random import Random
 
+from veilcast.lab.live.tally import Tally
+from veilcast.lab.live.town import Town, TownMesh, one_at_a_time
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import Config, Hardening
 
 sys.path.insert(0, str(Path(__file__).parent))
 from relay import Relay, home
-from tally import Tally
-from town import Town, TownMesh, one_at_a_time
 
 SEED = 3
 POPULATION = TownMesh(

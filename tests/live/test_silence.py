@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import pytest
 
+from veilcast.lab.live.phases import BEFORE_EDGE_US, EPOCH_US, MESH, SLOT_US, WARM_UP_US, enact, plan
+from veilcast.lab.live.town import TownMesh
+from veilcast.lab.live.wire import Wire
 from veilcast.link import generations
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event
 from veilcast.sim.links import Links
 from veilcast.sim.scenario import Config as ScenarioConfig
 from veilcast.sim.scenario import Scenario, build
-
-sys.path.insert(0, str(Path(__file__).parent))
-from phases import BEFORE_EDGE_US, EPOCH_US, MESH, SLOT_US, WARM_UP_US, enact, plan
-from town import TownMesh
-
-from wire import Wire
 
 SEED = 1
 PERIOD_US = 62_500

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+from veilcast.lab.live.tally import quantile
+from veilcast.lab.live.wire import Wire
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address
 from veilcast.mesh.config import Config
@@ -12,11 +11,6 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh import own_keyring, prefix_of
 from veilcast.sim.mesh_owners import Owner
-
-sys.path.insert(0, str(Path(__file__).parent))
-from tally import quantile
-
-from wire import Wire
 
 A, B = Address("127.1.1.1:4077"), Address("127.1.2.1:4077")
 

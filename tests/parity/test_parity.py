@@ -9,14 +9,13 @@ order of events of different kinds.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import defaultdict
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 import pytest
 
+from veilcast.lab.live.town import Around, Town, TownMesh, as_it_is, one_at_a_time
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Waiting
 from veilcast.mesh.config import Config, Cover, Hardening, ShellGame
@@ -24,9 +23,6 @@ from veilcast.sim.adversaries import Wrapper
 from veilcast.sim.links import Links
 from veilcast.sim.scenario import Config as ScenarioConfig
 from veilcast.sim.scenario import Scenario, run
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
-from town import Around, Town, TownMesh, as_it_is, one_at_a_time
 
 Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
 """What happened: by node, kind of event and, for notes, publisher; in order."""
