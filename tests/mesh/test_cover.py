@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from village import LABEL, SMALL, TOKEN, Bench, Village, advert
 
 
-def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0) -> Config:
+def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0, *, fresh: bool = False) -> Config:
     assert rule in ("one", "each")
-    cover = Cover("one" if rule == "one" else "each", mu, delay_us)
+    cover = Cover("one" if rule == "one" else "each", mu, delay_us, "fresh" if fresh else "kept")
     return Config(neighbours_max=20, address_bytes_max=8, cover=cover)
 
 
@@ -191,6 +191,38 @@ def test_the_choice_is_made_once_and_kept() -> None:
         bench.node.unsubscribe(number - 1, bench.now)
         assert bench.node.subscribe(LABEL, bench.now) == number
     assert len(set(chosen)) == 1
+
+
+def test_a_fresh_choice_is_made_for_every_publication_on_the_mesh_that_was_there_without_covers() -> None:
+    """Whom s takes changes from note to note, with a cover's cover behind it; all others have left by then."""
+    village = Village("p-s s-a s-b s-c a-aa b-bb c-cc", config=covering(delay_us=6 * SMALL.heartbeat_us, fresh=True))
+    taken = []
+    for number in range(8):
+        village.run(14)
+        (cover,) = village.outward("s")
+        assert village.members() == sorted([cover, 2 * cover, "p", "s"])
+        taken.append(cover)
+        village.publish(b"%d" % number)
+    assert len(set(taken)) > 1
+    assert village.notes == {"s": [b"%d" % number for number in range(8)]}
+
+
+def test_a_kept_choice_outlasts_every_publication() -> None:
+    village = Village("p-s s-a s-b s-c", config=covering()).run(12)
+    before = village.outward("s")
+    for number in range(4):
+        village.publish(b"%d" % number, wait=8)
+    assert village.outward("s") == before
+
+
+def test_a_fresh_coin_may_fall_the_other_way() -> None:
+    village = Village("p-s s-a", config=covering(mu=0.5, fresh=True))
+    counts = []
+    for number in range(16):
+        village.run(8)
+        counts.append(len(village.members()))
+        village.publish(b"%d" % number)
+    assert sorted(set(counts)) == [2, 3]
 
 
 def test_a_cover_says_nothing_that_a_forwarder_does_not() -> None:

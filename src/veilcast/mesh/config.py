@@ -13,6 +13,7 @@ from veilcast.errors import ConfigError
 from veilcast.wire import geometry as g
 
 CoverRule: TypeAlias = Literal["none", "one", "each"]
+Choice: TypeAlias = Literal["kept", "fresh"]
 Neighbours: TypeAlias = Literal["fixed", "scamp", "certified"]
 Start: TypeAlias = Literal["never", "child", "neighbour", "change"]
 FirstWait: TypeAlias = Literal["immediate", "exponential"]
@@ -29,6 +30,9 @@ class Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay_us: int = 0
     """How long after it has joined a mesh by subscription a node looks for covers: 0 is when subscribing, as the text
     has it; more than the mesh takes to form is on the finished mesh, which fits the numbers. A cover looks at once."""
+    choice: Choice = "kept"
+    """"kept": covers are chosen once; "fresh": anew for every publication, `delay_us` after it, which gives the
+    subscribers away (Fig. 10 and 13)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.mu <= 1:

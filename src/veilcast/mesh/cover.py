@@ -3,7 +3,8 @@
 A node that has joined a mesh tosses a coin; if it falls so, it invites a neighbour to be its cover. Nobody can know who
 is in the mesh already, so those who are decline, and the next is asked. Who accepts does so by a plain `Subscribe`:
 from then on a cover is a forwarder like any other, and looks for covers itself. The coin and the order of asking are
-drawn once for each topic and kept (P0 5: a new choice for every publication gives the subscribers away).
+drawn once for each topic and kept. P0 5 also tries a new choice for every publication, and finds that it gives the
+subscribers away: there, who has passed a note on dismisses its covers, and tosses again when they have left.
 
 A cover hangs on its inviter, and its branch is no reason for the inviter to stay: when that leaves, it dismisses its
 covers by a `Decline`. A cover that others come to depend on is a forwarder in its own right and finds its own way.
@@ -47,6 +48,15 @@ class ProbabilisticForwarding(Baseline):
     def left(self, token: bytes) -> list[Address]:
         search = self._searches.get(token)
         return search.stop() if search is not None else []
+
+    def passed_on(self, token: bytes, now: int) -> None:
+        if self._rule.choice == "kept" or token not in self._searches:
+            return
+        for cover in self.left(token):
+            self._seat.branches.remove(token, cover)
+            self._seat.send(cover, Decline(token))
+        search = self._searches[token] = _Search(self._draw())
+        search.start(now + self._rule.delay_us)
 
     def lost(self, neighbour: Address) -> None:
         self._parents = {token: parent for token, parent in self._parents.items() if parent != neighbour}

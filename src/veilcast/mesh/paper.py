@@ -153,6 +153,7 @@ class Paper:
         check_notify(notify, self.overlay.publishers(token))
         self._seen.add(name)
         self._post([neighbour for neighbour in self.overlay.adjacent(token) if neighbour != source], notify)
+        self.overlay.policy.passed_on(token, now)
         if (keys := self._reading.get(token)) is not None:
             self._deliver(keys.record.topic, open_notify(keys, notify), now)
 

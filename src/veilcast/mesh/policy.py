@@ -82,6 +82,9 @@ class Policy(Protocol):
     def left(self, token: bytes) -> list[Address]:
         """It has none any more; gives the covers that are to be dismissed."""
 
+    def passed_on(self, token: bytes, now: int) -> None:
+        """The node has had a note of this topic, and sent it on."""
+
     def lost(self, neighbour: Address) -> None: ...
 
     def received(self, message: Message, source: Address, now: int) -> None:
@@ -128,6 +131,9 @@ class Baseline:
 
     def left(self, token: bytes) -> list[Address]:
         return []
+
+    def passed_on(self, token: bytes, now: int) -> None:
+        pass
 
     def lost(self, neighbour: Address) -> None:
         pass

@@ -87,6 +87,9 @@ class ShellGamePolicy:
     def left(self, token: bytes) -> list[Address]:
         return self._inner.left(token)
 
+    def passed_on(self, token: bytes, now: int) -> None:
+        self._inner.passed_on(token, now)
+
     def lost(self, neighbour: Address) -> None:
         """Whoever has lost the parent at its place asks for a fresh chain, until there is one."""
         for token, place in list(self._places.items()):
