@@ -11,7 +11,7 @@ leads through the one that it climbed from.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,38 +35,54 @@ def scores(
     says who is of the coalition, `distance` is E x nodes from the root, `onward` is q, and `kept` whether relays keep
     their choices.
     """
-    _, first = np.unique(passed[:, 0], return_index=True)
-    steps = {}
-    for epoch, _, source, _, climbed in passed[first].tolist():
-        steps[(source, climbed) if kept else epoch] = (epoch, source, climbed)
     total = np.zeros(graph.nodes)
-    for epoch, source, climbed in steps.values():
-        if enemy[source]:
-            continue
-        if climbed:
-            ended = (1.0 - onward) * leading(graph, enemy, distance[epoch], source)
-            likelihood = _handed(graph, enemy, ended, onward)
-        else:
-            step = np.zeros(graph.nodes)
-            step[source] = 1.0 / graph.degree(source)
-            likelihood = step + _handed(graph, enemy, onward * step, onward)
-        total += np.log(likelihood + _NOISE)
+    for step in steps(passed, kept=kept):
+        if not enemy[step.source]:
+            likelihood = _mean(graph, enemy, relayed(graph, enemy, distance[step.epoch], step, onward))
+            if not step.climbed:
+                likelihood[step.source] += 1.0 / graph.degree(step.source)
+            total += np.log(likelihood + _NOISE)
     return total
 
 
-def _handed(graph: Graph, enemy: NDArray[np.bool_], here: NDArray[np.float64], onward: float) -> NDArray[np.float64]:
-    """By node, how likely a note that it hands over comes to its goal, which relays reach with probability `here`."""
-    ends = np.repeat(np.arange(graph.nodes), graph.degrees)
-    share = np.where(enemy[graph.targets], 0.0, 1.0 / graph.degrees[ends])
+class Step(NamedTuple):
+    """From whom the first insider on a way had the note."""
 
-    def step(of: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The mean over neighbours, of whom insiders count nothing."""
-        return np.bincount(ends, share * of[graph.targets], graph.nodes).astype(np.float64)
+    epoch: int
+    observer: int
+    source: int
+    climbed: bool
 
-    relayed = here
+
+def steps(passed: NDArray[np.int32], *, kept: bool) -> list[Step]:
+    """The first step to an insider of every way; like ones once, where choices are kept."""
+    _, first = np.unique(passed[:, 0], return_index=True)
+    found: dict[tuple[int, ...], Step] = {}
+    for epoch, observer, source, _, climbed in passed[first].tolist():
+        found[(observer, source, climbed) if kept else (epoch,)] = Step(epoch, observer, source, bool(climbed))
+    return list(found.values())
+
+
+def relayed(
+    graph: Graph, enemy: NDArray[np.bool_], distance: NDArray[np.int32], step: Step, onward: float
+) -> NDArray[np.float64]:
+    """By node, how likely it is that a note that it has as a relay takes this step, past no insider before."""
+    if step.climbed:
+        here = (1.0 - onward) * leading(graph, enemy, distance, step.source)
+    else:
+        here = np.zeros(graph.nodes)
+        here[step.source] = onward / graph.degree(step.source)
+    total = here
     for _ in range(_STEPS):
-        relayed = here + onward * step(relayed)
-    return step(relayed)
+        total = here + onward * _mean(graph, enemy, total)
+    return total
+
+
+def _mean(graph: Graph, enemy: NDArray[np.bool_], of: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the neighbours of each node, of whom insiders count nothing."""
+    ends = np.repeat(np.arange(graph.nodes), graph.degrees)
+    share = np.where(enemy[graph.targets], 0.0, 1.0 / np.maximum(1, graph.degrees)[ends])
+    return np.bincount(ends, share * of[graph.targets], graph.nodes).astype(np.float64)
 
 
 _STEPS: Final = 40

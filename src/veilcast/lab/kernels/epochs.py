@@ -5,7 +5,8 @@ described by what it keeps over epochs and what it draws anew (`Conduct`), and a
 the conduct and its number; only relays that stay for an epoch longer make one depend on the one before.
 
 Insiders are always there, forward as everybody does, and neither read nor cover. Those who publish or are the root are
-honest and always there too; all others are away in an epoch with probability `churn`, each by itself.
+honest and always there too, unless a publisher that is no origin is said to come and go; all others are away in an
+epoch with probability `churn`, each by itself.
 """
 
 from __future__ import annotations
@@ -49,12 +50,16 @@ class Conduct:
     asked where that one refuses."""
     games: float = 0.0
     """Shell games in an epoch for each node of the mesh."""
+    departures: int = 0
+    """A publisher hands over what it has once in so many epochs; 0 or 1 in every one."""
+    hold: int = 0
+    """For how many epochs a root keeps a note at most."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.kappa <= 1 or not 0 <= self.mu <= 1:
             raise ConfigError("kappa and mu must be shares between 0 and 1")
-        if self.life < 0 or self.games < 0:
-            raise ConfigError("life and games must not be negative")
+        if min(self.life, self.games, self.departures, self.hold) < 0:
+            raise ConfigError("life, games, departures and hold must not be negative")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,8 @@ class Population:
     insiders: NDArray[np.bool_]
     churn: float
     seed: int
+    steady: bool = True
+    """Whether the publisher is always there, or, where the flood does not begin with it, away as often as others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +96,14 @@ class Epoch:
 
 
 def settle(
-    graph: Graph, publisher: int, subscribers: NDArray[np.int32], insiders: float, churn: float, seed: int
+    graph: Graph,
+    publisher: int,
+    subscribers: NDArray[np.int32],
+    insiders: float,
+    churn: float,
+    seed: int,
+    *,
+    steady: bool = True,
 ) -> Population:
     """Insiders are a share of all nodes, drawn from those without a role."""
     idle = np.ones(graph.nodes, np.bool_)
@@ -99,7 +113,7 @@ def settle(
         raise ConfigError(f"there are no {many} nodes left for insiders; fewer of them, or a smaller ratio")
     chosen = np.zeros(graph.nodes, np.bool_)
     chosen[_shuffled(np.flatnonzero(idle).astype(np.int32), key_of(seed, "insiders"), habits.LOTS)[:many]] = True
-    return Population(graph, publisher, subscribers, chosen, churn, seed)
+    return Population(graph, publisher, subscribers, chosen, churn, seed, steady)
 
 
 def epochs(people: Population, conduct: Conduct, count: int) -> Iterator[Epoch]:
@@ -113,7 +127,8 @@ def epochs(people: Population, conduct: Conduct, count: int) -> Iterator[Epoch]:
             root = hardened.elected(honest, once)
         present = ~habits.happens(once, habits.AWAY, people.graph.nodes, 0, people.churn)
         present |= people.insiders
-        present[people.publisher] = present[root] = True
+        present[people.publisher] |= people.steady or conduct.origin != "elected"
+        present[root] = True
         graph = among(people.graph, present)
         order = habits.ranks(graph, life if conduct.parents == "kept" else once, habits.PARENTS)
         found = hardened.ways(graph, root, order)

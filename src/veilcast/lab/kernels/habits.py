@@ -68,4 +68,6 @@ LOTS: Final = 7
 AWAY: Final = 8
 RECRUITS: Final = 9
 TURNS: Final = 10
+DEPARTURES: Final = 12
+HOLDS: Final = 13
 """What is drawn for."""

@@ -27,6 +27,7 @@ from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.habits import key_of
 from veilcast.lab.kernels.mesh import Mesh
+from veilcast.lab.kernels.publishing import published
 from veilcast.observe import Insider
 
 
@@ -49,8 +50,10 @@ class View:
     handed: NDArray[np.int32]
     """Rows of (epoch, game, observer, peer, message, node): names in the messages of shell games."""
     passed: NDArray[np.int32]
-    """Rows of (epoch, observer, from whom, to whom, whether it came climbing): one note in each epoch, by a stem, in
-    the order of its way. To whom is the observer itself where it is the root."""
+    """Rows of (epoch, observer, from whom, to whom, whether it came climbing): the notes that left in an epoch, all by
+    one stem, in the order of its way. To whom is the observer itself where it is the root."""
+    read: NDArray[np.int32]
+    """E: how many notes came down the mesh."""
 
     def learnt(self, epoch: int) -> NDArray[np.bool_]:
         """Of all nodes, those of which the coalition knows in this epoch that they are in the mesh."""
@@ -67,7 +70,8 @@ def watch(people: Population, conduct: Conduct, count: int) -> View:
     seen, delay = np.empty((count, observer.size), np.int8), np.full((count, observer.size), -1, np.int16)
     present = np.empty((count, people.graph.nodes), np.bool_)
     origin = np.empty(count, np.int32)
-    handed, passed = [np.empty((0, 6), np.int32)], [np.empty((0, 5), np.int32)]
+    handed = [np.empty((0, 6), np.int32)]
+    ways: list[hardened.Stem | None] = []
     for epoch in epochs(people, conduct, count):
         number = epoch.number
         origin[number], present[number] = epoch.found.root, epoch.present
@@ -79,8 +83,21 @@ def watch(people: Population, conduct: Conduct, count: int) -> View:
             named = handovers(epoch.covered, people.insiders, games, stream(people.seed, "games", number))
             handed.append(np.insert(named, 0, number, axis=1))
         if conduct.origin == "elected":
-            passed.append(_passages(people, epoch))
-    return View(observer, peer, origin, present, seen, delay, np.concatenate(handed), np.concatenate(passed))
+            ways.append(stem_of(people, epoch))
+    there = present[:, people.publisher]
+    opened = np.array([way is not None for way in ways]) if ways else there
+    notes = published(there, opened, conduct.departures, conduct.hold, key_of(people.seed, "notes"))
+    passed = [_passages(people, number, way) for number, way in enumerate(ways) if way and notes.left[number]]
+    passed.append(np.empty((0, 5), np.int32))
+    return View(
+        observer, peer, origin, present, seen, delay, np.concatenate(handed), np.concatenate(passed), notes.read
+    )
+
+
+def stem_of(people: Population, epoch: Epoch) -> hardened.Stem | None:
+    """The way of this epoch's notes to the root, if there is one."""
+    key = key_of(people.seed, "life")
+    return hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key)
 
 
 def links(people: Population) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -139,16 +156,12 @@ def rows(
                 yield row(number, 0, observer, target, "out:Stem")
 
 
-def _passages(people: Population, epoch: Epoch) -> NDArray[np.int32]:
-    """Where the stem of this epoch's note met insiders."""
-    key = key_of(people.seed, "life")
-    way = hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key)
-    if way is None:
-        return np.empty((0, 5), np.int32)
+def _passages(people: Population, number: int, way: hardened.Stem) -> NDArray[np.int32]:
+    """Where the stem of an epoch's notes met insiders."""
     after = np.append(way.path[1:], way.path[-1])
     return np.array(
         [
-            (epoch.number, node, way.path[place - 1], after[place], place > way.climbs)
+            (number, node, way.path[place - 1], after[place], place > way.climbs)
             for place, node in enumerate(way.path)
             if place > 0 and people.insiders[node]
         ],
