@@ -68,6 +68,7 @@ LOTS: Final = 7
 AWAY: Final = 8
 RECRUITS: Final = 9
 TURNS: Final = 10
+BEATS: Final = 11
 DEPARTURES: Final = 12
 HOLDS: Final = 13
 """What is drawn for."""

@@ -1,8 +1,8 @@
-"""Runs over epochs on the kernels: what a mesh costs that is laid anew in each, hardened or not.
+"""Runs over epochs on the kernels: what a mesh costs that is laid anew in each, and what attackers learn of it.
 
-In every epoch some are away, a flood lays new ways, and one note is published. The hardened mesh (kappa above 0) hides
-its flows in cells, so there is nothing here for an observer of flows; what a run gives is the price, on the average
-over the epochs up to each step. Its attackers are insiders.
+In every epoch some are away, a flood lays new ways, and one note is published. What a run gives of the network is the
+price, on the average over the epochs up to each step; and of every attacker that it asks for, what that has reached by
+the step with all that it saw (`suite`).
 """
 
 from __future__ import annotations
@@ -10,36 +10,34 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import mean
 
-from veilcast.errors import ConfigError
 from veilcast.lab.kernels import hardened
-from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs, settle
+from veilcast.lab.kernels.epochs import Epoch, Population, epochs
 from veilcast.lab.kernels.habits import key_of
 from veilcast.lab.sweep.params import Measure, Params
-from veilcast.lab.sweep.scenes import scene
+from veilcast.lab.sweep.suite import Suite
+from veilcast.lab.sweep.worlds import conduct, played, settled
+from veilcast.wire.geometry import CELL
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    if params.look != "epochs":
-        raise ConfigError('kappa, insiders and churn are for runs over epochs: look = "epochs"')
-    if params.game != "none" or params.cover == "each" or (params.kappa and params.cover != "none"):
-        raise ConfigError('over epochs there is a mesh with cover = "one", or a hardened one, and no shell game')
-    people = settle(*scene(params, seed, data), params.insiders, params.churn, seed)
+    way = conduct(params)
+    people = settled(params, seed, data)
+    suite = Suite(params, people, way, data)
     found: list[Measure] = []
     before: list[dict[str, float]] = []
-    for epoch in epochs(people, _conduct(params), int(params.steps[-1])):
-        before.append(_facts(people, epoch, hides=params.kappa > 0))
+    for epoch in epochs(people, way, int(params.steps[-1])):
+        shuffled = played(people, epoch, way.games) if way.games else None
+        facts = _facts(people, epoch, hides=params.kappa > 0)
+        if shuffled is not None:
+            facts["control"] = float(shuffled.messages)
+        before.append(facts)
+        suite.see(epoch, shuffled, published=facts.get("waits", 0.0) == 0)
         if epoch.number + 1 in params.steps:
             for metric in dict.fromkeys(name for facts in before for name in facts):
                 values = [facts[metric] for facts in before if metric in facts]
                 found.append(Measure("", metric, epoch.number + 1, mean(values)))
+            found += suite.measures()
     return found
-
-
-def _conduct(params: Params) -> Conduct:
-    if params.kappa:
-        return Conduct(origin="elected", parents="kept", timing="hidden", kappa=params.kappa, relays="stay")
-    mu = params.mu if params.cover == "one" else 0.0
-    return Conduct(mu=mu, recruits="kept" if params.covers == "fixed" else "fresh")
 
 
 def _facts(people: Population, epoch: Epoch, *, hides: bool) -> dict[str, float]:
@@ -48,7 +46,7 @@ def _facts(people: Population, epoch: Epoch, *, hides: bool) -> dict[str, float]
     present = people.subscribers[epoch.present[people.subscribers]]
     facts = {"overlay": float(mesh.members.size), "notes": float(mesh.members.size - 1)}
     if not hides:
-        direct = hardened.Stem(epoch.found.parent[[people.publisher]], 0, 0)
+        direct = hardened.Stem(epoch.found.parent[[epoch.found.root]], 0, 0)
         cost = hardened.cost(mesh, direct, present)
     else:
         key = key_of(people.seed, "life")
@@ -58,4 +56,10 @@ def _facts(people: Population, epoch: Epoch, *, hides: bool) -> dict[str, float]
             return facts
         cost = hardened.cost(mesh, way, present)
         facts["stem"] = float(way.path.size - 1)
-    return facts | {"messages": float(cost.messages), "hops": cost.hops, "reached": cost.reached}
+    delivered = max(1, round(cost.reached * present.size))
+    return facts | {
+        "messages": float(cost.messages),
+        "hops": cost.hops,
+        "reached": cost.reached,
+        "bytes": cost.messages * CELL / delivered,
+    }

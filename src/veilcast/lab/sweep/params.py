@@ -7,11 +7,21 @@ mesh that stands.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from veilcast.errors import ConfigError
+
+Outside: TypeAlias = Literal[
+    "leaf", "majority", "persistence", "closure", "centrality", "intersection", "late-join", "survivor"
+]
+"""Against subscribers, by whoever sees all wires."""
+Inside: TypeAlias = Literal["group-testing", "linear", "binned", "handed"]
+"""Against subscribers, by a coalition of members."""
+Source: TypeAlias = Literal["flow-source", "roots", "rumor", "first-spy", "trilateration", "predecessor", "presence"]
+"""Against the publisher: the first three from outside, the others by a coalition."""
+Attack: TypeAlias = Outside | Inside | Source
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,8 +46,9 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cover: Literal["none", "one", "each"] = "none"
     """Probabilistic forwarding: a node may recruit one neighbour (fits P0's numbers), or each of them (its text)."""
     mu: float = 0.0
-    covers: Literal["fixed", "variable"] = "fixed"
-    """Whether covers are drawn once or for every publication."""
+    covers: Literal["fixed", "sole", "variable"] = "fixed"
+    """Whether covers are drawn once or for every publication, or in each epoch; "sole", over epochs: once, and where
+    that one refuses nobody else is asked."""
     publications: int = 1
     """How many the observer sees."""
     game: Literal["none", "events", "swaps"] = "none"
@@ -65,12 +76,18 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the coalition does besides watching (`active_runs`); on the machines only."""
     churn: float = 0.0
     """The share of honest nodes that are away in an epoch."""
+    origin: Literal["kept", "fresh"] = "kept"
+    """Over epochs, whether the same node publishes in each, or another one in each."""
+    games: float = 0.0
+    """Over epochs, the shell games in each for each node of the mesh; they begin and end with it."""
+    attacks: tuple[Attack, ...] = ()
+    """Over epochs, who tries to find subscribers and publisher, each with what it saw in the epochs up to a step."""
 
     def __post_init__(self) -> None:
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
-        for name in ("decay", "lock_s", "hop_s"):
+        for name in ("decay", "lock_s", "hop_s", "games"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
         if self.nodes < 2 or self.publications < 1 or self.wait_s <= 0:
@@ -87,6 +104,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
+        if len(set(self.attacks)) < len(self.attacks):
+            raise ConfigError("attacks are named once each")
 
     @property
     def reads_data(self) -> bool:
