@@ -23,10 +23,11 @@ def test_a_mesh_keeps_its_promises_under_faults(seed: int) -> None:
 
 
 @pytest.mark.all_only
-def test_a_hundred_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sim", "soak", "--seed", "10", "--seeds", "100", "--json"]) == 0
+def test_six_seeds_of_each_variant_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    """`veilcast sim soak --seeds 1000` is the heavy form."""
+    assert main(["sim", "soak", "--seed", "10", "--seeds", "42", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["passed"] == 100
+    assert told["passed"] == 42
     assert sorted(told["passed_by_variant"]) == sorted(f"soak {variant}" for variant in soak.VARIANTS)
 
 
