@@ -74,6 +74,12 @@ class Population:
     seed: int
     steady: bool = True
     """Whether the publisher is always there, or, where the flood does not begin with it, away as often as others."""
+    topic: int = 0
+    """Which of several on the same graph: these share who is away, and no other draw."""
+
+    def key(self, *names: str | int) -> np.uint64:
+        """The key of a draw that each topic makes for itself."""
+        return key_of(self.seed, *names, *((self.topic,) if self.topic else ()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,14 +124,15 @@ def settle(
 
 def epochs(people: Population, conduct: Conduct, count: int) -> Iterator[Epoch]:
     """The first `count` of them."""
-    life, honest = key_of(people.seed, "life"), ~people.insiders
+    life, honest = people.key("life"), ~people.insiders
     root = people.publisher if conduct.origin == "publisher" else hardened.elected(honest, life)
     relayed = np.zeros(people.graph.nodes, np.bool_)
     for number in range(count):
-        once = key_of(people.seed, "epoch", number)
+        once = people.key("epoch", number)
         if conduct.origin == "fresh":
             root = hardened.elected(honest, once)
-        present = ~habits.happens(once, habits.AWAY, people.graph.nodes, 0, people.churn)
+        everybody = key_of(people.seed, "epoch", number)
+        present = ~habits.happens(everybody, habits.AWAY, people.graph.nodes, 0, people.churn)
         present |= people.insiders
         present[people.publisher] |= people.steady or conduct.origin != "elected"
         present[root] = True

@@ -25,7 +25,6 @@ from veilcast.lab.kernels import hardened
 from veilcast.lab.kernels.chance import Stream, below, stream
 from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
-from veilcast.lab.kernels.habits import key_of
 from veilcast.lab.kernels.mesh import Mesh
 from veilcast.lab.kernels.publishing import published
 from veilcast.observe import Insider
@@ -86,7 +85,7 @@ def watch(people: Population, conduct: Conduct, count: int) -> View:
             ways.append(stem_of(people, epoch))
     there = present[:, people.publisher]
     opened = np.array([way is not None for way in ways]) if ways else there
-    notes = published(there, opened, conduct.departures, conduct.hold, key_of(people.seed, "notes"))
+    notes = published(there, opened, conduct.departures, conduct.hold, people.key("notes"))
     passed = [_passages(people, number, way) for number, way in enumerate(ways) if way and notes.left[number]]
     passed.append(np.empty((0, 5), np.int32))
     return View(
@@ -96,7 +95,7 @@ def watch(people: Population, conduct: Conduct, count: int) -> View:
 
 def stem_of(people: Population, epoch: Epoch) -> hardened.Stem | None:
     """The way of this epoch's notes to the root, if there is one."""
-    key = key_of(people.seed, "life")
+    key = people.key("life")
     return hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key)
 
 
