@@ -9,7 +9,8 @@ import pytest
 from veilcast.lab.attack.pools import Pools, pooled, recruited
 from veilcast.lab.kernels.epochs import CONDUCTS, epochs
 from veilcast.lab.kernels.graph import from_edges
-from veilcast.lab.kernels.insiders import ASKED, FOLLOWED, RECRUITED, SILENT, View
+from veilcast.lab.kernels.insiders import View
+from veilcast.lab.kernels.sights import ASKED, FOLLOWED, RECRUITED, SILENT
 
 sys.path.insert(0, str(Path(__file__).parent))
 from coalitions import case

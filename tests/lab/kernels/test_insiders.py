@@ -19,14 +19,7 @@ from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.kernels.insiders import (
     ANSWER,
     ASK,
-    ASKED,
-    AWAY,
     COMMIT,
-    FOLLOWED,
-    INVITED,
-    RECRUITED,
-    REFUSED,
-    SILENT,
     View,
     delays,
     handovers,
@@ -36,6 +29,7 @@ from veilcast.lab.kernels.insiders import (
     watch,
 )
 from veilcast.lab.kernels.mesh import Mesh
+from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT
 from veilcast.machine import Address, Frame
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import read_heartbeat

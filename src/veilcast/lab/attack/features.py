@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from veilcast.lab.attack.handed import named, outermost
 from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT, Sights, hostile
+from veilcast.lab.attack.sights import Sights, hostile
 from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT
 
 
 def features(graph: Graph, sights: Sights, belief: NDArray[np.float64]) -> NDArray[np.float64]:

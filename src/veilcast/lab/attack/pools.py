@@ -28,9 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.handed import named
-from veilcast.lab.attack.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED, Sights, hostile
+from veilcast.lab.attack.sights import Sights, hostile
 from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
 
 
 @dataclass(frozen=True, eq=False)

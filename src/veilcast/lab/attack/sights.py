@@ -7,7 +7,7 @@ no attacker may import it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class Sights(Protocol):
 
     @property
     def seen(self) -> NDArray[np.int8]:
-        """E x L: one of the codes below."""
+        """E x L: a code of `kernels.sights`."""
 
     @property
     def delay(self) -> NDArray[np.int16]:
@@ -71,19 +71,3 @@ def hostile(sights: Sights) -> NDArray[np.bool_]:
     mask = np.zeros(sights.present.shape[1], np.bool_)
     mask[sights.observer] = True
     return mask
-
-
-AWAY: Final = -1
-"""The neighbour was not there."""
-SILENT: Final = 0
-"""It was there, and said nothing of the topic."""
-ASKED: Final = 1
-"""It subscribed with the observer."""
-RECRUITED: Final = 2
-"""It accepted the observer's invitation: it was not in the mesh."""
-REFUSED: Final = 3
-"""It refused the observer's invitation: it was in the mesh."""
-INVITED: Final = 4
-"""It invited the observer: it was in the mesh."""
-FOLLOWED: Final = 5
-"""The observer subscribed with it."""

@@ -27,6 +27,7 @@ from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.mesh import Mesh
 from veilcast.lab.kernels.publishing import published
+from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT
 from veilcast.observe import Insider
 
 
@@ -43,7 +44,7 @@ class View:
     present: NDArray[np.bool_]
     """E x nodes: who was there."""
     seen: NDArray[np.int8]
-    """E x L: AWAY, SILENT, ASKED, RECRUITED, REFUSED, INVITED or FOLLOWED."""
+    """E x L: a code of `kernels.sights`."""
     delay: NDArray[np.int16]
     """E x L: where the neighbour asked of its own accord, how many hops after the advert; -1 where nobody can tell."""
     handed: NDArray[np.int32]
@@ -269,21 +270,6 @@ def _noted(log: NDArray[np.int32], size: int, game: int, observer: int, peer: in
     log[size, 0], log[size, 1], log[size, 2], log[size, 3], log[size, 4] = game, observer, peer, message, node
     return size + 1
 
-
-AWAY: Final = -1
-"""The neighbour was not there."""
-SILENT: Final = 0
-"""It was there, and nothing was said of the topic but the advert."""
-ASKED: Final = 1
-"""It subscribed with the observer, and not because that had invited it."""
-RECRUITED: Final = 2
-"""It subscribed with the observer, who had invited it."""
-REFUSED: Final = 3
-"""It refused the observer's invitation: it is in the mesh."""
-INVITED: Final = 4
-"""It invited the observer, who accepted, or refused: it is in the mesh."""
-FOLLOWED: Final = 5
-"""The observer subscribed with it."""
 
 ASK: Final = 0
 ANSWER: Final = 1
