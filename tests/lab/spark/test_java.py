@@ -58,8 +58,9 @@ def test_where_nothing_serves_each_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_launcher_drops_the_one_argument_and_keeps_all_others(tmp_path: Path) -> None:
-    fake(tmp_path / "a home", "25", modules="java.base@25")
-    found = java.find({"JAVA_HOME": str(tmp_path / "a home"), "PATH": ""})
+    home = tmp_path / 'a "$HOME" of `it\'s` own'
+    fake(home, "25", modules="java.base@25")
+    found = java.find({"JAVA_HOME": str(home), "PATH": ""})
     assert not found.whole
     launcher = found.home(tmp_path) / "bin" / "java"
     words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "$HOME", "", "--add-modules=java.sql"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Java:
             return self.program.parents[1]
         launcher = scratch / "java" / "bin" / "java"
         launcher.parent.mkdir(parents=True)
-        launcher.write_text(_LAUNCHER.format(unwanted=_UNWANTED, program=self.program))
+        launcher.write_text(_LAUNCHER.format(unwanted=_UNWANTED, program=shlex.quote(str(self.program))))
         launcher.chmod(0o755)
         return scratch / "java"
 
@@ -97,5 +98,5 @@ for word; do
   shift
   [ "$word" = {unwanted} ] || set -- "$@" "$word"
 done
-exec "{program}" "$@"
+exec {program} "$@"
 """
