@@ -40,6 +40,10 @@ class UnreachableError(LocalError):
     """The node of this machine is not running, or has gone away."""
 
 
+class SparkError(LocalError):
+    """Spark gave up: its Java machine, an executor or a worker failed, and failed again."""
+
+
 class AuthorityError(LocalError):
     """The authority refuses: the request does not fit what it has declared and granted."""
 

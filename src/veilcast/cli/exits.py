@@ -25,6 +25,7 @@ _CODES: Final[tuple[tuple[type[errors.VeilcastError], int, str], ...]] = (
     (errors.AuthorityError, 11, "refused"),
     (errors.RemoteError, 12, "forged"),
     (errors.UnreachableError, 14, "unreachable"),
+    (errors.SparkError, 16, "spark"),
     (errors.LocalError, 15, "misuse"),
 )
 

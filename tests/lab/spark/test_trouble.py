@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.errors import ConfigError, SparkError, StorageError
 from veilcast.lab.spark import told
 
 TRACE = """An error occurred while calling o95.collectToPython.
@@ -22,14 +22,14 @@ Driver stacktrace:
     ("text", "kind", "line"),
     [
         (TRACE.format(last="veilcast.errors.ConfigError: /data lacks edges.csv"), ConfigError, "/data lacks edges.csv"),
-        (TRACE.format(last="ValueError: no"), LocalError, "Spark gave up: ValueError: no"),
+        (TRACE.format(last="ValueError: no"), SparkError, "Spark gave up: ValueError: no"),
         (TRACE.format(last="java.io.IOException: No space left on device"), StorageError, "no space left"),
-        ("Python worker exited unexpectedly (crashed)", LocalError, "a worker died"),
-        ("ExecutorLostFailure (executor 1 exited)", LocalError, "executors were lost"),
-        ("Total size of serialized results is bigger than spark.driver.maxResultSize (1 MB)", LocalError, "too many"),
-        ("Job 3 cancelled as part of cancellation of all jobs", LocalError, "cancelled"),
-        ("", LocalError, "Spark gave up: RuntimeError"),
-        ("first\nsecond", LocalError, "Spark gave up: first"),
+        ("Python worker exited unexpectedly (crashed)", SparkError, "a worker died"),
+        ("ExecutorLostFailure (executor 1 exited)", SparkError, "executors were lost"),
+        ("Total size of serialized results is bigger than spark.driver.maxResultSize (1 MB)", SparkError, "too many"),
+        ("Job 3 cancelled as part of cancellation of all jobs", SparkError, "cancelled"),
+        ("", SparkError, "Spark gave up: RuntimeError"),
+        ("first\nsecond", SparkError, "Spark gave up: first"),
     ],
 )
 def test_one_line_is_told(text: str, kind: type[Exception], line: str) -> None:
@@ -40,4 +40,4 @@ def test_one_line_is_told(text: str, kind: type[Exception], line: str) -> None:
 
 
 def test_a_name_that_is_none_of_our_errors_is_not_raised() -> None:
-    assert type(told(RuntimeError("veilcast.errors.annotations: x"))) is LocalError
+    assert type(told(RuntimeError("veilcast.errors.annotations: x"))) is SparkError

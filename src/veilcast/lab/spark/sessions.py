@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from veilcast.errors import LocalError, StorageError, UnreachableError
+from veilcast.errors import SparkError, StorageError, UnreachableError
 from veilcast.lab.spark import java, shipping
 from veilcast.lab.spark.master import LOCAL, Master
 from veilcast.lab.spark.resources import Resources
@@ -149,7 +149,7 @@ def _start_java(settings: SparkConf) -> None:
     except (PySparkException, OSError) as error:
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
         reason = next((line for line in reversed(lines) if line.strip()), str(error))
-        raise LocalError(f"Java {found.version} ({found.program}) does not start Spark: {reason}") from error
+        raise SparkError(f"Java {found.version} ({found.program}) does not start Spark: {reason}") from error
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm
 

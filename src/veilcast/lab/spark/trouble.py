@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from veilcast import errors
-from veilcast.errors import LocalError, StorageError, VeilcastError
+from veilcast.errors import SparkError, StorageError, VeilcastError
 
 
 def told(error: Exception) -> VeilcastError:
@@ -27,14 +27,14 @@ def told(error: Exception) -> VeilcastError:
     if "No space left on device" in text:
         return StorageError("no space left on the disk where Spark keeps what it works on (TMPDIR chooses another)")
     if "is bigger than" in text and "maxResultSize" in text:
-        return LocalError("the results of one bucket are too many for this machine's memory; sweep fewer cells at once")
+        return SparkError("the results of one bucket are too many for this machine's memory; sweep fewer cells at once")
     if "cancelled" in text:
-        return LocalError("the jobs were cancelled")
+        return SparkError("the jobs were cancelled")
     for words, message in _KNOWN:
         if words in text:
-            return LocalError(message)
+            return SparkError(message)
     python = _PYTHON.findall(text)
-    return LocalError(f"Spark gave up: {python[-1] if python else _first_line(text) or type(error).__name__}")
+    return SparkError(f"Spark gave up: {python[-1] if python else _first_line(text) or type(error).__name__}")
 
 
 def _first_line(text: str) -> str:
