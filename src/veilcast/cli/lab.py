@@ -23,6 +23,8 @@ from veilcast.cli.exits import FAILED_CHECK
 from veilcast.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
+    from pyarrow import Table
+
     from veilcast.lab.sweep.sweep import Result
 
 
@@ -190,7 +192,7 @@ def _lines(result: Result) -> list[str]:
         target = "" if row["target"] == row["published"] else f", held against {row['target']:g}"
         lines.append(
             f"  {row['what']}: published {row['published']:g}{target}, reproduced {row['reproduced']:.4g} "
-            f"[{row['low']:.4g}, {row['high']:.4g}]: {row['verdict']}{expected}"
+            f"{_interval(row, manifest.seeds)}: {row['verdict']}{expected}"
         )
     return lines
 
@@ -204,14 +206,21 @@ def _data(result: Result) -> dict[str, Any]:
         "wall_s": manifest.wall_s,
         "engine": manifest.engine,
         "fingerprint": manifest.fingerprint,
-        "scores": result.scores.to_pylist(),
-        "verdicts": [{name: _finite(value) for name, value in row.items()} for row in result.verdicts.to_pylist()],
+        "scores": _finite(result.scores),
+        "verdicts": _finite(result.verdicts),
     }
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity, which is where a curve settles that never does."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _interval(row: dict[str, Any], seeds: int) -> str:
+    return f"[{row['low']:.4g}, {row['high']:.4g}]" if seeds > 1 else "(one seed: no interval)"
+
+
+def _finite(table: Table) -> list[dict[str, Any]]:
+    """JSON has no infinity, which is where a curve settles that never does, and how far one seed may be off."""
+    return [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in table.to_pylist()
+    ]
 
 
 @contextmanager

@@ -64,7 +64,8 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
-    """The same number over all seeds: its mean, its standard deviation, and the 95 % interval of the mean."""
+    """The same number over all seeds: its mean, its standard deviation, and the 95 % interval of the mean; of one seed
+    the two are infinite."""
 
     experiment: str
     cell: str
@@ -95,6 +96,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     high: float
     within: float
     difference: float
+    """Ours less the target."""
     verdict: str
     expected: str
     why: str

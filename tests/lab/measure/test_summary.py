@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,5 +31,5 @@ def test_of_a_hundred_intervals_95_hold_the_mean() -> None:
     assert np.mean([one.low <= 2.0 <= one.high for one in found]) == pytest.approx(0.95, abs=0.02)
 
 
-def test_one_run_has_no_spread() -> None:
-    assert summarise([3.0]) == (3.0, 0.0, 3.0, 3.0, 1)
+def test_one_run_tells_nothing_of_the_spread() -> None:
+    assert summarise([3.0]) == (3.0, inf, -inf, inf, 1)

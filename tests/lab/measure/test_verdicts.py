@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
 import pytest
 
-from veilcast.lab.measure.verdicts import NoPointError, Point, judge
+from veilcast.lab.measure import verdicts
+from veilcast.lab.measure.verdicts import NoPointError, Point
 from veilcast.lab.sweep.experiment import Published
+from veilcast.lab.tables import Verdict
 
 
 def point(x: float, value: float, half: float = 0.01) -> Point:
@@ -24,6 +27,10 @@ CURVES = {
 def published(**given: Any) -> Published:
     plain: dict[str, Any] = {"what": "it", "figure": "f", "curve": "falls", "value": 0.7, "within": 0.02, "x": 1}
     return Published(**plain | given)
+
+
+def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdict:
+    return verdicts.judge("two", published, curves)
 
 
 def test_a_number_within_the_margin_fits() -> None:
@@ -91,3 +98,23 @@ def test_where_a_curve_has_no_such_point_it_is_said() -> None:
         judge(published(x=7), CURVES)
     with pytest.raises(NoPointError, match="no point at"):
         judge(published(statistic="settles", beside="limit", x=None, margin=0.02), CURVES | {"limit": []})
+
+
+@pytest.mark.parametrize(
+    ("given", "interval"),
+    [
+        ({}, (-inf, inf)),
+        ({"statistic": "change", "since": 0, "x": 2, "value": -0.6}, (-inf, inf)),
+        ({"statistic": "slope", "x": None, "value": -0.3}, (-inf, inf)),
+        ({"statistic": "argmin", "x": None, "value": 2}, (0, 2)),
+        ({"statistic": "settles", "beside": "falls", "x": None, "value": 0}, (0, inf)),
+        ({"statistic": "last", "x": None, "value": 0.4}, (-inf, inf)),
+    ],
+)
+def test_one_seed_gives_no_interval_and_fits_partly_at_best(
+    given: dict[str, Any], interval: tuple[float, float]
+) -> None:
+    lone = {label: [point._replace(low=-inf, high=inf) for point in curve] for label, curve in CURVES.items()}
+    verdict = judge(published(**given), lone)
+    assert (verdict.low, verdict.high, verdict.verdict) == (*interval, "partly")
+    assert verdict.reproduced == judge(published(**given), CURVES).reproduced

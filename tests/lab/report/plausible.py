@@ -235,8 +235,7 @@ def write(root: Path, name: str, experiment: Experiment, **changes: Any) -> None
 
 
 def verdicts(name: str, experiment: Experiment, rows: list[tables.Score]) -> list[tables.Verdict]:
-    judged = curves.verdicts(experiment, Scores(msgspec.structs.asdict(row) for row in rows))
-    return [tables.Verdict(name, *verdict) for verdict in judged]
+    return curves.verdicts(name, experiment, Scores(msgspec.structs.asdict(row) for row in rows))
 
 
 def scores(name: str, experiment: Experiment) -> list[tables.Score]:

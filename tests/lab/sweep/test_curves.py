@@ -89,12 +89,12 @@ def test_over_steps_it_takes_one_cell_in_order() -> None:
 
 
 def test_verdicts_are_of_what_was_run() -> None:
-    found = curves.verdicts(experiment.parse(TOML, "x"), scores(0.1))
+    found = curves.verdicts("two", experiment.parse(TOML, "x"), scores(0.1))
     assert [(verdict.what, verdict.verdict) for verdict in found] == [("it", "fits")]
 
 
 def test_of_a_part_of_the_cells_nothing_is_said_of_a_curve_as_a_whole() -> None:
     slope = TOML.replace(b'curve = "last"\nx = 0.7', b'curve = "last"\nstatistic = "slope"')
-    assert len(curves.verdicts(experiment.parse(slope, "x"), scores(0.1))) == 1
+    assert len(curves.verdicts("two", experiment.parse(slope, "x"), scores(0.1))) == 1
     more = slope.replace(b"mu = [0.7, 0.3]", b"mu = [0.7, 0.3, 0.5]")
-    assert curves.verdicts(experiment.parse(more, "x"), scores(0.1)) == []
+    assert curves.verdicts("two", experiment.parse(more, "x"), scores(0.1)) == []

@@ -37,7 +37,7 @@ def lacking(tried: Experiment) -> Lacking:
         for curve in figure.curves
         if len(curves.points(tried, figure, curve, scores)) < (1 if figure.x == "step" else len(tried.axes[figure.x]))
     ]
-    judged = {(verdict.figure, verdict.what) for verdict in curves.verdicts(tried, scores)}
+    judged = {(verdict.figure, verdict.what) for verdict in curves.verdicts("tried", tried, scores)}
     return Lacking(short, [one.what for one in tried.published if (one.figure, one.what) not in judged])
 
 

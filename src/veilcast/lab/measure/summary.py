@@ -8,7 +8,7 @@ Spark brings the values together, and is the same on any number of cores.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import fsum, sqrt
+from math import fsum, inf, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scipy.special import stdtrit
@@ -29,12 +29,12 @@ class Summary(NamedTuple):
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Of at least one value. One alone has no spread, and its interval is itself."""
+    """Of at least one value. One alone tells nothing of the spread, nor of how far the mean is: both have no bound."""
     numbers = list(values)
     count = len(numbers)
     mean = fsum(numbers) / count
     if count == 1:
-        return Summary(mean, 0.0, mean, mean, count)
+        return Summary(mean, inf, -inf, inf, count)
     spread = sqrt(fsum((number - mean) ** 2 for number in numbers) / (count - 1))
     half = float(stdtrit(count - 1, _UPPER)) * spread / sqrt(count)
     return Summary(mean, spread, mean - half, mean + half, count)

@@ -10,12 +10,14 @@ news, good or bad.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from veilcast.errors import ConfigError
+from veilcast.lab.tables import Verdict
 
 Word: TypeAlias = Literal["fits", "partly", "not reproduced"]
 
@@ -66,28 +68,9 @@ class Published(Protocol):
     def why(self) -> str: ...
 
 
-class Verdict(NamedTuple):
-    what: str
-    figure: str
-    curve: str
-    x: float | None
-    statistic: str
-    published: float
-    target: float
-    reproduced: float
-    low: float
-    high: float
-    within: float
-    difference: float
-    """Ours less the target."""
-    verdict: Word
-    expected: Word
-    why: str
-
-
-def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdict:
-    """Hold one published number against the curves of its figure, by their labels. Raises `NoPointError` where
-    the curve has no point that it is about."""
+def judge(experiment: str, published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdict:
+    """Hold one published number of an experiment against the curves of its figure, by their labels. Raises
+    `NoPointError` where the curve has no point that it is about."""
     target = published.value if published.target is None else published.target
     found, low, high = _statistic(published, curves)
     above, below = published.compare != "at least", published.compare != "at most"
@@ -102,6 +85,7 @@ def judge(published: Published, curves: Mapping[str, Sequence[Point]]) -> Verdic
     elif _lies(low, high, target, published.within, above=above, below=below):
         word = "partly"
     return Verdict(
+        experiment=experiment,
         what=published.what,
         figure=published.figure,
         curve=published.curve,
@@ -173,7 +157,9 @@ def _slope(curve: Sequence[Point]) -> Estimate:
     away = x - x.mean()
     weights = away / (away @ away)
     slope = float(weights @ np.array([point.value for point in curve]))
-    half = float(np.sqrt((weights**2) @ np.array([(point.high - point.low) ** 2 / 4 for point in curve])))
+    halves = np.array([(point.high - point.low) / 2 for point in curve])
+    # A point that has no interval leaves none to the line, whatever its weight.
+    half = float(np.sqrt((weights * halves) @ (weights * halves))) if np.isfinite(halves).all() else math.inf
     return slope, slope - half, slope + half
 
 
@@ -191,7 +177,7 @@ def _settles(curve: Sequence[Point], beside: Sequence[Point], margin: float) -> 
     def since(shift: float) -> float:
         start = float("inf")
         for x, distance, half in reversed(away):
-            if distance + shift * half > margin + _ROUNDING:
+            if distance + (shift * half if shift else 0) > margin + _ROUNDING:
                 break
             start = x
         return start

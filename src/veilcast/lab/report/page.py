@@ -74,7 +74,7 @@ def _experiment(result: Result) -> Markup:
         tag("h2", experiment.title),
         tag("p", experiment.claim, class_="claim"),
         tag("p", tag("b", "Not counted: "), explained(result), ".", class_="notice") if result.doubt else "",
-        *(_figure(slug(result.name, name), picture) for name, picture in _plots(result)),
+        *(_figure(slug(result.name, name), picture, result.seeds) for name, picture in _plots(result)),
         compared,
         tag("h3", "The reading"),
         tag("p", experiment.reading),
@@ -86,9 +86,10 @@ def _experiment(result: Result) -> Markup:
     )
 
 
-def _figure(name: str, picture: Plot) -> Markup:
+def _figure(name: str, picture: Plot, seeds: int) -> Markup:
     if not any(line.points for line in picture.lines):
         return tag("figure", tag("figcaption", picture.title), tag("p", "No values yet.", class_="small"))
+    told = "Mean over seeds, with its 95 % interval." if seeds > 1 else "One seed: no interval."
     links = [tag("a", kind.upper(), href=f"{FIGURES}/{name}.{kind}") for kind in ("svg", "csv")]
     return tag(
         "figure",
@@ -97,7 +98,7 @@ def _figure(name: str, picture: Plot) -> Markup:
         tag("div", figure.embedded(picture, figure.NARROW, f"{name}-narrow"), class_="narrow"),
         tag(
             "div",
-            tag("span", "Mean over seeds, with its 95 % interval."),
+            tag("span", told),
             tag("span", "As files: ", links[0], ", ", links[1]),
             class_="under small",
         ),

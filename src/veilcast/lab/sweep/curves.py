@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from veilcast.lab.measure.verdicts import NoPointError, Point, Verdict, judge
+from veilcast.lab.measure.verdicts import NoPointError, Point, judge
 from veilcast.lab.sweep.experiment import Curve, Experiment, Figure
+from veilcast.lab.tables import Verdict
 
 
 class Score(NamedTuple):
@@ -54,7 +55,7 @@ def points(experiment: Experiment, figure: Figure, curve: Curve, scores: Scores)
     return sorted(found)
 
 
-def verdicts(experiment: Experiment, scores: Scores) -> list[Verdict]:
+def verdicts(name: str, experiment: Experiment, scores: Scores) -> list[Verdict]:
     """Every published number of the experiment, judged. Where the machines ran a part of the cells only, what is said
     of another part is left out, and what is said of a curve as a whole."""
     judged = []
@@ -64,7 +65,7 @@ def verdicts(experiment: Experiment, scores: Scores) -> list[Verdict]:
             whole = figure.x == "step" or len(curves[published.curve]) == len(experiment.axes[figure.x])
             if whole or published.x is not None:
                 with suppress(NoPointError):
-                    judged.append(judge(published, curves))
+                    judged.append(judge(name, published, curves))
     return judged
 
 

@@ -91,7 +91,8 @@ def run(
                 progress.begin(f"{name}, scores", total, total)
             scores = _scores(spark, name, cells, out, stored.files(manifest))
             # A quick run is smaller than what was published, and is not held against it.
-            verdicts = tables.from_rows(Verdict, []) if quick else _verdicts(name, experiment, scores)
+            judged = [] if quick else curves.verdicts(name, experiment, curves.Scores(scores.to_pylist()))
+            verdicts = tables.from_rows(Verdict, judged)
             manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
     except SPARK_ERRORS as error:
         raise told(error) from error
@@ -136,8 +137,3 @@ def _scores(spark: SparkSession, name: str, cells: Sequence[Cell], out: Path, fi
     order = {cell.name: number for number, cell in enumerate(cells)}
     rows.sort(key=lambda row: (order[row["cell"]], row["attack"], row["metric"], row["step"]))
     return tables.from_rows(Score, (Score(series=cells[order[row["cell"]]].series, **row) for row in rows))
-
-
-def _verdicts(name: str, experiment: Experiment, scores: pa.Table) -> pa.Table:
-    judged = curves.verdicts(experiment, curves.Scores(scores.to_pylist()))
-    return tables.from_rows(Verdict, (Verdict(name, *verdict) for verdict in judged))
