@@ -20,7 +20,7 @@ from veilcast.cli import exits
 from veilcast.cli.main import main
 from veilcast.lab import tables
 from veilcast.lab.sweep import experiment, sweep
-from veilcast.lab.sweep.manifest import Manifest
+from veilcast.lab.sweep.manifest import Manifest, Means, describe
 from veilcast.lab.tables import Verdict
 
 
@@ -58,9 +58,15 @@ def test_every_experiment_is_listed_with_its_claim_its_size_and_its_time(capsys:
     ],
 )
 def test_what_cannot_be_done_is_told_at_once(
-    arguments: list[str], code: int, word: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    code: int,
+    word: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.delenv("VEILCAST_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
     told, error = failed(capsys, *arguments)
     assert (told, word in error) == (code, True)
 
@@ -71,6 +77,23 @@ def test_an_experiment_with_a_wrong_key_is_told_by_it(capsys: pytest.CaptureFixt
     code, error = failed(capsys, "run", str(file))
     assert code == 3
     assert "nu" in error
+
+
+def test_a_place_that_results_cannot_go_to_is_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(_: str) -> None:
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr("veilcast.lab.spark.session", start)
+    (tmp_path / "file").write_text("")
+    assert failed(capsys, "run", "mesh-fig12", "--out", str(tmp_path / "file"))[0] == 4
+    definition = experiment.load("mesh-fig12")[1]
+    before = describe("mesh-fig12", definition, engine="machines", quick=False, folder=None, command="")
+    (tmp_path / "out" / "manifests").mkdir(parents=True)
+    (tmp_path / "out" / "manifests" / "mesh-fig12.json").write_bytes(msgspec.json.encode(before))
+    code, error = failed(capsys, "run", "mesh-fig12", "--out", str(tmp_path / "out"))
+    assert (code, "with engine machines, not kernel" in error) == (4, True)
 
 
 def test_without_the_extra_the_lab_says_what_to_install() -> None:
@@ -93,11 +116,13 @@ def verdict(**given: Any) -> Verdict:
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Verdict], None]:
     """Lets a sweep end with a verdict, without Spark and without a run."""
     empty = tables.from_rows(tables.Score, [])
-    manifest = Manifest("two", {}, "kernel", False, None, "aaaa", "", {}, "local[2]", 2, "")
+    means = Means("local[2]", 2, {})
+    manifest = Manifest("two", {}, "kernel", False, None, {}, "aaaa", "", False, means, "", seeds=30)
 
     def plant(row: Verdict) -> None:
         result = sweep.Result(manifest, 0, empty, tables.from_rows(Verdict, [row]))
         monkeypatch.setattr(sweep, "run", lambda *_, **__: result)
+        monkeypatch.setattr(sweep, "check", lambda *_, **__: None)
         monkeypatch.setattr("veilcast.lab.spark.session", lambda _: contextlib.nullcontext())
         monkeypatch.setattr("veilcast.lab.spark.Progress", lambda _: contextlib.nullcontext(Silent()))
 

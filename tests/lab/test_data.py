@@ -56,6 +56,17 @@ def test_without_a_topic_a_share_of_all_subscribes(folder: Path) -> None:
         assert publisher not in subscribers
 
 
+def test_a_file_that_was_changed_though_its_counts_were_not_has_another_digest(folder: Path) -> None:
+    before = data.digests(["small-world", "deezer"], folder)
+    assert list(before) == ["edges.csv.gz", "topics.json.gz"]
+    write(folder, EDGES.replace(b"3,4", b"2,4"))
+    after = data.digests(["deezer"], folder)
+    assert [name for name in before if before[name] != after[name]] == ["edges.csv.gz"]
+    assert data.digests(["small-world"], None) == {}
+    with pytest.raises(ConfigError, match="deezer is read from a data folder"):
+        data.digests(["deezer"], None)
+
+
 def test_a_topic_that_nobody_has_or_everybody_reads_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no 'Polka' in the data; there are: Pop, Ska"):
         load("deezer", folder).cast("Polka", 0.1, 1)

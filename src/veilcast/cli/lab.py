@@ -127,6 +127,16 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.sweep.engines import ENGINES
     if arguments.seeds is not None:
         within("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
+    for name, definition in chosen:
+        sweep.check(
+            name,
+            definition,
+            arguments.out,
+            engine=arguments.engine,
+            quick=arguments.quick,
+            data=data,
+            fresh=arguments.fresh,
+        )
     results = []
     with session(arguments.master) as spark, Progress(spark) as progress:
         for name, definition in chosen:

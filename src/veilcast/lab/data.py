@@ -12,8 +12,9 @@ process reads each once.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
@@ -60,8 +61,20 @@ class Overlay:
 def load(source: Source, folder: Path | None) -> Overlay:
     """Raises `ConfigError` if no folder is named, and `StorageError` for what is not there, or is something else."""
     if folder is None:
-        raise ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
+        raise _unnamed(source)
     return _loaded(source, folder.absolute())
+
+
+def digests(graphs: Iterable[str], folder: Path | None) -> dict[str, str]:
+    """Of the files that these overlays are read from, by their names: the SHA-256 of each. None is read for a graph
+    that is drawn."""
+    found = {}
+    for source in sorted(FILES.keys() & set(graphs)):
+        if folder is None:
+            raise _unnamed(source)
+        for file in FILES[source].all():
+            found[file.name] = hashlib.sha256(_stored(file, folder)).hexdigest()
+    return found
 
 
 def largest(graph: Graph) -> NDArray[np.bool_]:
@@ -110,11 +123,22 @@ def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArr
 
 def _text(file: EdgeFile | SubscriptionFile, folder: Path) -> bytes:
     try:
-        return gzip.decompress((folder / file.name).read_bytes())
-    except FileNotFoundError as error:
-        raise _unfit(file, folder, "is not there") from error
+        return gzip.decompress(_stored(file, folder))
     except (OSError, EOFError, zlib.error) as error:
         raise _unfit(file, folder, f"cannot be read ({error})") from error
+
+
+def _stored(file: EdgeFile | SubscriptionFile, folder: Path) -> bytes:
+    try:
+        return (folder / file.name).read_bytes()
+    except FileNotFoundError as error:
+        raise _unfit(file, folder, "is not there") from error
+    except OSError as error:
+        raise _unfit(file, folder, f"cannot be read ({error})") from error
+
+
+def _unnamed(source: str) -> ConfigError:
+    return ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
 
 
 def _unfit(file: EdgeFile | SubscriptionFile, folder: Path, why: str) -> StorageError:
@@ -144,6 +168,9 @@ class SubscriptionFile:
 class Files:
     edges: EdgeFile
     subscriptions: SubscriptionFile | None = None
+
+    def all(self) -> list[EdgeFile | SubscriptionFile]:
+        return [self.edges] if self.subscriptions is None else [self.edges, self.subscriptions]
 
 
 _SNAP: Final = "https://snap.stanford.edu/data/p2p-Gnutella08.html"

@@ -14,8 +14,17 @@ from veilcast.lab.report.results import Result
 from veilcast.lab.sweep import curves
 from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.experiment import Experiment, parse
-from veilcast.lab.sweep.manifest import Manifest, Stored
+from veilcast.lab.sweep.manifest import Manifest, Means, Stored
 from veilcast.lab.sweep.plan import Portion
+
+MEANS = Means(
+    "local[*]", 2, {"python": "3.12.1", "java": "25", "pyspark": "4.3.0", "numpy": "2.4.1", "numba": "0.68.0"}
+)
+
+
+def stored(first: int, last: int, means: Means = MEANS) -> Stored:
+    return Stored(Portion(first, last), 1000, {}, means, 20.0)
+
 
 MANIFEST = Manifest(
     experiment="",
@@ -23,16 +32,16 @@ MANIFEST = Manifest(
     engine="kernel",
     quick=False,
     data=None,
+    data_sha256={},
     fingerprint="9f3c1a77",
     commit="1431b1d5c0ffee",
-    versions={"python": "3.12.1", "java": "25", "pyspark": "4.3.0", "numpy": "2.4.1", "numba": "0.68.0"},
-    master="local[*]",
-    cores=2,
+    changed=False,
+    means=MEANS,
     command="veilcast lab run all --out results",
     status="complete",
     seeds=100,
     wall_s=41.3,
-    stored=(Stored(Portion(0, 99), 1000, "00"),),
+    stored=(stored(0, 99),),
 )
 
 DEGREES = """

@@ -20,8 +20,7 @@ from veilcast.lab.report import page
 from veilcast.lab.report.results import Result
 from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.experiment import Experiment, names, parse
-from veilcast.lab.sweep.manifest import Stored
-from veilcast.lab.sweep.plan import Portion
+from veilcast.lab.sweep.manifest import Means
 
 sys.path.insert(0, str(Path(__file__).parent))
 import plausible
@@ -101,10 +100,30 @@ def test_every_experiment_has_its_figures_its_table_its_reading_and_how_it_was_m
 
 def test_seeds_are_counted_against_what_is_asked_of_the_engine() -> None:
     experiment = plausible.experiments()["mesh-games"]
-    stored = (Stored(Portion(0, 29), 30, "00"),)
+    stored = (plausible.stored(0, 29),)
     for engine, said in (("kernel", "30 (the experiment asks for 100)"), ("machines", "30Engine")):
         made = plausible.result("mesh-games", experiment, engine=engine, stored=stored)
         assert f"Seeds{said}" in Reader(page.page([made])).words
+
+
+def test_every_place_that_a_result_was_made_on_is_named_and_whether_the_code_was_changed() -> None:
+    elsewhere = plausible.stored(20, 39, Means("spark://host:7077", 64, {}))
+    made = plausible.result(
+        "mesh-games",
+        plausible.experiments()["mesh-games"],
+        stored=(plausible.stored(0, 19), elsewhere, plausible.stored(40, 99)),
+        changed=True,
+    )
+    words = Reader(page.page([made])).words
+    assert "41.3 s on local[*], 2 cores and on spark://host:7077, 64 cores" in words
+    assert "commit 1431b1d5c0ff with changes, source 9f3c1a77" in words
+
+
+def test_one_seed_is_said_to_have_no_interval() -> None:
+    made = plausible.result("mesh-games", plausible.experiments()["mesh-games"], stored=(plausible.stored(0, 0),))
+    words = Reader(page.page([made])).words
+    assert "One seed: no interval." in words
+    assert "95 %" not in words
 
 
 def test_the_summary_counts_and_says_what_is_not_reproduced_and_why(reader: Reader) -> None:
@@ -135,7 +154,7 @@ def test_fewer_seeds_than_asked_for_and_experiments_that_were_not_run_are_told()
 
 def test_what_is_counted_with_less_behind_it_than_was_meant_is_told_at_the_top() -> None:
     experiment = plausible.experiments()["mesh-degrees"]
-    few = plausible.result("mesh-degrees", experiment, stored=(Stored(Portion(0, 2), 30, "00"),))
+    few = plausible.result("mesh-degrees", experiment, stored=(plausible.stored(0, 2),))
     silent = dataclasses.replace(plausible.result("mesh-degrees", experiment), verdicts=few.verdicts[1:])
     for made, said in ((few, ": 3 seeds, of 100 asked for."), (silent, ": no verdict on BL, degree 2.")):
         top = Reader(page.page([made])).words.split("Experiments")[0]

@@ -76,7 +76,9 @@ def test_a_sweep_gives_tables_scores_verdicts_and_a_manifest(
     manifest = result.manifest
     assert (manifest.status, manifest.seeds, manifest.command) == ("complete", 4, "veilcast lab run two")
     assert len(manifest.stored) == 2
-    assert {"python", "java", "pyspark", "numba", "numpy"} <= set(manifest.versions)
+    for stored in manifest.stored:
+        assert (stored.means, stored.rows, set(stored.sha256)) == (manifest.means, 8, {"runs", "measures"})
+    assert {"python", "java", "pyspark", "numba", "numpy"} <= set(manifest.means.versions)
 
 
 def test_more_seeds_add_to_what_is_there_and_fewer_take_nothing_away(
@@ -121,7 +123,7 @@ def test_a_sweep_that_failed_half_way_goes_on_where_it_was(
 
     with pytest.raises(ConfigError, match=r"^the data folder lacks edges\.csv$"):
         do(spark, two_cells, tmp_path, engine(fail_late))
-    assert store.manifest_file(tmp_path, "two").read_bytes().count(b"sha256") == 1
+    assert store.manifest_file(tmp_path, "two").read_bytes().count(b'"portion"') == 1
     assert do(spark, two_cells, tmp_path, engine(fail_early)).runs == 4
     assert tables_in(tmp_path) == whole_tables(spark, two_cells, whole)
 
@@ -166,7 +168,7 @@ def test_what_was_done_while_the_code_changed_is_not_kept(
     monkeypatch.setattr(sweep, "fingerprint", lambda: "another")
     with pytest.raises(StorageError, match="was changed while two was swept"):
         do(spark, two_cells, tmp_path)
-    assert b"sha256" not in store.manifest_file(tmp_path, "two").read_bytes()
+    assert b'"portion"' not in store.manifest_file(tmp_path, "two").read_bytes()
 
 
 def test_a_data_folder_that_is_not_read_does_not_count(

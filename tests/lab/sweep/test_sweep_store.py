@@ -12,7 +12,7 @@ from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.sweep import store
 from veilcast.lab.sweep.experiment import Experiment
-from veilcast.lab.sweep.manifest import Manifest
+from veilcast.lab.sweep.manifest import Manifest, Means
 from veilcast.lab.sweep.plan import Portion
 from veilcast.lab.tables import Measured, Run
 
@@ -27,12 +27,12 @@ def manifest(two_cells: Experiment) -> Manifest:
         definition=msgspec.to_builtins(two_cells),
         engine="kernel",
         quick=False,
-        data=None,
+        data="/here",
+        data_sha256={"edges.csv": "00"},
         fingerprint="aaaa",
         commit="",
-        versions={"numba": "1"},
-        master="local[2]",
-        cores=2,
+        changed=False,
+        means=Means("local[2]", 2, {"numba": "1"}),
         command="",
     )
 
@@ -67,8 +67,9 @@ def test_what_was_stored_is_there(tmp_path: Path, manifest: Manifest) -> None:
         ({"fingerprint": "bbbb"}, r"made by other code \(aaaa; this is bbbb\)"),
         ({"engine": "machines"}, "with engine kernel, not machines"),
         ({"quick": True}, "with quick False, not True"),
-        ({"versions": {"numba": "2"}}, "with numba 1, not 2"),
-        ({"data": "/other"}, "with data None, not /other"),
+        ({"means": Means("local[2]", 2, {"numba": "2"})}, "with numba 1, not 2"),
+        ({"data_sha256": {"edges.csv": "01"}}, "from another edges.csv"),
+        ({"data_sha256": {}}, "from another edges.csv"),
         ({"axes": {"mu": [0.25, 0.75]}}, "with other parameters"),
     ],
 )
@@ -87,6 +88,17 @@ def test_what_was_made_otherwise_is_not_mixed(
     assert not (tmp_path / FILE).exists()
 
 
+def test_each_portion_keeps_what_it_was_made_on(tmp_path: Path, manifest: Manifest) -> None:
+    with_one_portion(tmp_path, manifest)
+    means = Means("spark://host:7077", 64, {"numba": "1"})
+    moved = msgspec.structs.replace(manifest, means=means, data="/moved")
+    with store.opened(tmp_path, "two") as opened:
+        again = opened.begin(moved, fresh=False)
+        again = opened.add(again, Portion(20, 39), tables.from_rows(Run, []), measures(), 2.0)
+    assert [(stored.means, stored.wall_s) for stored in again.stored] == [(manifest.means, 1.5), (means, 2.0)]
+    assert (again.means, again.wall_s, again.data) == (means, 3.5, "/moved")
+
+
 def test_what_only_draws_may_change(tmp_path: Path, manifest: Manifest) -> None:
     with_one_portion(tmp_path, manifest)
     redrawn = msgspec.structs.replace(manifest, definition={**manifest.definition, "title": "Another"})
@@ -98,6 +110,12 @@ def test_a_file_that_was_changed_or_removed_is_noticed(tmp_path: Path, manifest:
     tables.write(tmp_path / FILE, measures(2.0))
     with pytest.raises(TamperedError, match="is not what was stored there"):
         begin(tmp_path, manifest)
+    tables.write(tmp_path / FILE, measures())
+    runs = FILE.replace("measures", "runs")
+    tables.write(tmp_path / runs, tables.from_rows(Run, [Run("r", "two", "mu=0.5", "{}", 0, "")]))
+    with pytest.raises(TamperedError, match=r"runs/.* is not what was stored there; --fresh"):
+        begin(tmp_path, manifest)
+    tables.write(tmp_path / runs, tables.from_rows(Run, []))
     tables.write(tmp_path / FILE, measures().drop_columns(["metric"]))
     with pytest.raises(TamperedError, match="no column metric"):
         begin(tmp_path, manifest)

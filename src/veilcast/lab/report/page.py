@@ -19,6 +19,7 @@ from veilcast.lab.report.markup import Markup, join, slug, tag
 from veilcast.lab.report.plot import Plot, plot
 from veilcast.lab.report.results import Result
 from veilcast.lab.report.summary import contents, explained, summary
+from veilcast.lab.sweep.manifest import Manifest
 
 
 def write(directory: Path, out: Path | None = None) -> Path:
@@ -116,12 +117,23 @@ def _facts(result: Result) -> Markup:
         "Seeds": f"{result.seeds}{few}",
         "Engine": manifest.engine,
         "Data": manifest.data or "",
-        "Wall time": f"{duration(manifest.wall_s)} on {manifest.master}, {manifest.cores} cores",
-        "Code": f"{f'commit {manifest.commit[:12]}, ' if manifest.commit else ''}source {manifest.fingerprint}",
-        "Versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items()),
+        "Wall time": f"{duration(manifest.wall_s)} on {' and on '.join(_places(manifest))}",
+        "Code": _code(manifest),
+        "Versions": ", ".join(f"{name} {version}" for name, version in manifest.means.versions.items()),
     }
     listed = [join(tag("dt", name), tag("dd", said)) for name, said in facts.items() if said]
     return join(tag("dl", *listed), tag("pre", tag("code", manifest.command)))
+
+
+def _places(manifest: Manifest) -> list[str]:
+    """Where its portions were made, each place once."""
+    means = [stored.means for stored in manifest.stored] or [manifest.means]
+    return list(dict.fromkeys(f"{one.master}, {one.cores} cores" for one in means))
+
+
+def _code(manifest: Manifest) -> str:
+    commit = f"commit {manifest.commit[:12]}{' with changes' if manifest.changed else ''}, " if manifest.commit else ""
+    return f"{commit}source {manifest.fingerprint}"
 
 
 def _pairs(given: dict[str, Any]) -> str:

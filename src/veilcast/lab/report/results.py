@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
-from veilcast.errors import ConfigError, StorageError, TamperedError
+from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
+from veilcast.lab.sweep import manifest as manifests
 from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.experiment import Experiment
 from veilcast.lab.sweep.manifest import Manifest
@@ -65,15 +64,7 @@ def read(directory: Path) -> list[Result]:
 
 
 def _result(directory: Path, path: Path) -> Result:
-    try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-        experiment = msgspec.convert(manifest.definition, Experiment)
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
-        raise TamperedError(f"{path} is no manifest of ours: {error}") from error
-    if manifest.experiment != path.stem:
-        raise TamperedError(f"{path} is the manifest of {manifest.experiment}")
+    manifest = manifests.read(path)
     scores = tables.read(directory, tables.Score, path.stem).to_pylist()
     verdicts = tables.read(directory, tables.Verdict, path.stem).to_pylist()
     if manifest.status == "complete" and not scores:
@@ -81,7 +72,8 @@ def _result(directory: Path, path: Path) -> Result:
     for row in verdicts:
         if row["verdict"] not in VERDICTS:
             raise TamperedError(f"the verdicts of {path.stem} have one that is not known: {row['verdict']!r}")
-    return Result(path.stem, experiment, manifest, Scores(scores), tuple(tables.Verdict(**row) for row in verdicts))
+    judged = tuple(tables.Verdict(**row) for row in verdicts)
+    return Result(path.stem, manifest.defined(), manifest, Scores(scores), judged)
 
 
 VERDICTS = ("fits", "partly", "not reproduced")

@@ -1,7 +1,7 @@
 """What says how a result was made: the code, the parameters, the seeds, the versions, the command, the time it took.
 
 A result without a manifest is none, and of a result only that counts which its manifest lists. Two results may be put
-together only if the same code, on the same libraries, made them from the same parameters by the same engine.
+together only if the same code, on the same libraries, made them from the same parameters and data by the same engine.
 """
 
 from __future__ import annotations
@@ -9,22 +9,37 @@ from __future__ import annotations
 import platform
 import subprocess
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from veilcast.errors import ConfigError, StorageError, TamperedError
+from veilcast.lab import data
 from veilcast.lab.spark.shipping import fingerprint, package_root
 from veilcast.lab.sweep.experiment import Experiment
 from veilcast.lab.sweep.plan import Portion
 
 
+class Means(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What something was made on, and with which libraries."""
+
+    master: str
+    cores: int
+    versions: dict[str, str]
+
+
 class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A portion that is there, whole: the digest is of its file of measures."""
+    """A portion that is there, whole."""
 
     portion: Portion
     rows: int
-    sha256: str
+    """Of measures."""
+    sha256: dict[str, str]
+    """Of its files, by their tables."""
+    means: Means
+    wall_s: float
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,13 +49,17 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: str
     quick: bool
     data: str | None
+    """The folder of real data, where runs read one."""
+    data_sha256: dict[str, str]
+    """Of the files in it that they read, by their names."""
     fingerprint: str
     """Of the package's source."""
     commit: str
     """As git has it; empty where the package is not a checkout."""
-    versions: dict[str, str]
-    master: str
-    cores: int
+    changed: bool
+    """Whether the checkout had changes that are in no commit."""
+    means: Means
+    """Of the last time; each portion has its own."""
     command: str
     status: Literal["running", "complete"] = "running"
     seeds: int = 0
@@ -51,42 +70,68 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def portions(self) -> list[Portion]:
         return [stored.portion for stored in self.stored]
 
+    def defined(self) -> Experiment:
+        return msgspec.convert(self.definition, Experiment)
+
+    def on(self, spark: SparkSession) -> Manifest:
+        """The same, made on this session."""
+        context = spark.sparkContext
+        java = context._jvm.java.lang.System.getProperty("java.version") if context._jvm is not None else ""
+        versions = self.means.versions | {"java": str(java)}
+        return msgspec.structs.replace(self, means=Means(context.master or "", context.defaultParallelism, versions))
+
 
 def describe(
-    spark: SparkSession, name: str, experiment: Experiment, *, engine: str, quick: bool, data: str | None, command: str
+    name: str, experiment: Experiment, *, engine: str, quick: bool, folder: Path | None, command: str
 ) -> Manifest:
     """What is made from here on, with nothing stored yet."""
-    context = spark.sparkContext
-    java = context._jvm.java.lang.System.getProperty("java.version") if context._jvm is not None else ""
+    graphs = {cell.params.graph for cell in experiment.cells(quick=quick, engine=engine)}
+    # What does not read the folder is the same whatever it is.
+    read = data.digests(graphs, folder)
+    commit, changed = _checkout()
     return Manifest(
         experiment=name,
         definition=msgspec.to_builtins(experiment),
         engine=engine,
         quick=quick,
-        data=data,
+        data=str(folder.resolve()) if folder is not None and read else None,
+        data_sha256=read,
         fingerprint=fingerprint(),
-        commit=_commit(),
-        versions={
-            "python": platform.python_version(),
-            "java": str(java),
-            **{library: version(library) for library in _LIBRARIES},
-        },
-        master=context.master or "",
-        cores=context.defaultParallelism,
+        commit=commit,
+        changed=changed,
+        means=Means("", 0, {"python": platform.python_version(), **{one: version(one) for one in _LIBRARIES}}),
         command=command,
     )
+
+
+def read(path: Path) -> Manifest:
+    """Raises `StorageError` for what cannot be read, and `TamperedError` for what is no manifest of ours."""
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest.defined()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
+        raise TamperedError(f"{path} is no manifest of ours: {error}") from error
+    if manifest.experiment != path.stem:
+        raise TamperedError(f"{path} is the manifest of {manifest.experiment}")
+    return manifest
 
 
 def made_otherwise(before: Manifest, now: Manifest) -> str:
     """In what the two differ so that their numbers must not stand together; empty if in nothing."""
     if before.fingerprint != now.fingerprint:
         return f"by other code ({_code(before)}; this is {_code(now)})"
-    for what in ("engine", "quick", "data"):
+    for what in ("engine", "quick"):
         if getattr(before, what) != getattr(now, what):
             return f"with {what} {getattr(before, what)}, not {getattr(now, what)}"
     for library in _COMPUTING:
-        if before.versions.get(library) != now.versions.get(library):
-            return f"with {library} {before.versions.get(library)}, not {now.versions.get(library)}"
+        one, other = (manifest.means.versions.get(library) for manifest in (before, now))
+        if one != other:
+            return f"with {library} {one}, not {other}"
+    for file in before.data_sha256 | now.data_sha256:
+        if before.data_sha256.get(file) != now.data_sha256.get(file):
+            return f"from another {file}"
     if _cells(before) != _cells(now):
         return "with other parameters"
     return ""
@@ -97,19 +142,26 @@ def _code(manifest: Manifest) -> str:
 
 
 def _cells(manifest: Manifest) -> list[bytes]:
-    experiment = msgspec.convert(manifest.definition, Experiment)
-    return [msgspec.json.encode(cell) for cell in experiment.cells(quick=manifest.quick, engine=manifest.engine)]
+    cells = manifest.defined().cells(quick=manifest.quick, engine=manifest.engine)
+    return [msgspec.json.encode(cell) for cell in cells]
 
 
-def _commit() -> str:
-    """Of the checkout that the package lies in, and of no other that happens to be around it."""
-    root = package_root()
-    git = ["git", "-C", str(root), "rev-parse", "--show-prefix", "HEAD"]
+def _checkout() -> tuple[str, bool]:
+    """The commit of the checkout that the package lies in, and of no other that happens to be around it; and whether
+    the package was changed since."""
+    said = _git("rev-parse", "--show-prefix", "HEAD").split()
+    if len(said) != 2 or said[0] != "src/veilcast/":
+        return "", False
+    return said[1], bool(_git("status", "--porcelain", "--", "."))
+
+
+def _git(*words: str) -> str:
+    """What it says, which is nothing where there is none."""
+    command = ["git", "-C", str(package_root()), *words]
     try:
-        said = subprocess.run(git, capture_output=True, text=True, check=True, timeout=10).stdout.split()  # noqa: S603
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return ""
-    return said[1] if len(said) == 2 and said[0] == "src/veilcast/" else ""
 
 
 _COMPUTING: Final = ("numpy", "numba", "scipy")

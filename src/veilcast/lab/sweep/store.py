@@ -20,10 +20,10 @@ import msgspec
 import pyarrow as pa
 
 from veilcast.authority.vault import write_whole
-from veilcast.errors import ConfigError, StorageError, TamperedError
+from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
-from veilcast.lab.sweep.experiment import Experiment
-from veilcast.lab.sweep.manifest import Manifest, Stored, made_otherwise
+from veilcast.lab.sweep import manifest as manifests
+from veilcast.lab.sweep.manifest import Manifest, Stored
 from veilcast.lab.sweep.plan import Portion
 from veilcast.lab.tables import Measured, Run, Score, Verdict
 
@@ -36,32 +36,42 @@ class Store:
         self._name = name
         self._path = manifest_file(root, name)
 
+    def check(self, now: Manifest, *, fresh: bool) -> Manifest | None:
+        """The manifest of what is there and may be gone on with; None if there is nothing, or it is to be discarded.
+        Raises `StorageError` for what was made otherwise, and `TamperedError` for what is not as it was stored."""
+        if fresh or not self._path.exists():
+            return None
+        try:
+            before = manifests.read(self._path)
+            if differs := manifests.made_otherwise(before, now):
+                raise StorageError(f"{self._root} holds {self._name} made {differs}; choose another --out")
+            with _told(self._root):
+                self._check_files(before)
+        except (StorageError, TamperedError) as error:
+            raise type(error)(f"{error}; --fresh starts anew") from error
+        return before
+
     def begin(self, now: Manifest, *, fresh: bool) -> Manifest:
-        """The manifest to go on with: of what is there already, if it was made alike, or the new one."""
-        before = None if fresh else self._read()
+        """The manifest to go on with: with what is there already, if it was made alike, or with nothing."""
+        before = self.check(now, fresh=fresh)
         if before is None:
             with _told(self._root):
                 self._discard()
             return self._write(now)
-        if differs := made_otherwise(before, now):
-            raise StorageError(
-                f"{self._root} holds {self._name} made {differs}; choose another --out, or --fresh to start anew"
-            )
         with _told(self._root):
-            self._check(before)
             self._remove_unlisted(before)
         # What is drawn and held against the numbers may have changed; the numbers stand.
-        return self._write(
-            msgspec.structs.replace(before, status="running", command=now.command, definition=now.definition)
-        )
+        return self._write(msgspec.structs.replace(now, seeds=before.seeds, wall_s=before.wall_s, stored=before.stored))
 
     def add(self, manifest: Manifest, portion: Portion, runs: pa.Table, measures: pa.Table, wall_s: float) -> Manifest:
         """Store a portion; from the return on it is there."""
-        tables.write(self._file(Run, portion), runs)
-        file = self._file(Measured, portion)
-        tables.write(file, measures)
-        with _told(self._root):
-            stored = Stored(portion, len(measures), _digest(file))
+        digests = {}
+        for row, table in ((Run, runs), (Measured, measures)):
+            file = self._file(row, portion)
+            tables.write(file, table)
+            with _told(self._root):
+                digests[tables.TABLE_OF[row]] = _digest(file)
+        stored = Stored(portion, len(measures), digests, manifest.means, wall_s)
         return self._write(
             msgspec.structs.replace(
                 manifest,
@@ -82,18 +92,6 @@ class Store:
             msgspec.structs.replace(manifest, status="complete", seeds=seeds, wall_s=manifest.wall_s + wall_s)
         )
 
-    def _read(self) -> Manifest | None:
-        try:
-            manifest = msgspec.json.decode(self._path.read_bytes(), type=Manifest)
-            msgspec.convert(manifest.definition, Experiment)
-            return manifest
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StorageError(f"cannot read {self._path}: {error.strerror}") from error
-        except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
-            raise TamperedError(f"{self._path} is no manifest of ours: {error}; --fresh starts anew") from error
-
     def _write(self, manifest: Manifest) -> Manifest:
         data = msgspec.json.format(msgspec.json.encode(manifest))
         with _told(self._root):
@@ -101,14 +99,16 @@ class Store:
         write_whole(self._path, data, mode=0o644)
         return manifest
 
-    def _check(self, manifest: Manifest) -> None:
+    def _check_files(self, manifest: Manifest) -> None:
         """That what is listed is what was stored: a mean over other rows would be believed."""
-        for stored, file in zip(manifest.stored, self.files(manifest), strict=True):
-            if not file.exists():
-                raise TamperedError(f"{file} is gone, though the manifest lists it; --fresh starts anew")
-            tables.check(file, Measured)
-            if _digest(file) != stored.sha256:
-                raise TamperedError(f"{file} is not what was stored there; --fresh starts anew")
+        for stored in manifest.stored:
+            for row in (Run, Measured):
+                file = self._file(row, stored.portion)
+                if not file.exists():
+                    raise TamperedError(f"{file} is gone, though the manifest lists it")
+                tables.check(file, row)
+                if _digest(file) != stored.sha256.get(tables.TABLE_OF[row]):
+                    raise TamperedError(f"{file} is not what was stored there")
 
     def _remove_unlisted(self, manifest: Manifest) -> None:
         listed = {self._file(row, portion) for row in (Run, Measured) for portion in manifest.portions()}

@@ -60,13 +60,11 @@ def run(
     experiment.check_means(name, engine, data)
     cells = tuple(experiment.cells(quick=quick, engine=engine))
     wanted = seeds or experiment.seeds_by(engine, quick=quick)
-    # What does not read the folder is the same whatever it is.
-    folder = str(data.resolve()) if data is not None and any(cell.params.reads_data for cell in cells) else None
-    now = describe(spark, name, experiment, engine=engine, quick=quick, data=folder, command=command)
+    now = describe(name, experiment, engine=engine, quick=quick, folder=data, command=command)
     done = 0
     try:
         with store.opened(out, name) as stored:
-            manifest = stored.begin(now, fresh=fresh)
+            manifest = stored.begin(now.on(spark), fresh=fresh)
             portions = plan.missing(wanted, manifest.portions())
             total, pace = len(portions), None
             while portions:
@@ -75,7 +73,7 @@ def run(
                 if progress is not None:
                     label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
                     progress.begin(label, total - len(portions), total)
-                measures, pace = _measure(spark, cells, job, runner, folder)
+                measures, pace = _measure(spark, cells, job, runner, manifest.data)
                 # Executors import what lies there when they start, and one may have started late.
                 if fingerprint() != manifest.fingerprint:
                     raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
@@ -97,6 +95,15 @@ def run(
     except SPARK_ERRORS as error:
         raise told(error) from error
     return Result(manifest, done, scores, verdicts)
+
+
+def check(
+    name: str, experiment: Experiment, out: Path, *, engine: str, quick: bool, data: Path | None, fresh: bool
+) -> None:
+    """Raise what would keep a sweep from being made in `out`, before anything is started for it."""
+    now = describe(name, experiment, engine=engine, quick=quick, folder=data, command="")
+    with store.opened(out, name) as stored:
+        stored.check(now, fresh=fresh)
 
 
 def _measure(
