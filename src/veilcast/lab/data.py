@@ -31,6 +31,7 @@ from veilcast.errors import ConfigError, StorageError
 from veilcast.lab.kernels import mesh
 from veilcast.lab.kernels.chance import below, stream
 from veilcast.lab.kernels.graph import Graph, from_edges
+from veilcast.lab.kernels.parts import ball, induced
 
 Source: TypeAlias = Literal["gnutella", "deezer"]
 
@@ -40,6 +41,16 @@ class Overlay:
     graph: Graph
     topics: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
     """Who subscribes to what, in order; empty where nobody knows."""
+
+    def around(self, size: int, seed: int) -> Overlay:
+        """As many nodes around one of the largest component, with what they subscribe to."""
+        choices = np.flatnonzero(largest(self.graph))
+        nodes = ball(self.graph, int(choices[below(stream(seed, "centre"), choices.size)]), size)
+        topics = {
+            topic: np.searchsorted(nodes, np.intersect1d(nodes, readers)).astype(np.int32)
+            for topic, readers in self.topics.items()
+        }
+        return Overlay(induced(self.graph, nodes), topics)
 
     def cast(self, topic: str, ratio: float, seed: int) -> tuple[int, NDArray[np.int32]]:
         """A publisher and its topic's subscribers, some of whom it may not reach; without a topic, a share of all.

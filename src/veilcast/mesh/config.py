@@ -179,6 +179,9 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who has been up for less waits longer before it stands for election."""
     volunteer: bool = True
     """Whether to stand for election at all. A root carries its topic's whole traffic, and is known."""
+    covers: bool = True
+    """Whether to act as a subscriber where a topic asks for it. Who does not carries less, and shows what it reads: in
+    the lab, insiders, who have no reason to."""
     passages_max: int = 4096
     """Cargoes whose way back is remembered."""
     pending_max: int = 1024

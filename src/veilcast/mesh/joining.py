@@ -54,7 +54,7 @@ class BatchJoins(Baseline):
         leaf = best.advert.certificate.leaf
         lineage = lineage_of(best.advert.certificate, best.advert.cell)
         part = self._parts[token] = _Part(lineage, leaf.first)
-        covers = self._habits.covers(lineage, leaf.first, leaf.cover / 1000)
+        covers = self._rules.covers and self._habits.covers(lineage, leaf.first, leaf.cover / 1000)
         if self._seat.reads(token) or covers or self._relayed(part):
             part.opens_us = self._slot(self._rules.window_periods, now)
 

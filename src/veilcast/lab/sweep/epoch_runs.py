@@ -8,11 +8,11 @@ the step with all that it saw (`suite`).
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean
 
 from veilcast.lab.kernels import hardened
 from veilcast.lab.kernels.epochs import Epoch, Population, epochs
 from veilcast.lab.kernels.habits import key_of
+from veilcast.lab.sweep.averages import averages
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.suite import Suite
 from veilcast.lab.sweep.worlds import conduct, played, settled
@@ -33,9 +33,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
         before.append(facts)
         suite.see(epoch, shuffled, published=facts.get("waits", 0.0) == 0)
         if epoch.number + 1 in params.steps:
-            for metric in dict.fromkeys(name for facts in before for name in facts):
-                values = [facts[metric] for facts in before if metric in facts]
-                found.append(Measure("", metric, epoch.number + 1, mean(values)))
+            found += averages(before, epoch.number + 1)
             found += suite.measures()
     return found
 

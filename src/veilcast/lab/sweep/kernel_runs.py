@@ -21,15 +21,12 @@ from veilcast.lab.kernels.mesh import Mesh, build
 from veilcast.lab.kernels.shellgame import Shuffled, play_events, play_swaps
 from veilcast.lab.measure.accuracy import Truth
 from veilcast.lab.sweep import epoch_runs
-from veilcast.lab.sweep.example import PICTURES
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.scenes import scene
 from veilcast.lab.sweep.sights import Flow, Sight, measures
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    if params.graph == "drawn":
-        return _drawn(params)
     if params.look == "epochs" or params.kappa + params.insiders + params.churn > 0:
         return epoch_runs.run(params, seed, data)
     graph, publisher, subscribers = scene(params, seed, data)
@@ -112,9 +109,3 @@ def _covered(params: Params, graph: Graph, mesh: Mesh | beats.Laid, seed: int) -
 def _renewed(seed: int, publication: int) -> int:
     """The seed of what is drawn anew for a publication."""
     return int(stream(seed, "publication", publication)[0])
-
-
-def _drawn(params: Params) -> list[Measure]:
-    picture = PICTURES[params.picture]
-    sight = Sight(0, (Flow(picture.src, picture.dst),))
-    return measures(Truth(picture.publisher, picture.subscribes), [sight], persistent=False)

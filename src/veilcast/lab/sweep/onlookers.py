@@ -75,9 +75,7 @@ class Onlookers:
             case "persistence":
                 return restructurings.frequency(members, asked)
             case "closure":
-                return restructurings.likelihood(
-                    np.array(self._supported), asked, np.array(self._needed), self._covers
-                )
+                return restructurings.likelihood(np.array(self._supported), asked, np.array(self._needed), self._covers)
             case "intersection":
                 # Who is away may have been it as well.
                 return intersection.remaining(members | ~asked)[-1].astype(np.float64)

@@ -29,12 +29,16 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn"] = "small-world"
     """The basic overlay G; gnutella and deezer are read from the data folder, and bring their own size and degrees;
-    "drawn" is no overlay, but one of the meshes of P0's worked example."""
+    "drawn" is one of the pictures of P0's worked example."""
     picture: Literal[0, 2, 3] = 0
     """The number of its covers."""
     nodes: int = 500
     degree: int = 4
     rewire: float = 0.2
+    sample: int = 0
+    """Of an overlay from the data folder, so many nodes around one that is drawn for the run; 0 is all of it."""
+    links_max: int = 0
+    """Who has more links loses some; 0 is without end. Machines can have 64."""
     ties: Literal["uniform", "first"] = "uniform"
     """Which of several parents at the same distance a node takes: any, or the first in order."""
     pace: Literal["instant", "beats"] = "instant"
@@ -96,6 +100,10 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
         if self.topic and self.graph != "deezer":
             raise ConfigError('topic is for graph = "deezer": elsewhere nobody knows who subscribes to what')
+        if (self.sample and not self.reads_data) or self.sample in (1, 2) or min(self.sample, self.links_max) < 0:
+            raise ConfigError(
+                "sample is 3 nodes at least, of an overlay from the data folder; links_max is not negative"
+            )
         if self.pace == "beats" and (self.ties != "uniform" or self.cover == "each"):
             raise ConfigError('pace = "beats" decides ties by who tells first, and knows covers by the rule "one"')
         if (self.look == "end") != (not self.steps):

@@ -1,0 +1,165 @@
+"""Runs over epochs on the real machines: what a note costs in a mesh that is laid anew in each, hardened or not.
+
+Who is an insider and who is away when is what the kernels drew (`kernels.epochs`); in every epoch one note is
+published when the mesh stands. The paper's mesh is a new town in each epoch, of those who are there: new adverts, new
+subscriptions, nothing kept. The hardened mesh lives in one town over all epochs, since it keeps much: its root, whose
+turn it is to cover, parents, relays for an epoch longer. There those who are to be away in the next epoch stop, and
+those who come back start anew, after the next root was called for and before its mesh begins to form.
+
+Hops are counted by the clock: every link takes the same time, and a note waits nowhere. Bytes are those of a cell for
+each message. What differs from the kernels:
+the root is whom the machines elect, in an epoch before the first in which everybody is there; so relays stay from the
+first epoch on. A publisher whose successor is away publishes nothing in that epoch, as it could not send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels.chance import stream
+from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
+from veilcast.lab.sweep.averages import averages
+from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.town import Town, address, place
+from veilcast.lab.sweep.worlds import settled
+from veilcast.machine import Address, Delivered, Event
+from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.habits import Habits
+from veilcast.sim.mesh import TOPIC
+from veilcast.wire.geometry import CELL, NEIGHBOURS_MAX
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.game != "none" or params.cover != "none" or params.games or params.attacks or params.origin != "kept":
+        raise ConfigError("over epochs the machines run the baseline or a hardened mesh, for what they cost")
+    people = settled(params, seed, data)
+    drawn = list(epochs(people, Conduct(), int(params.steps[-1])))
+    found: list[Measure] = []
+    before: list[dict[str, float]] = []
+    for facts in _hardened(people, drawn, params.kappa) if params.kappa else _papers(people, drawn):
+        before.append(facts)
+        if len(before) in params.steps:
+            found += averages(before, len(before))
+    return found
+
+
+def _papers(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]]:
+    config = Config(heartbeat_us=PERIOD_US, neighbours_max=NEIGHBOURS_MAX, address_bytes_max=8)
+    for epoch in drawn:
+        watch = _Watch()
+        here = (epoch.graph, people.publisher, people.subscribers)
+        seed = int(stream(people.seed, "town", epoch.number)[0])
+        town = Town(here, config, seed, latency_us=(HOP_US,), on_event=watch)
+        town.run(_FORMING)
+        yield _published(town, watch, people, epoch)
+
+
+def _hardened(people: Population, drawn: list[Epoch], kappa: float) -> Iterator[dict[str, float]]:
+    config = Config(
+        profile="hardened",
+        heartbeat_us=PERIOD_US,
+        neighbours_max=NEIGHBOURS_MAX,
+        address_bytes_max=8,
+        hardening=BRISK,
+    )
+    outsider = msgspec.structs.replace(config, hardening=_INSIDER)
+    outfits = {int(node): outsider for node in people.insiders.nonzero()[0]}
+    watch = _Watch()
+    here = (people.graph, people.publisher, people.subscribers)
+    town = Town(
+        here, config, people.seed, latency_us=(HOP_US,), epoch_us=EPOCH_US, kappa=kappa, outfits=outfits, on_event=watch
+    )
+    successor = _successor(town)
+    for number, epoch in enumerate(drawn):
+        _run_until(town, number * _EPOCH + _CALLED)
+        _leave_and_return(town, epoch)
+        _run_until(town, (number + 1) * _EPOCH + 1)
+        if successor is None or epoch.present[successor]:
+            yield {"waits": 0.0} | _published(town, watch, people, epoch)
+        else:
+            size = len(town.members())
+            yield {"waits": 1.0, "overlay": float(size), "notes": float(size - 1)}
+
+
+def _published(town: Town, watch: _Watch, people: Population, epoch: Epoch) -> dict[str, float]:
+    """What the next note costs: messages by kind, hops, and the share of readers who are there that get it."""
+    before, since_us = town.sent(), town.world.now
+    watch.delivered.clear()
+    town.publish(b"note %d" % epoch.number)
+    town.run(_THROUGH)
+    sent = town.sent()
+    notes, stem, answers = (float(sent[kind] - before[kind]) for kind in ("Notify", "Stem", "Taken"))
+    there = sum(bool(epoch.present[reader]) for reader in people.subscribers)
+    messages, delivered = notes + stem + answers, len(watch.delivered)
+    facts = {
+        "overlay": float(len(town.members())),
+        "notes": notes,
+        "messages": messages,
+        "reached": delivered / max(1, there),
+        "bytes": messages * CELL / max(1, delivered),
+    }
+    if stem:
+        facts["stem"] = stem
+    if watch.delivered:
+        facts["hops"] = mean(at_us - since_us for at_us in watch.delivered.values()) / HOP_US
+    return facts
+
+
+def _leave_and_return(town: Town, epoch: Epoch) -> None:
+    """Who is away in this epoch stops, but for the root; who is back begins anew."""
+    token = town.token
+    roots = [number for number, node in town.nodes() if node.overlay.originates(token)]
+    there = [number for number, _ in town.nodes()]
+    for number in there:
+        if not epoch.present[number] and number not in roots:
+            town.world.crash(address(number))
+    for number in range(town.graph.nodes):
+        if epoch.present[number]:
+            town.world.restart(address(number))
+
+
+def _successor(town: Town) -> int | None:
+    """To whom the publisher's notes go first, and while that one is away nowhere."""
+    keys = town.keyring.at(epoch_of(town.world.now, EPOCH_US)).topic(TOPIC)
+    known = [address(int(near)) for near in town.graph.neighbours(town.publisher)]
+    first = Habits(town.keyring.membership.link).successor(keys.record.lineage, known)
+    return None if first is None else place(first)
+
+
+def _run_until(town: Town, period: int) -> None:
+    town.world.run(town.world.start + period * PERIOD_US - town.world.now)
+
+
+class _Watch:
+    """Who was given a note, and when."""
+
+    def __init__(self) -> None:
+        self.delivered: dict[Address, int] = {}
+
+    def __call__(self, name: Address, event: Event, now: int) -> None:
+        if isinstance(event, Delivered):
+            self.delivered.setdefault(name, now)
+
+
+PERIOD_US: Final = 1_000_000
+"""A heartbeat."""
+HOP_US: Final = 10_000
+BRISK: Final = Hardening(window_periods=12, lead_periods=24, grace_periods=4, bit_periods=2, uptime_periods=1)
+"""Epochs as short as they can be: the window is still twice what a flood takes."""
+_INSIDER: Final = msgspec.structs.replace(BRISK, covers=False, volunteer=False)
+"""Insiders neither cover nor stand for election, as in the kernels."""
+_EPOCH: Final = 4 * BRISK.lead_periods
+EPOCH_US: Final = _EPOCH * PERIOD_US
+_CALLED: Final = 2 * BRISK.lead_periods + 2
+"""Heartbeats of an epoch after which the root of the next one was called for."""
+_FORMING: Final = 25
+"""Heartbeats after which the paper's mesh stands."""
+_THROUGH: Final = 3
+"""Heartbeats after which a note has arrived wherever it goes."""

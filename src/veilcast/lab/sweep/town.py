@@ -1,0 +1,136 @@
+"""A town: the mesh nodes of `veilcast.mesh` in the simulator, laid out on a scene of the kernels.
+
+Node i of the overlay is the machine at address `n<i>`, so what machines and kernels do under one seed is done on the
+same overlay by the same publisher and the same readers. Owners are as plain as in the simulator's own populations: a
+subscriber subscribes when its node starts, the publisher advertises, and what is delivered is acknowledged. The link
+layer is off, as in P0: notes travel as frames of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.errors import ConfigError
+from veilcast.lab.sweep.scenes import Scene
+from veilcast.machine import Address, Machine, Publication
+from veilcast.mesh.config import Config
+from veilcast.mesh.node import MeshNode
+from veilcast.sim.links import Links
+from veilcast.sim.mesh import TOPIC, keyrings, prefix_of
+from veilcast.sim.mesh_keys import hardened_keyring
+from veilcast.sim.mesh_owners import Clients, Owner
+from veilcast.sim.recording import Recorder
+from veilcast.sim.world import EventSink, World
+from veilcast.topics import Label
+
+
+class Town:
+    """Its nodes start at once; `world` is theirs. In the hardened profile `kappa` is the topic's share of covers, and
+    `outfits` may give some nodes a configuration of their own."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        config: Config,
+        seed: int,
+        *,
+        latency_us: tuple[int, ...],
+        epoch_us: int = 3_600_000_000,
+        kappa: float = 0.0,
+        outfits: dict[int, Config] | None = None,
+        recorder: Recorder | None = None,
+        on_event: EventSink | None = None,
+    ) -> None:
+        self.graph, self.publisher, self.subscribers = scene
+        self.config, self._kappa, self._epoch_us = config, kappa, epoch_us
+        if (most := int(self.graph.degrees.max(initial=0))) > config.neighbours_max:
+            raise ConfigError(f"a machine cannot have {most} neighbours: links_max takes some of a hub's")
+        links = Links(latency_us=latency_us)
+        self.world = World(seed=seed, links=links, recorder=recorder, epoch_us=epoch_us, disk_us=0, on_event=on_event)
+        self.world.watch(Clients())
+        reads = {int(node) for node in self.subscribers}
+        for node in range(self.graph.nodes):
+            role = "publisher" if node == self.publisher else "subscriber" if node in reads else "forwarder"
+            known = [address(int(near)) for near in self.graph.neighbours(node)]
+            own = (outfits or {}).get(node, config)
+            roles = {} if role == "forwarder" else {TOPIC: role}
+            self.world.add(address(node), Owner(own, self._keyring(role, node), roles, known, prefix_of).start)
+        for u, v in zip(*self.graph.edges(), strict=True):
+            self.world.connect(address(int(u)), address(int(v)))
+
+    def run(self, periods: float) -> None:
+        self.world.run(round(periods * self.config.heartbeat_us))
+
+    def publish(self, body: bytes) -> None:
+        """As soon as time goes on."""
+        note = Publication((Label(TOPIC).pair,), body)
+
+        def publish(machine: Machine, now: int) -> None:
+            if isinstance(machine, MeshNode):
+                machine.publish(note, now)
+
+        self.world.call(address(self.publisher), publish)
+
+    def members(self) -> list[int]:
+        """The nodes of the mesh, V_a: where the topic comes from, and whoever has somebody next to it there."""
+        token = self.token
+        return [
+            number
+            for number, node in self.nodes()
+            if node.overlay.originates(token) or token in node.overlay.branches.tokens()
+        ]
+
+    def links(self) -> list[tuple[int, int]]:
+        """From whom each node has the topic, in the direction of notes."""
+        token = self.token
+        return [
+            (place(above), number) for number, node in self.nodes() for above in node.overlay.branches.inward(token)
+        ]
+
+    def swaps(self) -> int:
+        return sum(node.swaps_played() for _, node in self.nodes())
+
+    def sent(self) -> Counter[str]:
+        """How many messages of each kind were sent by those who are there."""
+        return sum((node.sent for _, node in self.nodes()), Counter())
+
+    def nodes(self) -> list[tuple[int, MeshNode]]:
+        """Who is there."""
+        machines = ((number, self.world.machine(address(number))) for number in range(self.graph.nodes))
+        return [(number, machine) for number, machine in machines if isinstance(machine, MeshNode)]
+
+    @property
+    def token(self) -> bytes:
+        """What the topic is called now."""
+        return self.keyring.at(epoch_of(self.world.now, self.keyring.epoch_us)).topic(TOPIC).token
+
+    @property
+    def keyring(self) -> Keyring:
+        """The publisher's."""
+        return self._keyring("publisher", self.publisher)
+
+    def _keyring(self, role: str, node: int) -> Keyring:
+        """In the paper's profile those of one role share one: what is a member's own in it has no use there."""
+        if self.config.profile == "paper":
+            return keyrings()[role]
+        return hardened_keyring(TOPIC, self._kappa, self._epoch_us, role, node)
+
+
+def address(node: int) -> Address:
+    return Address(f"n{node}")
+
+
+def place(name: str) -> int:
+    """The node at this address."""
+    return int(name[1:])
+
+
+def ends(links: list[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Where links begin and end, each once."""
+    array = np.array(list(dict.fromkeys(links)), dtype=np.int32).reshape(-1, 2)
+    return array[:, 0], array[:, 1]
