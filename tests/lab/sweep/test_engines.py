@@ -87,10 +87,14 @@ def test_an_overlay_that_falls_apart_is_run_and_told(engine: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "change"),
     [
-        ("machines", {"graph": "regular"}),
-        ("machines", {"covers": "variable", "cover": "one"}),
-        ("machines", {"game": "swaps", "look": "swaps", "steps": (1,)}),
+        ("machines", {"ties": "first"}),
         ("machines", {"kappa": 0.5}),
+        ("machines", {"look": "swaps", "steps": (1,)}),
+        ("machines", {"game": "swaps", "look": "seconds", "steps": (1,)}),
+        ("machines", {"game": "events", "look": "rounds", "steps": (1,)}),
+        ("machines", {"look": "epochs", "steps": (1,), "cover": "one"}),
+        ("machines", {"look": "epochs", "steps": (1,), "attacks": ("leaf",)}),
+        ("machines", {"nodes": 200, "degree": 70}),
         ("kernel", {"look": "swaps", "steps": (1,)}),
         ("kernel", {"game": "swaps", "look": "seconds", "steps": (1,)}),
         ("kernel", {"game": "events", "look": "publications", "steps": (1,)}),

@@ -81,6 +81,7 @@ def test_cells_are_the_product_of_the_axes_for_every_series() -> None:
         (b'metric = "accuracy"\n', b'metric = "accuracy"\nchance = 1\n', "chance and certain"),
         (b"[[figures]]", b'[machines]\ncells = ["PF degree=8"]\n\n[[figures]]', "machines.cells"),
         (b"[[figures]]", b"[machines]\nseeds = 0\n\n[[figures]]", "seeds"),
+        (b"[[figures]]", b"[machines]\nparams = { node = 60 }\n\n[[figures]]", "node"),
     ],
 )
 def test_what_is_wrong_is_named(old: bytes, new: bytes, named: str) -> None:
@@ -95,6 +96,22 @@ def test_the_machines_run_the_part_that_is_named() -> None:
     assert [cell.name for cell in tried.cells(engine="machines")] == ["PF degree=2", "PF degree=4"]
     assert len(list(tried.cells())) == 4
     assert (tried.seeds_by("kernel"), tried.seeds_by("machines"), tried.seeds_by("machines", quick=True)) == (100, 7, 4)
+
+
+def test_the_machines_may_run_something_smaller_and_nobody_else_does() -> None:
+    part = b"[machines]\nparams = { nodes = 60 }\n\n[quick]\nparams = { nodes = 90, ratio = 0.2 }\n\n[[figures]]"
+    tried = experiment.parse(WHOLE.replace(b"[[figures]]", part), "smaller")
+    sizes = {
+        (engine, quick): {(cell.params.nodes, cell.params.ratio) for cell in tried.cells(engine=engine, quick=quick)}
+        for engine in ("machines", "kernel")
+        for quick in (True, False)
+    }
+    assert sizes == {
+        ("machines", True): {(60, 0.2)},
+        ("machines", False): {(60, 0.1)},
+        ("kernel", True): {(90, 0.2)},
+        ("kernel", False): {(500, 0.1)},
+    }
 
 
 def test_an_unknown_experiment_says_where_to_look() -> None:

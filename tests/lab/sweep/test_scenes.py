@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -98,9 +99,35 @@ def test_the_residual_is_none_where_leaves_tell_nothing_and_all_where_they_tell_
     assert residual(3, 4) == -1
 
 
+def test_a_part_of_the_data_is_a_connected_neighbourhood_whose_users_keep_what_they_like(folder: Path) -> None:
+    params = Params(graph="deezer", topic="Ska", sample=30)
+    sizes = []
+    for seed in range(8):
+        graph, publisher, subscribers = scene(params, seed, folder)
+        assert graph.nodes == 30
+        assert data.largest(graph).all()
+        assert publisher not in subscribers
+        sizes.append(subscribers.size)
+    assert len({tuple(scene(params, seed, folder)[2]) for seed in range(8)}) > 1, "drawn for each run"
+    assert np.mean(sizes) == pytest.approx(10, abs=3), "a third, as of all"
+
+
+def test_a_sample_is_of_an_overlay_that_is_read() -> None:
+    for wrong in ({"sample": 30}, {"graph": "deezer", "sample": 2}, {"links_max": -1}):
+        with pytest.raises(ConfigError, match="sample"):
+            Params(**wrong)  # type: ignore[arg-type]
+
+
+def test_hubs_lose_links_and_others_none_if_a_bound_is_set() -> None:
+    params = Params(graph="scale-free", nodes=200, degree=6)
+    whole, publisher, subscribers = scene(params, 1, None)
+    bound, *roles = scene(msgspec.structs.replace(params, links_max=20), 1, None)
+    assert whole.degrees.max() > 20 == bound.degrees.max()
+    assert (roles[0], roles[1].tolist()) == (publisher, subscribers.tolist())
+
+
 @pytest.mark.parametrize("name", ["mesh-overlays", "mesh-gnutella", "mesh-deezer", "mesh-million", "mesh-hardened"])
-def test_experiments_of_our_own_are_for_the_kernels_and_quickly_tried(name: str) -> None:
+def test_experiments_of_our_own_are_quickly_tried(name: str) -> None:
     _, found = experiment.load(name)
-    assert found.engines == ("kernel",)
     assert found.quick.seeds < found.seeds
     assert all(cell.params.nodes <= 10_000 for cell in found.cells(quick=True))

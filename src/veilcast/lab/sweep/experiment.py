@@ -97,6 +97,8 @@ class Machines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seeds: int = 30
     cells: tuple[str, ...] = ("*",)
     """By their names, or patterns of names."""
+    params: dict[str, Any] = {}
+    """What is smaller there."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -136,7 +138,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for axis, values in self.axes.items():
             if not values or len(set(values)) < len(values):
                 raise ConfigError(f"axes.{axis} must have values, each once")
-        for _ in self.cells():
+        for _ in (*self.cells(), *self.cells(engine="machines")):
             pass
         for pattern in self.machines.cells:
             if not any(fnmatchcase(cell.name, pattern) for cell in self.cells()):
@@ -147,6 +149,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[Cell]:
         """In the order of the file; their names are unique and stable."""
         shrunk = self.quick.params if quick else {}
+        shrunk = shrunk | self.machines.params if engine == "machines" else shrunk
         chosen = self.machines.cells if engine == "machines" else ("*",)
         for series in self.series:
             for values in itertools.product(*self.axes.values()):
