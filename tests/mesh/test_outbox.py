@@ -13,6 +13,8 @@ from veilcast.authority.keyring import TopicKeys
 from veilcast.errors import ExpiredError, LocalError
 from veilcast.machine import Address, Delivered, Overdue, Publication
 from veilcast.mesh.content import Content, open_notify
+from veilcast.mesh.departures import Departures
+from veilcast.mesh.habits import Habits
 from veilcast.mesh.outbox import Outbox
 from veilcast.mesh.records import Letter
 from veilcast.mesh.stem import Cargo, cargo_name
@@ -207,6 +209,7 @@ def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() 
         lambda token: True,
         lambda token: True,
         launch,
+        Departures(Habits(ring("publisher").membership.link), 0, epoch_us=EPOCH_US),
         lambda record, letter: None,
         rng,
         rng.randbytes,

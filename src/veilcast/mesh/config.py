@@ -147,6 +147,10 @@ class ShellGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"shellgame.{name} must be at least 1")
 
 
+DEPARTURE_EPOCHS_MAX: Final = 24
+"""Calls are made for twice as many epochs ahead, and kept."""
+
+
 class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the hardened mesh keeps time (see `joining`, `roots`, `stem`); periods are heartbeats."""
 
@@ -166,6 +170,10 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """After which a publisher sends again what the root did not acknowledge."""
     wait_epochs: int = 24
     """For how long a publication waits for its way to open, before the owner is told; and from then on, each time."""
+    departure_epochs: int = 0
+    """A publisher lets what it has leave once in so many epochs, at a moment of its own, and not at any time: against
+    insiders who compare when notes pass with who is there (see `departures`). All nodes must know it, since roots are
+    called for so much earlier."""
     hold_back_epochs: float = 0.0
     """The root holds every note for a random time up to this: against those who compare what is published with who is
     there. The publishers must know it too, so as not to send again too soon."""
@@ -199,6 +207,8 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("hardening.lead_periods must be more than window_periods: a mesh must stand in time")
         if not 0 <= self.onward < 1:
             raise ConfigError("hardening.onward must be at least 0 and less than 1")
+        if not 0 <= self.departure_epochs <= DEPARTURE_EPOCHS_MAX:
+            raise ConfigError(f"hardening.departure_epochs must be between 0 and {DEPARTURE_EPOCHS_MAX}")
         if not 0 <= self.hold_back_epochs < inf or self.uptime_periods < 1:
             raise ConfigError(
                 "hardening.hold_back_epochs must be finite and not negative, and uptime_periods at least 1"

@@ -51,6 +51,10 @@ class Habits:
         born = next((e for e in range(epoch, first, -1) if self._at(b"vc/lives", lineage, e) * LIFE < _RANKS), first)
         return self._at(b"vc/covers", lineage, born) < share * _RANKS
 
+    def moment(self, lineage: bytes, stretch: int, within_us: int) -> int:
+        """When in a stretch of time what we have to say of this lineage leaves us, from its beginning on."""
+        return self._at(b"vc/moments", lineage, stretch) * within_us // _RANKS
+
     def _at(self, purpose: bytes, lineage: bytes, epoch: int) -> int:
         return self._ranked(purpose, lineage, epoch.to_bytes(8, "big"))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from heapq import heappop, heappush
 from math import ceil
 
 import msgspec
@@ -26,7 +25,9 @@ from veilcast.mesh.adverts import check_call
 from veilcast.mesh.anchors import table_of_routes
 from veilcast.mesh.conduct import Outfit
 from veilcast.mesh.content import check_certified_notify, check_content, note_id, open_notify
+from veilcast.mesh.departures import Departures
 from veilcast.mesh.habits import Habits
+from veilcast.mesh.holding import Holding
 from veilcast.mesh.joining import BatchJoins
 from veilcast.mesh.outbox import Outbox
 from veilcast.mesh.overlay import Overlay
@@ -51,7 +52,7 @@ class Hardened:
         config = msgspec.structs.replace(config, defences=defences)
         if keyring.epoch_us < 3 * rules.lead_periods * period_us:
             raise ConfigError("hardening.lead_periods is more than a third of an epoch; beat faster or lead by less")
-        self._keyring, self._members, self._rng, self._post, self._deliver = keyring, members, rng, post, deliver
+        self._keyring, self._members, self._post, self._deliver = keyring, members, post, deliver
         self._rules, self._epoch_us, self._records = rules, keyring.epoch_us, records
         self._lead_us, self._grace_us = rules.lead_periods * period_us, rules.grace_periods * period_us
         self._keys: dict[int, EpochKeys] = {}
@@ -71,19 +72,22 @@ class Hardened:
             circle_us=rules.retry_periods * period_us // 2,
             passages_max=rules.passages_max,
         )
+        departures = Departures(habits, rules.departure_epochs, epoch_us=self._epoch_us)
+        self._ahead = departures.ahead
         self._outbox = Outbox(
             config,
             self._keys_of,
             self._has_root,
             self._has_way,
             self._stems.launch,
+            departures,
             records.settle,
             rng,
             entropy,
             epoch_us=self._epoch_us,
         )
-        self._held: dict[bytes, Notify] = {}
-        self._moments: list[tuple[int, bytes]] = []
+        hold_us = int(rules.hold_back_epochs * self._epoch_us)
+        self._holding = Holding(rng, hold_us=hold_us, room=rules.pending_max)
         self._seen, self._spread_before = notes_seen(config), notes_seen(config)
         self._upheaval = Upheaval(period_us)
         self._beat_us = now
@@ -162,7 +166,7 @@ class Hardened:
     def act(self, message: Message, source: Address, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(message, Call):
-            check_call(message, self._keyring.root, self._kept(now), epoch + 1)
+            check_call(message, self._keyring.root, self._kept(now), epoch + self._ahead)
             self._roots.flood(message, source, now)
             return
         if isinstance(message, Advert):
@@ -199,8 +203,8 @@ class Hardened:
         self._roots.beat(now)
         self.overlay.policy.beat(now)
         self._outbox.beat(now)
-        while self._moments and self._moments[0][0] <= now:
-            self._release(heappop(self._moments)[1], now)
+        while (held := self._holding.due(now)) is not None:
+            self._release(*held, now)
 
     def next_event(self) -> Event | None:
         return self._outbox.next_event()
@@ -210,7 +214,7 @@ class Hardened:
             "seen": max(len(self._seen), len(self._spread_before)),
             "calls": self._roots.size(),
             "passages": self._stems.size(),
-            "held": len(self._held),
+            "held": len(self._holding),
         }
 
     # --- what stems see and do
@@ -233,7 +237,7 @@ class Hardened:
     def check(self, cargo: Cargo, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
         if isinstance(cargo, Call):
-            check_call(cargo, self._keyring.root, self._kept(now), epoch + 1)
+            check_call(cargo, self._keyring.root, self._kept(now), epoch + self._ahead)
         else:
             check_certified_notify(cargo, self._keyring.root, epoch - 1, epoch + 1)
 
@@ -243,14 +247,10 @@ class Hardened:
             return True
         if note_id(cargo) in self._seen:
             return True
-        if name in self._held or len(self._held) >= self._rules.pending_max:
+        if not self._holding.takes(name):
             return False
         stands_us = min((self._roots.stands_us(token) for token in self._meshes_of(cargo)), default=now)
-        held_us = self._rng.randrange(int(self._rules.hold_back_epochs * self._epoch_us) + 1)
-        due_us = max(now + held_us, stands_us)
-        if due_us > now:
-            self._held[name] = cargo
-            heappush(self._moments, (due_us, cargo.token))
+        if self._holding.put(name, cargo, stands_us, now):
             return False
         self._pass_on(cargo, None, now)
         return True
@@ -288,13 +288,8 @@ class Hardened:
             with suppress(RemoteError):
                 self.spread(note, None, now)
 
-    def _release(self, token: bytes, now: int) -> None:
-        """The token's oldest goes, whosever moment it is: the moments keep their law, and the notes their order.
-
-        Who is no root any more lets go of what it held: it is not acknowledged, and will be sent to who is.
-        """
-        name = next(name for name, held in self._held.items() if held.token == token)
-        notify = self._held.pop(name)
+    def _release(self, name: bytes, notify: Notify, now: int) -> None:
+        """Who is no root any more lets go of what it held: it is not acknowledged, and will be sent to who is."""
         with suppress(RemoteError):
             self._pass_on(notify, None, now)
             if notify.certificate is not None:

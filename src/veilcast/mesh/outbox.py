@@ -4,13 +4,15 @@ A publication is sent by the stem, and again until the root acknowledges it. Whi
 there is no root it waits, however long: the owner is told now and then, and it alone can give it up. Over an epoch edge
 it is sealed anew with the epoch's own keys, and readers know it by its place in our stream. For every topic that the
 owner advertises a call goes out for this epoch, as long as there is no root, and one for the next, at a moment drawn at
-random, so that the root can prepare its mesh.
+random, so that the root can prepare its mesh. Where there are departures, publications wait for one, and calls leave
+with the last that is early enough.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Protocol
 
@@ -21,6 +23,7 @@ from veilcast.machine import Entropy, Overdue
 from veilcast.mesh.adverts import make_call
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import make_certified_notify
+from veilcast.mesh.departures import Departures
 from veilcast.mesh.records import Letter
 from veilcast.mesh.stem import Cargo, cargo_name
 from veilcast.wire import encode
@@ -41,6 +44,7 @@ class Outbox:
         has_root: Callable[[bytes], bool],
         has_way: Callable[[bytes], bool],
         launch: Launch,
+        departures: Departures,
         settle: Callable[[int, Letter], None],
         rng: Random,
         entropy: Entropy,
@@ -48,7 +52,7 @@ class Outbox:
         epoch_us: int,
     ) -> None:
         rules, period_us = config.hardening, config.heartbeat_us
-        self._keys_of, self._launch, self._settle = keys_of, launch, settle
+        self._keys_of, self._launch, self._departures, self._settle = keys_of, launch, departures, settle
         self._has_root, self._has_way = has_root, has_way
         self._rng, self._entropy, self._epoch_us = rng, entropy, epoch_us
         self._retry_us = rules.retry_periods * period_us + int(rules.hold_back_epochs * epoch_us)
@@ -72,7 +76,10 @@ class Outbox:
         self._calls.setdefault(letter.topic, {})
         pending = _Pending(record, letter, now)
         self._pending.append(pending)
-        self._try(pending, now)
+        with suppress(LocalError):  # The grant has ended; it may be renewed while this waits.
+            pending.again_us = self._departures.next_us(self._lineage_of(letter.topic, now), now)
+        if now >= pending.again_us:
+            self._try(pending, now)
 
     def withdraw(self, record: int) -> None:
         self._pending = [pending for pending in self._pending if pending.record != record]
@@ -111,7 +118,9 @@ class Outbox:
         for topic, calls in self._calls.items():
             for past in [known for known in calls if known < epoch]:
                 del calls[past]
-            for named in (epoch, epoch + 1):
+            for named in range(epoch, epoch + self._departures.ahead + 1):
+                if named in calls and all(self._rests(calling, named, now) for calling in calls[named]):
+                    continue
                 try:
                     keys = self._keys_of(topic, named)
                 except AuthorityError:
@@ -120,26 +129,39 @@ class Outbox:
                     continue  # That to publish does, and we may only read on.
                 parts = keys.for_all()
                 if named not in calls:
-                    calls[named] = [_Calling(now if named == epoch else self._moment(epoch, now)) for _ in parts]
+                    calls[named] = [_Calling(self._moment(keys.record.lineage, named, now)) for _ in parts]
                 for part, calling in zip(parts, calls[named], strict=True):
                     self._call(part, named, calling, now)
 
     def next_event(self) -> Overdue | None:
         return self._overdue.popleft() if self._overdue else None
 
-    def _moment(self, epoch: int, now: int) -> int:
-        """When to call for the epoch after this one: any time that leaves the root enough to prepare."""
-        return now + self._rng.randrange(max(1, (epoch + 1) * self._epoch_us - 2 * self._lead_us - now))
+    def _lineage_of(self, topic: str, now: int) -> bytes:
+        return self._keys_of(topic, now // self._epoch_us).record.lineage
+
+    def _moment(self, lineage: bytes, epoch: int, now: int) -> int:
+        """When to call for an epoch: with a departure, or any time, that leaves the root enough to prepare."""
+        latest_us = epoch * self._epoch_us - 2 * self._lead_us
+        if not self._departures.any_time:
+            last_us = self._departures.last_us(lineage, max(now, latest_us))
+            return last_us if last_us >= now else self._departures.next_us(lineage, now)
+        return now if epoch * self._epoch_us <= now else now + self._rng.randrange(max(1, latest_us - now))
+
+    def _rests(self, calling: _Calling, epoch: int, now: int) -> bool:
+        """Whether nothing is to be done: a root that has the call may fail before it begins."""
+        return now < calling.again_us or (calling.taken and now < epoch * self._epoch_us - self._lead_us // 2)
 
     def _call(self, keys: TopicKeys, epoch: int, calling: _Calling, now: int) -> None:
-        expected_us = epoch * self._epoch_us - self._lead_us // 2
-        if now < calling.again_us or (calling.taken and now < expected_us):
-            return  # A root that has the call may fail before it begins.
-        if self._has_root(keys.token):
+        lineage = keys.record.lineage
+        if self._rests(calling, epoch, now) or self._has_root(keys.token):
+            return
+        if calling.taken and not self._departures.any_time:
+            calling.taken, calling.again_us = False, self._departures.next_us(lineage, now)
             return
         cargo = make_call(keys)
-        if self._launch(cargo, keys.record.lineage, now):
-            calling.name, calling.again_us = cargo_name(encode(cargo)), now + self._call_us
+        if self._launch(cargo, lineage, now):
+            calling.name = cargo_name(encode(cargo))
+            calling.again_us = self._departures.again_us(lineage, now + self._call_us, now)
             calling.lineage = lineage_of(cargo.certificate, cargo.cell)
 
     def _try(self, pending: _Pending, now: int) -> None:
@@ -153,7 +175,7 @@ class Outbox:
         if notify is None or pending.epoch != now // self._epoch_us:
             notify = self._seal(pending, now)
         if self._has_way(notify.token) and self._launch(notify, pending.lineage, now):
-            pending.again_us = now + self._retry_us
+            pending.again_us = self._departures.again_us(pending.lineage, now + self._retry_us, now)
 
     def _seal(self, pending: _Pending, now: int) -> Notify:
         epoch = now // self._epoch_us
