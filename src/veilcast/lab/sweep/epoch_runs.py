@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from veilcast.lab.kernels import hardened
-from veilcast.lab.kernels.epochs import Epoch, Population, epochs
+from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.habits import key_of
+from veilcast.lab.kernels.insiders import stem_of
+from veilcast.lab.kernels.publishing import published
 from veilcast.lab.sweep.averages import averages
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.suite import Suite
@@ -31,11 +35,19 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
         if shuffled is not None:
             facts["control"] = float(shuffled.messages)
         before.append(facts)
-        suite.see(epoch, shuffled, published=facts.get("waits", 0.0) == 0)
+        suite.see(epoch, shuffled)
         if epoch.number + 1 in params.steps:
             found += averages(before, epoch.number + 1)
+            if params.kappa:
+                found.append(Measure("", "delay", epoch.number + 1, _delay(people, way, before)))
             found += suite.measures()
     return found
+
+
+def _delay(people: Population, way: Conduct, facts: list[dict[str, float]]) -> float:
+    """For how many epochs a note that was read had waited, with its publisher and with the root."""
+    there, waits = np.array([[fact["there"], fact["waits"]] for fact in facts], np.bool_).T
+    return published(there, ~waits, way.departures, way.hold, key_of(people.seed, "notes")).delay
 
 
 def _facts(people: Population, epoch: Epoch, *, hides: bool) -> dict[str, float]:
@@ -47,9 +59,8 @@ def _facts(people: Population, epoch: Epoch, *, hides: bool) -> dict[str, float]
         direct = hardened.Stem(epoch.found.parent[[epoch.found.root]], 0, 0)
         cost = hardened.cost(mesh, direct, present)
     else:
-        key = key_of(people.seed, "life")
-        way = hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key)
-        facts["waits"] = float(way is None)
+        way = stem_of(people, epoch)
+        facts |= {"there": float(epoch.present[people.publisher]), "waits": float(way is None)}
         if way is None:
             return facts
         cost = hardened.cost(mesh, way, present)

@@ -19,7 +19,9 @@ Outside: TypeAlias = Literal[
 """Against subscribers, by whoever sees all wires."""
 Inside: TypeAlias = Literal["group-testing", "linear", "binned", "handed"]
 """Against subscribers, by a coalition of members."""
-Source: TypeAlias = Literal["flow-source", "roots", "rumor", "first-spy", "trilateration", "predecessor", "presence"]
+Source: TypeAlias = Literal[
+    "flow-source", "roots", "rumor", "first-spy", "trilateration", "predecessor", "presence", "sender"
+]
 """Against the publisher: the first three from outside, the others by a coalition."""
 Attack: TypeAlias = Outside | Inside | Source
 
@@ -84,6 +86,12 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Over epochs, whether the same node publishes in each, or another one in each."""
     games: float = 0.0
     """Over epochs, the shell games in each for each node of the mesh; they begin and end with it."""
+    steady: bool = True
+    """Over epochs, whether the publisher of a hardened mesh is always there, or away as often as others."""
+    departures: int = 0
+    """There, once in how many epochs it lets go what it has; 0 in every one."""
+    hold: int = 0
+    """There, for how many epochs the root keeps a note at most."""
     attacks: tuple[Attack, ...] = ()
     """Over epochs, who tries to find subscribers and publisher, each with what it saw in the epochs up to a step."""
 
@@ -91,7 +99,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
-        for name in ("decay", "lock_s", "hop_s", "games"):
+        for name in ("decay", "lock_s", "hop_s", "games", "departures", "hold"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
         if self.nodes < 2 or self.publications < 1 or self.wait_s <= 0:

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.crypto.chain import LENGTH_MAX, advance
-from veilcast.lab.attack import first_spy, predecessor, presence, trilateration
+from veilcast.lab.attack import first_spy, predecessor, presence, sender, trilateration
 from veilcast.lab.attack.pools import distances
 from veilcast.lab.attack.sights import until
 from veilcast.lab.kernels import adverts, hardened
 from veilcast.lab.kernels.chance import stream
-from veilcast.lab.kernels.epochs import Epoch, Population
+from veilcast.lab.kernels.epochs import Conduct, Epoch, Population
 from veilcast.lab.kernels.habits import key_of
 from veilcast.lab.kernels.insiders import View, links
 
@@ -64,14 +64,27 @@ def by_stems(people: Population, view: View, epochs: int) -> Scores:
     return predecessor.scores(people.graph, passed, people.insiders, far, hardened.ONWARD, kept=True)
 
 
-def by_presence(people: Population, view: View, published: NDArray[np.bool_]) -> Scores:
+def by_presence(people: Population, view: View, conduct: Conduct, epochs: int) -> Scores:
     """The same from who was there when something was published, and, where publishers wait for a successor, from who
     was away when nothing was."""
-    present = view.present[: len(published)]
-    found = presence.publishers(present, published)
-    if published.all():
+    present, published = view.present[:epochs], view.read[:epochs] > 0
+    found = presence.publishers(present, published, conduct.hold)
+    if published.all() or conduct.departures > 1 or conduct.hold:
         return found
     return found + presence.behind(people.graph, presence.successors(present, published))
+
+
+def by_both(people: Population, view: View, conduct: Conduct, epochs: int) -> Scores:
+    """The same from stems and presence together."""
+    return sender.scores(
+        people.graph,
+        until(view, epochs),
+        view.passed[view.passed[:, 0] < epochs],
+        view.read[:epochs],
+        onward=hardened.ONWARD,
+        departures=conduct.departures,
+        hold=conduct.hold,
+    )
 
 
 def _named(scores: Scores) -> Scores:

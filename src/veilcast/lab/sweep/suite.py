@@ -47,14 +47,14 @@ class Suite:
         self._subscribes[people.subscribers] = True
         self._onlookers = Onlookers(wanted, len(people.subscribers), _COVERED if conduct.mu else 0.0)
         self._spies = Spies(people, together=params.pace == "instant")
-        self._published: list[bool] = []
+        self._conduct, self._step = conduct, 0
         watching = bool(wanted & (_INSIDERS - _ADVERTS))
         self._view: View | None = watch(people, conduct, int(params.steps[-1])) if watching else None
 
-    def see(self, epoch: Epoch, shuffled: Shuffled | None, *, published: bool) -> None:
+    def see(self, epoch: Epoch, shuffled: Shuffled | None) -> None:
         """One more epoch, after these games; a step ends with it if the parameters say so."""
         wanted = set(self._params.attacks)
-        self._published.append(published)
+        self._step = epoch.number + 1
         if wanted & _WIRES:
             seen = silence(epoch) if self._params.kappa else wave(self._people, epoch, shuffled)
             self._onlookers.see(seen, closely=epoch.number + 1 in self._params.steps)
@@ -63,7 +63,7 @@ class Suite:
 
     def measures(self) -> Iterator[Measure]:
         """What each has reached by now."""
-        step, people, params = len(self._published), self._people, self._params
+        step, people, params = self._step, self._people, self._params
         suspected: dict[str, Scores] = {}
         if self._view is not None and set(params.attacks) & set(get_args(Inside)):
             suspected = coalition.suspected(people, self._view, params, step, self._data)
@@ -104,9 +104,11 @@ class Suite:
             rounds = np.array(self._spies.first if attack == "first-spy" else self._spies.fit)
             scores = rounds.mean(axis=0)
         elif attack == "predecessor":
-            scores = sources.by_stems(people, self._seen(), len(self._published))
+            scores = sources.by_stems(people, self._seen(), self._step)
         elif attack == "presence":
-            scores = sources.by_presence(people, self._seen(), np.array(self._published))
+            scores = sources.by_presence(people, self._seen(), self._conduct, self._step)
+        elif attack == "sender":
+            scores = sources.by_both(people, self._seen(), self._conduct, self._step)
         else:
             scores = self._onlookers.scores(attack)
         found = of_publisher(scores, people.publisher, honest)
@@ -136,6 +138,6 @@ _ADVERTS: Final = frozenset({"first-spy", "trilateration"})
 _WIRES: Final = frozenset({*get_args(Outside), "flow-source", "roots", "rumor"})
 _INSIDERS: Final = frozenset({*get_args(Inside), *get_args(Source)}) - _WIRES
 _LOG_ODDS: Final = frozenset({"closure", "group-testing"})
-_LOG_LIKELIHOODS: Final = frozenset({"predecessor", "presence"})
+_LOG_LIKELIHOODS: Final = frozenset({"predecessor", "presence", "sender"})
 _COVERED: Final = 0.35
 """About so many of those whom nobody needs are covers in P0's meshes; an observer who reckons with it learns more."""

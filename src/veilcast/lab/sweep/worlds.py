@@ -8,7 +8,7 @@ overlay at once, and whoever looks for a note in it is shown that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels import hardened
 from veilcast.lab.kernels.chance import stream
-from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, settle
+from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, Epoch, Population, settle
 from veilcast.lab.kernels.graph import Graph
 from veilcast.lab.kernels.shellgame import Shuffled, play_swaps
 from veilcast.lab.sweep.params import Params
@@ -49,7 +49,9 @@ def conduct(params: Params) -> Conduct:
     if params.kappa:
         if params.cover != "none" or params.games or params.origin == "fresh":
             raise ConfigError("over epochs a hardened mesh has neither covers nor games, and keeps its root")
-        return Conduct(origin="elected", parents="kept", timing="hidden", kappa=params.kappa, relays="stay")
+        return replace(CONDUCTS["H"], kappa=params.kappa, departures=params.departures, hold=params.hold)
+    if params.departures or params.hold or not params.steady:
+        raise ConfigError("publishers come and go, and their notes wait, in a hardened mesh: kappa above 0")
     return Conduct(
         origin="fresh" if params.origin == "fresh" else "publisher",
         mu=params.mu if params.cover == "one" else 0.0,
@@ -60,7 +62,7 @@ def conduct(params: Params) -> Conduct:
 
 def settled(params: Params, seed: int, data: Path | None) -> Population:
     """Who lives there, and who of them are insiders."""
-    return settle(*scene(params, seed, data), params.insiders, params.churn, seed)
+    return settle(*scene(params, seed, data), params.insiders, params.churn, seed, steady=params.steady)
 
 
 def played(people: Population, epoch: Epoch, games: float) -> Shuffled:
