@@ -82,7 +82,7 @@ def _trained(params: Params, data: Path | None) -> dict[int, Trained]:
     steps = [int(step) for step in params.steps]
     rows: dict[int, list[Scores]] = {step: [] for step in steps}
     labels: list[NDArray[np.bool_]] = []
-    while sum(map(len, labels)) < _ROWS:
+    while len(labels) < _WORLDS and sum(map(len, labels)) < _ROWS:
         people = settled(params, SEEDS_MAX + len(labels), data)
         view, among = watch(people, conduct(params), steps[-1]), asked(people)
         for step in steps:
@@ -98,6 +98,7 @@ def _trained(params: Params, data: Path | None) -> dict[int, Trained]:
     }
 
 
+_WORLDS: Final = 40
 _ROWS: Final = 18_000
-"""Nodes to learn from: forty worlds of five hundred."""
+"""So many worlds, or fewer if they have as many nodes as this to learn from."""
 _SURE: Final = 0.999
