@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.lab.attack.token_frequency import by_rank, likelihoods, matched, refined, tally
+from veilcast.lab.attack.token_frequency import by_rank, likelihoods, matched, paired, refined, tally
 from veilcast.lab.kernels.epochs import CONDUCTS
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.tokens import drawn, settle, trace, zipf
@@ -78,3 +78,12 @@ def test_what_is_asked_for_together_tells_tokens_apart_that_counts_confuse() -> 
         refined_too.append(np.mean(refined(first, both, together) == order))
     assert np.mean(alone) < 0.5
     assert np.mean(refined_too) > np.mean(alone) + 0.25
+
+
+def test_a_neighbour_that_asked_for_two_tokens_counts_for_the_pair_once() -> None:
+    graph = small_world(200, 6, 0.2, 1)
+    town = settle(graph, drawn(graph, zipf(3, 0.6), 1), 0.1, 0.1, 10, 1)
+    found = paired(trace(town, CONDUCTS["BL hidden"], 3).views, 200)
+    assert np.array_equal(found, found.T)
+    assert (found <= np.minimum.outer(found.diagonal(), found.diagonal())).all()
+    assert 0 < found[0, 1] <= np.count_nonzero(~town.topics[0].insiders)

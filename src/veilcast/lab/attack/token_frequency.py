@@ -12,6 +12,7 @@ has a likelihood given the names of the others (Cash and others 2015, on keyword
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -28,11 +29,8 @@ Floats = NDArray[np.float64]
 def tally(graph: Graph, sights: Sights) -> tuple[Floats, Floats]:
     """By epoch, how many neighbours asked for a token; and how many would have if everybody read it.
 
-    Where it can be told who asked at once, only those count: they read. A node that has several parents to choose from
-    takes an insider for one with the share of these that are insiders.
+    A node that has several parents to choose from takes an insider for one with the share of these that are insiders.
     """
-    timed = bool((sights.delay >= 0).any())
-    asked = (sights.delay == 0) if timed else (sights.seen == ASKED)
     far = distances(graph, sights)
     below = (sights.seen != AWAY) & (far[:, sights.peer] == far[:, sights.observer] + 1)
     ends = np.repeat(np.arange(graph.nodes), graph.degrees)
@@ -41,7 +39,15 @@ def tally(graph: Graph, sights: Sights) -> tuple[Floats, Floats]:
         nearer = (distance[ends] > 0) & (distance[graph.targets] == distance[ends] - 1)
         parents = np.bincount(ends[nearer], minlength=graph.nodes)
         exposure[epoch] = (1 / parents[sights.peer[below[epoch]]]).sum()
-    return asked.sum(axis=1, dtype=np.float64), exposure
+    return _asked(sights).sum(axis=1, dtype=np.float64), exposure
+
+
+def paired(tokens: Sequence[Sights], nodes: int) -> Floats:
+    """Tokens x tokens: how many neighbours asked for both in some epoch, or in two."""
+    reads = np.zeros((nodes, len(tokens)))
+    for token, sights in enumerate(tokens):
+        reads[sights.peer[_asked(sights).any(axis=0)], token] = 1.0
+    return reads.T @ reads
 
 
 def by_rank(frequency: Floats, popularity: Floats) -> NDArray[np.int64]:
@@ -84,6 +90,12 @@ def refined(first: Floats, pairs: Floats, together: Floats) -> NDArray[np.int64]
                 if _alone(first, both, apart, other, i, j) > _alone(first, both, apart, topics, i, j) + _TINY:
                     topics, better = other, True
     return topics
+
+
+def _asked(sights: Sights) -> NDArray[np.bool_]:
+    """E x links: who asked; where it can be told who did so at once, those alone, for they read."""
+    asked: NDArray[np.bool_] = sights.delay == 0 if (sights.delay >= 0).any() else sights.seen == ASKED
+    return asked
 
 
 def _alone(first: Floats, both: Floats, apart: Floats, topics: NDArray[np.int64], i: int, j: int) -> float:
