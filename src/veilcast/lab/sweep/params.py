@@ -94,6 +94,11 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """There, for how many epochs the root keeps a note at most."""
     attacks: tuple[Attack, ...] = ()
     """Over epochs, who tries to find subscribers and publisher, each with what it saw in the epochs up to a step."""
+    topics: int = 0
+    """Over epochs, above 0: so many topics on one overlay, whose tokens insiders without keys try to name and to link.
+    The most popular is read by `ratio`, the others by their rank; or they are the data's most popular ones."""
+    pruner: Literal["none", "publisher", "subscriber"] = "none"
+    """Whether there is one insider who prunes branches, and what it is."""
 
     def __post_init__(self) -> None:
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
@@ -120,6 +125,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
+        if self.topics < 0 or (self.topics and self.attacks):
+            raise ConfigError("topics must not be negative, and where there are several no other attacks are run")
         if len(set(self.attacks)) < len(self.attacks):
             raise ConfigError("attacks are named once each")
 
