@@ -12,7 +12,7 @@ from veilcast.lab.sweep.curves import Score, Scores
 from veilcast.lab.sweep.engines import ENGINES
 from veilcast.lab.sweep.experiment import Experiment
 
-LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer")
+LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer", "mesh-tokens-deezer")
 SMALL = [name for name in experiment.names() if name not in LARGE and "kernel" in experiment.load(name)[1].engines]
 """Those that need neither minutes nor a data folder nor the machines."""
 
