@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.sights import ASKED, AWAY, Sights
+from veilcast.lab.attack.sights import Sights
 from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.kernels.sights import ASKED, AWAY
 
 Floats = NDArray[np.float64]
 

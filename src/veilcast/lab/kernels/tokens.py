@@ -18,7 +18,8 @@ from veilcast.errors import ConfigError
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.epochs import Conduct, Population
 from veilcast.lab.kernels.graph import Graph
-from veilcast.lab.kernels.insiders import SILENT, View, watch
+from veilcast.lab.kernels.insiders import View, watch
+from veilcast.lab.kernels.sights import SILENT
 
 
 @dataclass(frozen=True, eq=False)
