@@ -6,7 +6,7 @@ the distance of two colours is Euclidean in CIE L*a*b*.
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -38,6 +38,21 @@ def test_text_is_readable(dark: bool) -> None:
     for name in ("ink", "soft", "link", "good", "half", "bad"):
         for ground in ("paper", "panel"):
             assert _contrast(style.SURFACES[name][dark], style.SURFACES[ground][dark]) >= 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_number_is_readable_on_every_shade_and_shades_go_one_way(dark: bool) -> None:
+    for shade in style.SHADES:
+        assert _contrast(*shade[dark]) >= 4.5
+    paper = [_contrast(shade[dark][0], style.PAPER[dark]) for shade in style.SHADES]
+    assert paper == sorted(paper)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("dark", [False, True])
+def test_neighbouring_shades_differ_for_everybody(view: str, dark: bool) -> None:
+    for one, other in pairwise(style.SHADES):
+        assert _distance(one[dark][0], other[dark][0], VIEWS[view]) >= 7
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -1,4 +1,4 @@
-"""The figures as files of their own, beside the page: each as SVG, and its numbers as CSV."""
+"""What stands beside the page as files of its own: each figure as SVG, and its numbers and a matrix's as CSV."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from veilcast.authority.vault import write_whole
 from veilcast.errors import StorageError
 from veilcast.lab.report import figure
 from veilcast.lab.report.plot import Plot
+from veilcast.lab.report.sheet import Sheet
 
 
 def write_page(path: Path, page: str) -> None:
@@ -23,6 +24,28 @@ def write_figure(directory: Path, name: str, plot: Plot) -> None:
     _make_directory(directory)
     write_whole(directory / f"{name}.svg", figure.standalone(plot, name).encode(), mode=_MODE)
     write_whole(directory / f"{name}.csv", _csv(plot).encode(), mode=_MODE)
+
+
+def write_sheet(directory: Path, name: str, sheet: Sheet) -> None:
+    """`name` is fit for a file name."""
+    _make_directory(directory)
+    write_whole(directory / f"{name}.csv", _rows(sheet).encode(), mode=_MODE)
+
+
+def _rows(sheet: Sheet) -> str:
+    """A row for every cell of every view; a cost has no attack."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    matrix = sheet.matrix
+    metric = f"{matrix.metric}/{matrix.over}" if matrix.over else matrix.metric
+    columns = [*((attack, metric) for attack in matrix.attacks), *(("", cost) for cost in matrix.costs)]
+    table.writerow([*(sheet.views[0].at if sheet.views else ()), "defence", "attack", "metric", "value", "low", "high"])
+    for view in sheet.views:
+        for row in view.rows:
+            for column, entry in zip(columns, (*row.reached, *row.costs), strict=True):
+                if entry is not None:
+                    table.writerow([*view.at.values(), row.defence, *column, entry.value, entry.low, entry.high])
+    return text.getvalue()
 
 
 def _csv(plot: Plot) -> str:

@@ -50,6 +50,6 @@ def _plain(value: str | float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-_VOID: Final = frozenset({"br", "circle", "hr", "line", "meta", "path", "rect", "stop"})
+_VOID: Final = frozenset({"br", "circle", "hr", "input", "line", "meta", "path", "rect", "stop"})
 _UNWRITABLE: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")

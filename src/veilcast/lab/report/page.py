@@ -13,11 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from veilcast.errors import ConfigError
-from veilcast.lab.report import figure, files, results, style, table
+from veilcast.lab.report import decision, figure, files, results, style, table
 from veilcast.lab.report.digits import duration
 from veilcast.lab.report.markup import Markup, join, slug, tag
 from veilcast.lab.report.plot import Plot, plot
 from veilcast.lab.report.results import Result
+from veilcast.lab.report.sheet import Sheet, sheet
 from veilcast.lab.report.summary import contents, explained, summary
 from veilcast.lab.sweep.manifest import Manifest
 
@@ -36,24 +37,33 @@ def publish(found: Sequence[Result], path: Path) -> None:
         if names.count(name) > 1:
             raise ConfigError(f"two figures would be written to {FIGURES}/{name}.svg; rename one in its experiment")
         files.write_figure(path.parent / FIGURES, name, picture)
+    for result in found:
+        for one in _sheets(result):
+            files.write_sheet(path.parent / FIGURES, slug(result.name, one.matrix.name), one)
     files.write_page(path, page(found))
 
 
 def page(found: Sequence[Result]) -> str:
+    decisions: dict[str, list[Markup]] = {result.name: [] for result in found}
+    rules = ""
+    for number, (experiment, one) in enumerate((result.name, one) for result in found for one in _sheets(result)):
+        name, numbers = f"matrix-{number}", f"{FIGURES}/{slug(experiment, one.matrix.name)}.csv"
+        decisions[experiment].append(decision.decision(one, name, numbers))
+        rules += decision.rules(one, name)
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", _TITLE),
-        tag("style", Markup(style.COLOURS + style.FIGURE + style.PAGE)),
+        tag("style", Markup(style.COLOURS + style.FIGURE + style.PAGE + style.MATRIX + rules)),
     )
     sheet = tag(
         "div",
         tag("header", tag("h1", _TITLE), id="top"),
         summary(found),
         contents(found),
-        *map(_experiment, found),
+        *(_experiment(result, decisions[result.name]) for result in found),
         class_="sheet",
     )
     return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", sheet)), lang="en") + "\n"
@@ -64,7 +74,11 @@ def _plots(result: Result) -> Iterator[tuple[str, Plot]]:
         yield drawn.name, plot(result.experiment, drawn, result.scores)
 
 
-def _experiment(result: Result) -> Markup:
+def _sheets(result: Result) -> list[Sheet]:
+    return [sheet(result.experiment, matrix, result.scores) for matrix in result.experiment.matrices]
+
+
+def _experiment(result: Result, decisions: Sequence[Markup]) -> Markup:
     experiment = result.experiment
     compared = Markup()
     if result.verdicts:
@@ -75,6 +89,7 @@ def _experiment(result: Result) -> Markup:
         tag("h2", experiment.title),
         tag("p", experiment.claim, class_="claim"),
         tag("p", tag("b", "Not counted: "), explained(result), ".", class_="notice") if result.doubt else "",
+        *decisions,
         *(_figure(slug(result.name, name), picture, result.seeds) for name, picture in _plots(result)),
         compared,
         tag("h3", "The reading"),

@@ -35,9 +35,23 @@ SURFACES: Final = {
     "bad": ("#b3261e", "#ff8a80"),
 }
 
+SHADES: Final = (
+    (("#eef0f3", "#1b1f24"), ("#232830", "#e6e9ee")),
+    (("#fdebd3", "#1b1f24"), ("#3a2a1c", "#e6e9ee")),
+    (("#fcd3a1", "#1b1f24"), ("#57371b", "#f2ede6")),
+    (("#f7ab68", "#1b1f24"), ("#774617", "#f7f1ea")),
+    (("#ea7c3c", "#1b1f24"), ("#a8601c", "#ffffff")),
+    (("#bb4a12", "#ffffff"), ("#dd8a3e", "#14171c")),
+    (("#7f2704", "#ffffff"), ("#ffc183", "#14171c")),
+)
+"""Of a matrix from chance to certainty, each as (ground, letters) on light and on dark: one colour, ever stronger, so
+that their order is seen by everybody."""
+
 
 def _variables(dark: bool) -> str:
     named = {**SURFACES, **{f"c{number}": pair for number, pair in enumerate(PALETTE)}}
+    for number, shade in enumerate(SHADES):
+        named |= {f"h{number}": (shade[0][0], shade[1][0]), f"t{number}": (shade[0][1], shade[1][1])}
     return "".join(f"--{name}:{pair[dark]};" for name, pair in named.items())
 
 
@@ -65,6 +79,33 @@ FIGURE: Final = (
     ".plot .grey{color:var(--soft)}.plot .ink{color:var(--ink)}"
     + "".join(f".plot .c{number}{{color:var(--c{number})}}" for number in range(len(PALETTE)))
 )
+
+MATRIX: Final = """
+.choices{display:none;flex-wrap:wrap;gap:.4rem 1.6rem;margin:.5rem 0 .7rem}
+@supports selector(:has(*)){.choices{display:flex}.decision caption{position:absolute;clip-path:inset(50%)}}
+.choices fieldset{border:0;padding:0;margin:0;display:flex;align-items:center;gap:.25rem;font-size:.875rem}
+.choices legend{float:left;padding:0 .35rem 0 0;color:var(--soft)}
+.choices label{position:relative;cursor:pointer}
+.choices input{position:absolute;inset:0;margin:0;opacity:0;cursor:pointer}
+.choices span{display:block;padding:.15rem .6rem;border:1px solid var(--faint);border-radius:.35rem;
+font-variant-numeric:tabular-nums}
+.choices input:checked+span{background:var(--ink);border-color:var(--ink);color:var(--paper)}
+.choices input:focus-visible+span{outline:2px solid var(--link);outline-offset:2px}
+.view{overflow-x:auto;margin:.4rem 0}.decision table{font-size:.8125rem;border-collapse:separate;border-spacing:2px}
+.decision caption{text-align:left;font-weight:600;padding:.3rem 0}
+.decision :is(th,td){border:0;padding:.4rem .35rem}
+.decision td{text-align:center;vertical-align:middle}.decision th.attack{vertical-align:bottom;padding:.2rem 0}
+.decision th.attack span{writing-mode:vertical-rl;transform:rotate(180deg);margin:0 auto;display:block}
+.decision thead th{vertical-align:bottom}.decision tbody th{color:var(--ink);vertical-align:middle}
+.decision .defence{position:sticky;left:0;background:var(--paper);padding-left:0}
+.decision .shade{border-radius:.25rem}.decision .none{color:var(--soft)}
+.decision .strongest{text-align:left;padding-left:.6rem;padding-right:.6rem}
+.strongest b,.strongest span{display:block;white-space:nowrap}.strongest span{font-size:.75rem}
+.decision .cost{text-align:right;white-space:normal}.cost .small{display:block;font-size:.75rem}
+.scale .shade{display:inline-block;padding:.05rem .35rem;border-radius:.25rem;margin:0 1px}
+@media print{.choices{display:none!important}.view{overflow:visible}
+.decision caption{position:static!important;clip-path:none!important}.decision .defence{position:static}}
+""" + "".join(f".h{number}{{background:var(--h{number});color:var(--t{number})}}" for number in range(len(SHADES)))
 
 PAGE: Final = """
 *{box-sizing:border-box}

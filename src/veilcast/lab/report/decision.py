@@ -1,0 +1,134 @@
+"""The matrix of defences and attackers on the page: a number and a shade in each cell, and the costs beside them.
+
+Which of its views shows is chosen by buttons that need no script: the page's style hides the views of what is not
+chosen. A browser that cannot do that shows all of them, each under its own heading; print has the one that is chosen.
+A shade is never alone: the number stands in it, and lighter or darker is told apart by everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.lab.report.digits import interval, short
+from veilcast.lab.report.markup import Markup, tag
+from veilcast.lab.report.sheet import STEP, Choice, Entry, Row, Sheet, View
+
+
+def decision(sheet: Sheet, name: str, csv: str) -> Markup:
+    """The name makes its ids unique in the page, and is fit for a style; `csv` is the address of all the numbers."""
+    title = tag("figcaption", sheet.matrix.title)
+    if not sheet.views:
+        return tag("figure", title, tag("p", "No values yet.", class_="small"))
+    under = tag("div", _legend(sheet), tag("span", "All choices: ", tag("a", "CSV", href=csv)), class_="under small")
+    controls = tag("div", *(_control(sheet, choice, name) for choice in sheet.choices), class_="choices")
+    views = [_view(sheet, view, name) for view in sheet.views]
+    return tag("figure", title, controls, *views, under, class_="decision", id=name)
+
+
+def rules(sheet: Sheet, name: str) -> str:
+    """The style by which only the chosen view shows."""
+    return "".join(
+        f"#{name}:has(#{_id(name, choice, value)}:not(:checked)) .{_id(name, choice, value)}-on{{display:none}}"
+        for choice in sheet.choices
+        for value in choice.values
+    )
+
+
+def _control(sheet: Sheet, choice: Choice, name: str) -> Markup:
+    group = f"{name}-{choice.name}"
+    options = []
+    for value in choice.values:
+        own = _id(name, choice, value)
+        button = tag("input", type="radio", name=group, id=own, checked="checked" if value == choice.first else None)
+        options.append(tag("label", button, tag("span", _plain(value)), for_=own))
+    return tag("fieldset", tag("legend", _named(sheet, choice.name)), *options)
+
+
+def _view(sheet: Sheet, view: View, name: str) -> Markup:
+    matrix = sheet.matrix
+    heading = ", ".join(f"{_named(sheet, axis)} {_plain(view.at[axis])}" for axis in view.at) or matrix.title
+    head = tag(
+        "tr",
+        tag("th", "Defence", scope="col", class_="defence"),
+        tag("th", "Strongest", scope="col"),
+        *(tag("th", tag("span", _words(attack)), scope="col", class_="attack") for attack in matrix.attacks),
+        *(tag("th", _words(cost), scope="col", class_="number cost") for cost in matrix.costs),
+    )
+    body = [_row(sheet, row, view.rows[0]) for row in view.rows]
+    table = tag("table", tag("caption", heading), tag("thead", head), tag("tbody", *body))
+    shown = [f"{_id(name, choice, view.at[choice.name])}-on" for choice in sheet.choices]
+    # It scrolls sideways where it is too wide, also by keyboard.
+    label = f"{matrix.title}: {heading}"
+    return tag("div", table, class_=" ".join(["view", *shown]), tabindex="0", role="region", aria_label=label)
+
+
+def _row(sheet: Sheet, row: Row, first: Row) -> Markup:
+    cells = []
+    for attack, entry in zip(sheet.matrix.attacks, row.reached, strict=True):
+        cells.append(_cell(sheet, entry, f"{row.defence}, {_words(attack)}"))
+    for cost, entry, beside in zip(sheet.matrix.costs, row.costs, first.costs, strict=True):
+        cells.append(_cost(entry, beside, f"{row.defence}, {_words(cost)}"))
+    return tag("tr", tag("th", row.defence, scope="row", class_="defence"), _strongest(sheet, row), *cells)
+
+
+def _strongest(sheet: Sheet, row: Row) -> Markup:
+    found = sheet.strongest(row)
+    if found is None:
+        return tag("td", _NONE)
+    attack, entry = found
+    level = sheet.level(entry)
+    name = tag("span", _words(attack) if level else "chance")
+    return tag("td", tag("b", _number(sheet, entry.value)), name, class_=f"shade h{level} strongest")
+
+
+def _cell(sheet: Sheet, entry: Entry | None, what: str) -> Markup:
+    if entry is None:
+        return tag("td", _NONE, class_="none", title=f"{what}: not meant for this defence")
+    told = f"{what}: {_number(sheet, entry.value)} {interval(entry.value, entry.low, entry.high)}".strip()
+    return tag("td", _number(sheet, entry.value), class_=f"shade h{sheet.level(entry)}", title=told)
+
+
+def _cost(entry: Entry | None, first: Entry | None, what: str) -> Markup:
+    """With how many times that of the first defence it is."""
+    if entry is None:
+        return tag("td", _NONE, class_="number cost")
+    told = f"{what}: {short(entry.value, 4)} {interval(entry.value, entry.low, entry.high)}".strip()
+    times = f"{entry.value / first.value:.1f} \u00d7" if first is not None and first.value and entry != first else ""
+    return tag("td", short(entry.value), tag("span", times, class_="small"), class_="number cost", title=told)
+
+
+def _legend(sheet: Sheet) -> Markup:
+    """The shades from chance to certainty, with the values up to which each goes."""
+    samples = [tag("span", short(edge), class_=f"shade h{level}") for level, edge in enumerate(sheet.edges())]
+    metric = _words(sheet.matrix.metric) + (f" over {_words(sheet.matrix.over)}" if sheet.matrix.over else "")
+    return tag("span", f"{metric} up to ", *samples, "; grey also where chance is in the interval.", class_="scale")
+
+
+def _number(sheet: Sheet, value: float) -> str:
+    """Of shares three decimals, so that a column reads as one."""
+    shares = max(abs(sheet.matrix.chance), abs(sheet.matrix.certain)) <= 1
+    return f"{value:.3f}".replace("-", "\u2212") if shares else short(value)
+
+
+def _named(sheet: Sheet, axis: str) -> str:
+    return sheet.step if axis == STEP else _words(axis)
+
+
+def _words(name: str) -> str:
+    return name.replace("-", " ").replace("_", " ")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _id(name: str, choice: Choice, value: Any) -> str:
+    """By place: a value may have letters that no id may have."""
+    return f"{name}-{choice.name}-{choice.values.index(value)}"
+
+
+_NONE: Final = "\u2013"
