@@ -22,6 +22,7 @@ from hamlet import (
     of,
     root_advert,
     token,
+    with_rules,
 )
 from village import LABEL
 
@@ -47,6 +48,15 @@ def joined(role: str = "subscriber", cover: float = 0, seed: int = 3) -> Cottage
     assert len(asked(cottage.live(RULES.window_periods + 2))) == 1
     cottage.events()
     return cottage
+
+
+def test_who_is_told_not_to_cover_asks_for_others_alone() -> None:
+    """Of everybody, with a share of one."""
+    cottage = Cottage(config=with_rules(covers=False), cover=1)
+    cottage.hear("a", root_advert(cover=1))
+    assert asked(cottage.live(RULES.window_periods + 2)) == []
+    cottage.hear("b", Subscribe(token()))
+    assert [name for _, name in asked(cottage.live(RULES.follow_periods + 2))] == ["a"]
 
 
 # --- the moment ---------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.scenes import Scene, scene
 from veilcast.lab.sweep.sights import Flow, Sight, measures
 from veilcast.lab.sweep.town import Town, ends, place
-from veilcast.mesh.config import Config, Cover, ShellGame
+from veilcast.mesh.config import Choice, Config, Cover, ShellGame
 from veilcast.observe import Cell, Row
 from veilcast.wire.geometry import NEIGHBOURS_MAX
 
@@ -142,7 +142,7 @@ class _Wires:
 def _config(params: Params, forming: int) -> Config:
     cover = Cover()
     if params.cover != "none":
-        choice = "fresh" if params.covers == "variable" else "kept"
+        choice: Choice = "fresh" if params.covers == "variable" else "kept"
         cover = Cover(params.cover, params.mu, forming * PERIOD_US, choice)
     game = ShellGame()
     if params.game != "none":
