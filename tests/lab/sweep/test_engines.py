@@ -94,6 +94,7 @@ def test_an_overlay_that_falls_apart_is_run_and_told(engine: str) -> None:
         ("machines", {"game": "events", "look": "rounds", "steps": (1,)}),
         ("machines", {"look": "epochs", "steps": (1,), "cover": "one"}),
         ("machines", {"look": "epochs", "steps": (1,), "attacks": ("leaf",)}),
+        ("machines", {"look": "epochs", "steps": (63,)}),
         ("machines", {"nodes": 200, "degree": 70}),
         ("kernel", {"look": "swaps", "steps": (1,)}),
         ("kernel", {"game": "swaps", "look": "seconds", "steps": (1,)}),

@@ -20,6 +20,8 @@ from statistics import mean
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.errors import ConfigError
@@ -33,12 +35,15 @@ from veilcast.machine import Address, Delivered, Event
 from veilcast.mesh.config import Config, Hardening
 from veilcast.mesh.habits import Habits
 from veilcast.sim.mesh import TOPIC
+from veilcast.sim.mesh_keys import EPOCHS
 from veilcast.wire.geometry import CELL, NEIGHBOURS_MAX
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     if params.game != "none" or params.cover != "none" or params.games or params.attacks or params.origin != "kept":
         raise ConfigError("over epochs the machines run the baseline or a hardened mesh, for what they cost")
+    if params.steps[-1] > EPOCHS - 2:
+        raise ConfigError(f"the machines' keys hold for {EPOCHS - 2} epochs, not for {params.steps[-1]:g}")
     people = settled(params, seed, data)
     drawn = list(epochs(people, Conduct(), int(params.steps[-1])))
     found: list[Measure] = []
@@ -58,7 +63,7 @@ def _papers(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]
         seed = int(stream(people.seed, "town", epoch.number)[0])
         town = Town(here, config, seed, latency_us=(HOP_US,), on_event=watch)
         town.run(_FORMING)
-        yield _published(town, watch, people, epoch)
+        yield _published(town, watch, epoch.present)
 
 
 def _hardened(people: Population, drawn: list[Epoch], kappa: float) -> Iterator[dict[str, float]]:
@@ -69,8 +74,8 @@ def _hardened(people: Population, drawn: list[Epoch], kappa: float) -> Iterator[
         address_bytes_max=8,
         hardening=BRISK,
     )
-    outsider = msgspec.structs.replace(config, hardening=_INSIDER)
-    outfits = {int(node): outsider for node in people.insiders.nonzero()[0]}
+    insider = msgspec.structs.replace(config, hardening=_INSIDER)
+    outfits = {int(node): insider for node in people.insiders.nonzero()[0]}
     watch = _Watch()
     here = (people.graph, people.publisher, people.subscribers)
     town = Town(
@@ -79,24 +84,23 @@ def _hardened(people: Population, drawn: list[Epoch], kappa: float) -> Iterator[
     successor = _successor(town)
     for number, epoch in enumerate(drawn):
         _run_until(town, number * _EPOCH + _CALLED)
-        _leave_and_return(town, epoch)
+        present = _leave_and_return(town, epoch.present)
         _run_until(town, (number + 1) * _EPOCH + 1)
-        if successor is None or epoch.present[successor]:
-            yield {"waits": 0.0} | _published(town, watch, people, epoch)
+        if successor is None or present[successor]:
+            yield {"waits": 0.0} | _published(town, watch, present)
         else:
             size = len(town.members())
             yield {"waits": 1.0, "overlay": float(size), "notes": float(size - 1)}
 
 
-def _published(town: Town, watch: _Watch, people: Population, epoch: Epoch) -> dict[str, float]:
+def _published(town: Town, watch: _Watch, present: NDArray[np.bool_]) -> dict[str, float]:
     """What the next note costs: messages by kind, hops, and the share of readers who are there that get it."""
     before, since_us = town.sent(), town.world.now
-    watch.delivered.clear()
-    town.publish(b"note %d" % epoch.number)
+    town.publish(watch.next())
     town.run(_THROUGH)
     sent = town.sent()
     notes, stem, answers = (float(sent[kind] - before[kind]) for kind in ("Notify", "Stem", "Taken"))
-    there = sum(bool(epoch.present[reader]) for reader in people.subscribers)
+    there = int(np.count_nonzero(present[town.subscribers]))
     messages, delivered = notes + stem + answers, len(watch.delivered)
     facts = {
         "overlay": float(len(town.members())),
@@ -112,17 +116,16 @@ def _published(town: Town, watch: _Watch, people: Population, epoch: Epoch) -> d
     return facts
 
 
-def _leave_and_return(town: Town, epoch: Epoch) -> None:
-    """Who is away in this epoch stops, but for the root; who is back begins anew."""
-    token = town.token
-    roots = [number for number, node in town.nodes() if node.overlay.originates(token)]
-    there = [number for number, _ in town.nodes()]
-    for number in there:
-        if not epoch.present[number] and number not in roots:
-            town.world.crash(address(number))
-    for number in range(town.graph.nodes):
-        if epoch.present[number]:
+def _leave_and_return(town: Town, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Who is to be away stops, but for the root, and who is back begins anew; gives who is there from now on."""
+    present, token = drawn.copy(), town.token
+    present[[number for number, node in town.nodes() if node.overlay.originates(token)]] = True
+    for number, is_there in enumerate(present):
+        if is_there:
             town.world.restart(address(number))
+        else:
+            town.world.crash(address(number))
+    return present
 
 
 def _successor(town: Town) -> int | None:
@@ -138,13 +141,20 @@ def _run_until(town: Town, period: int) -> None:
 
 
 class _Watch:
-    """Who was given a note, and when."""
+    """Who was given the last note, and when; those before may still be under way."""
 
     def __init__(self) -> None:
         self.delivered: dict[Address, int] = {}
+        self._number = 0
+
+    def next(self) -> bytes:
+        """What the next one says."""
+        self.delivered = {}
+        self._number += 1
+        return b"note %d" % self._number
 
     def __call__(self, name: Address, event: Event, now: int) -> None:
-        if isinstance(event, Delivered):
+        if isinstance(event, Delivered) and event.note.publication.body == b"note %d" % self._number:
             self.delivered.setdefault(name, now)
 
 
