@@ -29,3 +29,18 @@ def scores(peer: NDArray[np.int32], time: NDArray[np.float64], nodes: int) -> ND
     steps = np.append(0, np.cumsum((np.diff(keys, axis=0) != 0).any(axis=1))) if len(keys) else np.empty(0)
     ordered[heard[ranked]] = steps
     return ordered
+
+
+def votes(
+    message: NDArray[np.integer], peer: NDArray[np.int32], time: NDArray[np.float64], nodes: int
+) -> NDArray[np.float64]:
+    """By node, in what share of the messages it is the first guess; those who are equally suspect share one."""
+    total = np.zeros(nodes)
+    numbers, which = np.unique(message, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    for rows in np.split(order, np.cumsum(np.bincount(which))[:-1]) if len(numbers) else ():
+        first = rows[time[rows] == time[rows].min()]
+        voices = np.bincount(peer[first])
+        best = np.flatnonzero(voices == voices.max())
+        total[best] += 1 / len(best)
+    return total / max(1, len(numbers))

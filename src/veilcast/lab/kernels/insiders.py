@@ -150,8 +150,8 @@ def rows(
                 yield row(number, int(view.delay[number, link]), view.observer[link], view.peer[link], kind)
         for _, _, observer, peer, message, node in view.handed[view.handed[:, 0] == number]:
             yield row(number, 0, observer, peer, _GAMES[int(message)], names[node])
-        for _, observer, source, target, _ in view.passed[view.passed[:, 0] == number]:
-            yield row(number, 0, observer, source, "in:Stem")
+        for _, observer, source, target, climbs in view.passed[view.passed[:, 0] == number]:
+            yield row(number, 0, observer, source, "in:Stem", _CLIMBS if climbs else "")
             if target != observer:
                 yield row(number, 0, observer, target, "out:Stem")
 
@@ -283,4 +283,5 @@ _KINDS: Final = {
     INVITED: "in:Invite",
     FOLLOWED: "out:Subscribe",
 }
+_CLIMBS: Final = "climbs"
 _GAMES: Final = {ASK: "in:SwapAsk", ANSWER: "in:SwapAnswer", COMMIT: "in:SwapCommit"}

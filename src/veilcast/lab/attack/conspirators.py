@@ -1,0 +1,111 @@
+"""Every attacker that looks from inside, by its name: what a coalition has in, a score for each node out.
+
+Each is a file of its own with its own theory; here is only what of it each is shown. What everybody knows of how the
+network is run is told them: how many act as subscribers, whether choices are kept, how long stems are. The trained ones
+need what they learned on worlds of the coalition's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.lab.attack import first_spy, handed, predecessor, presence
+from veilcast.lab.attack.classifiers import Binned, Linear
+from veilcast.lab.attack.coalition import Coalition, fits
+from veilcast.lab.attack.features import features
+from veilcast.lab.attack.group_testing import beliefs
+from veilcast.lab.attack.pools import pooled
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Known:
+    acting: float = 0.1
+    """The share of honest nodes that act as subscribers, covers too."""
+    kept: bool = False
+    """Whether nodes keep their parents, and relays whom they hand stems to."""
+    onward: float = 0.5
+    """The probability that a relay hands a stem on."""
+    trained: Mapping[tuple[str, int], Linear | Binned] = field(default_factory=dict)
+    """By attack and number of epochs."""
+
+
+ADVERTS: Final = "adverts"
+CHAINS: Final = "chains"
+NOTES: Final = "notes"
+ORIGINS: Final = "origins"
+SIGHTS: Final = "sights"
+STEMS: Final = "stems"
+
+
+class Conspirator(NamedTuple):
+    attack: str
+    role: str
+    """Whom it looks for."""
+    scores: Callable[[Coalition, Known], Scores]
+    needs: frozenset[str]
+    """What must have been overheard."""
+
+
+def _group_testing(coalition: Coalition, known: Known) -> Scores:
+    tests = pooled(coalition.graph, coalition.seen, kept=known.kept)
+    return beliefs(tests, coalition.graph.nodes, known.acting)
+
+
+def _linear(coalition: Coalition, known: Known) -> Scores:
+    return _trained(coalition, known, "linear")
+
+
+def _binned(coalition: Coalition, known: Known) -> Scores:
+    return _trained(coalition, known, "binned")
+
+
+def _trained(coalition: Coalition, known: Known, attack: str) -> Scores:
+    shown = features(coalition.graph, coalition.seen, _group_testing(coalition, known))
+    return known.trained[attack, coalition.epochs].scores(shown)
+
+
+def _handed(coalition: Coalition, _: Known) -> Scores:
+    return handed.scores(coalition.graph, coalition.seen, coalition.distance)
+
+
+def _first_spy(coalition: Coalition, _: Known) -> Scores:
+    adverts = coalition.adverts
+    return first_spy.votes(adverts.message, adverts.peer, np.zeros(len(adverts.peer)), coalition.graph.nodes)
+
+
+def _trilateration(coalition: Coalition, _: Known) -> Scores:
+    found = [fits(coalition.graph, coalition.chains, epoch) for epoch in range(coalition.epochs)]
+    told = [each for each in found if each is not None]
+    return np.mean(told, axis=0) if told else np.zeros(coalition.graph.nodes)
+
+
+def _predecessor(coalition: Coalition, known: Known) -> Scores:
+    graph, enemy, far = coalition.graph, coalition.enemy, coalition.distance
+    return predecessor.scores(graph, coalition.passed, enemy, far, known.onward, kept=known.kept)
+
+
+def _presence(coalition: Coalition, _: Known) -> Scores:
+    return presence.publishers(coalition.seen.present, coalition.read > 0)
+
+
+_ON_LINKS: Final = frozenset({SIGHTS, ORIGINS})
+CONSPIRATORS: Final = (
+    Conspirator("group-testing", "subscriber", _group_testing, _ON_LINKS),
+    Conspirator("linear", "subscriber", _linear, _ON_LINKS),
+    Conspirator("binned", "subscriber", _binned, _ON_LINKS),
+    Conspirator("handed", "subscriber", _handed, _ON_LINKS),
+    Conspirator("first-spy", "publisher", _first_spy, frozenset({ADVERTS})),
+    Conspirator("trilateration", "publisher", _trilateration, frozenset({CHAINS})),
+    Conspirator("predecessor", "publisher", _predecessor, frozenset({STEMS, ORIGINS})),
+    Conspirator("presence", "publisher", _presence, frozenset({NOTES})),
+)
+TRAINED: Final = ("linear", "binned")
+ATTACKS: Final = tuple(each.attack for each in CONSPIRATORS)
+UNTRAINED: Final = tuple(attack for attack in ATTACKS if attack not in TRAINED)

@@ -1,0 +1,179 @@
+"""From inside, over frames: rows of `insiders` give what the array attackers say of the views they were made from."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from veilcast.crypto.chain import advance
+from veilcast.errors import ConfigError
+from veilcast.lab import tables
+from veilcast.lab.attack import first_spy, handed, inside, overheard, predecessor, presence, trilateration
+from veilcast.lab.attack.conspirators import UNTRAINED, Known
+from veilcast.lab.attack.group_testing import beliefs
+from veilcast.lab.attack.pools import distances, pooled
+from veilcast.lab.attack.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED, until
+from veilcast.lab.kernels.epochs import CONDUCTS, Population
+from veilcast.lab.kernels.insiders import View, rows, watch
+from veilcast.observe import Insider, Presence, Row, Topology
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
+from towns import town
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NODES, EPOCHS, FEW, HOP_US, EPOCH_US = 60, 6, 2, 1_000, 1_000_000
+NAMES = [f"n{number:02}" for number in range(NODES)]
+KNOWN = Known(acting=0.1, kept=True)
+RUNS = {"SG": CONDUCTS["SG"], "H": replace(CONDUCTS["H"], timing="seen")}
+
+
+Guessed = dict[tuple[str, str, int], dict[str, float]]
+"""By run, attack and number of epochs, the score of each node."""
+
+
+class World(NamedTuple):
+    people: Population
+    view: View
+    adverts: NDArray[np.int64]
+    """Rows (epoch, observer, peer, time) of an advert in each epoch."""
+
+
+@cache
+def world(run: str) -> World:
+    people = town(NODES, 8, 0.15, 0.1, 5)
+    view = watch(people, RUNS[run], EPOCHS)
+    rng = np.random.default_rng(1)
+    adverts = [
+        (epoch, x, w, rng.integers(4)) for epoch in range(EPOCHS) for x, w in zip(view.observer, view.peer, strict=True)
+    ]
+    return World(people, view, np.array(adverts))
+
+
+def shown(run: str) -> Iterator[Row]:
+    """All tables of a run, in one order of many."""
+    people, view, adverts = world(run)
+    found: list[Row] = list(rows(view, run, NAMES, b"t", start_us=0, epoch_us=EPOCH_US, hop_us=HOP_US))
+    for epoch, x, w, time in adverts.tolist():
+        at_us, chain = epoch * EPOCH_US + time, advance(bytes(32), int(far(run)[epoch, w]))
+        found.append(Insider(run, epoch, at_us, NAMES[x], NAMES[w], "in:Advert", b"%d" % epoch, b"t", chain, ""))
+    some = NAMES[int(view.observer[0])]
+    found += [
+        Insider(run, epoch, epoch * EPOCH_US, some, NAMES[0], "in:Notify", b"note", b"t", b"", "")
+        for epoch in range(0, EPOCHS, 2)
+    ]
+    random.Random(3).shuffle(found)
+    yield from found
+    for epoch in range(EPOCHS):
+        yield from (Topology(run, epoch, NAMES[u], NAMES[v]) for u, v in zip(*people.graph.edges(), strict=True))
+        yield from (Presence(run, epoch, NAMES[node]) for node in np.flatnonzero(view.present[epoch]))
+
+
+def far(run: str) -> NDArray[np.int32]:
+    people, view, _ = world(run)
+    return distances(people.graph, view)
+
+
+def frame(spark: SparkSession, kind: type[Row], found: list[Row]) -> DataFrame:
+    return spark.createDataFrame(tables.from_rows(kind, [row for row in found if isinstance(row, kind)]))
+
+
+@pytest.fixture(scope="module")
+def guessed(spark: SparkSession) -> Guessed:
+    found = [row for run in RUNS for row in shown(run)]
+    given = [frame(spark, kind, found) for kind in (Insider, Topology, Presence)]
+    roots = [(run, "", epoch, NAMES[int(node)]) for run in RUNS for epoch, node in enumerate(world(run).view.origin)]
+    public = spark.createDataFrame(roots, "run string, topic string, epoch bigint, node string")
+    answer = inside.guesses(*given, epochs=(FEW, EPOCHS, 50), known=KNOWN, roots=public, hop_us=HOP_US)
+    scores: Guessed = {}
+    for row in answer.collect():
+        scores.setdefault((row["run"], row["attack"], row["epochs"]), {})[row["node"]] = row["score"]
+    return scores
+
+
+def honest(run: str) -> NDArray[np.intp]:
+    return np.flatnonzero(~world(run).people.insiders)
+
+
+def fit(run: str, epoch: int) -> NDArray[np.float64]:
+    people, view, _ = world(run)
+    heard = np.unique(view.peer)
+    return trilateration.scores(people.graph, heard, [advance(bytes(32), int(far(run)[epoch, w])) for w in heard])
+
+
+def expected(run: str, attack: str, epochs: int) -> NDArray[np.float64]:
+    people, view, adverts = world(run)
+    graph, seen = people.graph, until(view, epochs)
+    early = adverts[adverts[:, 0] < epochs]
+    peer, time = early[:, 2].astype(np.int32), early[:, 3].astype(np.float64)
+    answers: dict[str, Callable[[], NDArray[np.float64]]] = {
+        "group-testing": lambda: beliefs(pooled(graph, seen, kept=KNOWN.kept), NODES, KNOWN.acting),
+        "handed": lambda: handed.scores(graph, seen, distances(graph, seen)),
+        "first-spy": lambda: first_spy.votes(early[:, 0], peer, time, NODES),
+        "trilateration": lambda: np.mean([fit(run, epoch) for epoch in range(epochs)], axis=0),
+        "predecessor": lambda: predecessor.scores(
+            graph,
+            view.passed[view.passed[:, 0] < epochs],
+            people.insiders,
+            distances(graph, seen),
+            KNOWN.onward,
+            kept=KNOWN.kept,
+        ),
+        "presence": lambda: presence.publishers(seen.present, np.arange(epochs) % 2 == 0),
+    }
+    return answers[attack]()[honest(run)]
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("attack", UNTRAINED)
+def test_frames_say_what_arrays_say(guessed: Guessed, run: str, attack: str) -> None:
+    names = [NAMES[node] for node in honest(run)]
+    for epochs in (FEW, EPOCHS):
+        wanted = dict(zip(names, expected(run, attack, epochs).tolist(), strict=True))
+        assert guessed[run, attack, epochs] == pytest.approx(wanted, abs=1e-9)
+
+
+def test_what_happened_on_a_link_is_told_by_the_kinds_of_messages(spark: SparkSession) -> None:
+    kinds = {
+        "asks": ["in:Subscribe", "in:Advert"],
+        "was asked to come": ["out:Invite", "in:Subscribe"],
+        "is followed": ["out:Subscribe"],
+        "invites": ["in:Invite"],
+        "declines": ["out:Invite", "in:Decline"],
+        "says nothing": ["out:Invite", "in:Advert"],
+    }
+    made = [
+        Insider("r", 0, at, "x", peer, kind, b"", b"", b"", "")
+        for peer, sent in kinds.items()
+        for at, kind in enumerate(sent)
+    ]
+    made.append(Insider("r", 0, 0, "y", "x", "in:Subscribe", b"", b"", b"", ""))
+    named = frame(spark, Insider, list(made)).selectExpr("*", "'' as topic")
+    found = {
+        row["peer"]: (row["sight"], row["t_us"]) for row in overheard.sights(overheard.about_honest(named)).collect()
+    }
+    assert found == {
+        "asks": (ASKED, 0),
+        "was asked to come": (RECRUITED, 1),
+        "is followed": (FOLLOWED, None),
+        "invites": (INVITED, None),
+        "declines": (REFUSED, None),
+    }
+
+
+def test_an_attack_that_is_none_or_was_not_trained_is_refused(spark: SparkSession) -> None:
+    nothing = frame(spark, Insider, [])
+    with pytest.raises(ConfigError, match="no attack from inside is called 'wishing'"):
+        inside.guesses(nothing, nothing, nothing, attacks=["wishing"])
+    with pytest.raises(ConfigError, match="linear is a trained attack"):
+        inside.guesses(nothing, nothing, nothing, attacks=["linear"])
