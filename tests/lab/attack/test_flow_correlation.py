@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.signal import correlate
 
-from veilcast.lab.attack.flow_correlation import correlations, scores, series
+from veilcast.lab.attack.flow_correlation import correlations, scores, series, unrhythmic
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import Mesh, build, cast
 from veilcast.lab.measure.ranking import auc
@@ -81,6 +81,27 @@ def test_it_is_the_largest_normalised_cross_correlation(seed: int, bins: int, la
         whole = correlate(b, a, method="fft")[bins - 1 :][: lags + 1] / bins
         assert found[u, v] == pytest.approx(whole.max())
         assert whole[at[u, v]] == pytest.approx(whole.max())
+
+
+def test_heartbeats_hide_nothing() -> None:
+    mesh, _, leaving, arriving = volumes(4, 0.1, 0.0)
+    beats = 9.0 * (np.arange(BINS) % 10 == np.random.default_rng(4).integers(10, size=(NODES, 1)))
+    bare, hidden, again = (
+        scores(out, into, LAGS).leads
+        for out, into in (
+            (leaving, arriving),
+            (leaving + beats, arriving + beats),
+            (unrhythmic(leaving + beats, 10), unrhythmic(arriving + beats, 10)),
+        )
+    )
+    assert np.argmax(bare) == np.argmax(again) == mesh.publisher != np.argmax(hidden)
+
+
+def test_a_rhythm_is_taken_away_and_what_is_beside_it_stays() -> None:
+    beat = np.tile([4.0, 0.0, 1.0], 5)
+    assert not unrhythmic(np.array([beat]), 3).any()
+    beat[7] += 2
+    assert np.flatnonzero(unrhythmic(np.array([[*beat, 9.0]]), 3)).tolist() == [7]
 
 
 def test_the_lag_is_how_long_the_way_takes() -> None:

@@ -11,9 +11,10 @@ the others' arrivals follow its departures, and its own arrivals follow nobody's
 named as the publisher, and who follows the one that leads most, as its reader. Constant cells have constant volumes;
 what is left to correlate is their jitter.
 
-Lags are few beside the bins, so a product of matrices for each costs less than transforms of all series do. Bins as
-long as a heartbeat make heartbeats a constant, which correlates with nothing. A frame is brought to such series by one
-aggregation of bytes over run, node and bin, once by `src` and once by `dst`.
+Everybody's heartbeats correlate with everybody's, and tell nothing: what a node does in the same part of every period
+is its rhythm, and is taken away first (`unrhythmic`). Lags are few beside the bins, so a product of matrices for each
+costs less than transforms of all series do. A frame is brought to such series by one aggregation of bytes over run,
+node and bin, once by `src` and once by `dst`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,14 @@ def series(
     bins = int(at.max()) + 1
     counted = np.bincount(ends.astype(np.int64) * bins + at, size.astype(np.float64), nodes * bins)
     return counted.reshape(nodes, bins).astype(np.float64)
+
+
+def unrhythmic(values: Series, period: int) -> Series:
+    """What is left of whole periods of so many bins, if from each bin the usual of its place in the period is taken."""
+    bins = values.shape[1] // period * period
+    folded = values[:, :bins].reshape(len(values), -1, period)
+    left: Series = (folded - np.median(folded, axis=1, keepdims=True)).reshape(len(values), bins)
+    return left
 
 
 def _standard(values: Series) -> Series:
