@@ -22,9 +22,9 @@ def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
 
 
 def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.sweep.machine_runs import run
+    from veilcast.lab.sweep import capture_runs, machine_runs
 
-    return run(params, seed, data)
+    return (machine_runs if params.wire == "bare" else capture_runs).run(params, seed, data)
 
 
 ENGINES: Final[Mapping[str, Engine]] = {"kernel": _kernel, "machines": _machines}

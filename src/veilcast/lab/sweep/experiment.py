@@ -128,7 +128,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     published: tuple[Published, ...] = ()
     quick: Quick = Quick()
     machines: Machines = Machines()
-    engines: tuple[Literal["kernel", "machines"], ...] = ("kernel", "machines")
+    engines: tuple[Literal["kernel", "machines", "live"], ...] = ("kernel", "machines")
 
     def __post_init__(self) -> None:
         if min(self.seeds, self.quick.seeds, self.machines.seeds) < 1:

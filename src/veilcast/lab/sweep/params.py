@@ -99,6 +99,11 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     The most popular is read by `ratio`, the others by their rank; or they are the data's most popular ones."""
     pruner: Literal["none", "publisher", "subscriber"] = "none"
     """Whether there is one insider who prunes branches, and what it is."""
+    wire: Literal["bare", "prompt", "cells"] = "bare"
+    """Of machines: whether they talk without links, as P0's do, so that notes are seen as they are; over encrypted
+    links; or over links that carry constant cells. With links, all wires are captured."""
+    publishers: int = 1
+    """How many there are, where wires are captured."""
 
     def __post_init__(self) -> None:
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
@@ -107,8 +112,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("decay", "lock_s", "hop_s", "games", "departures", "hold"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
-        if self.nodes < 2 or self.publications < 1 or self.wait_s <= 0:
-            raise ConfigError("nodes must be at least 2, publications at least 1, and wait_s above 0")
+        if self.nodes < 2 or min(self.publications, self.publishers) < 1 or self.wait_s <= 0:
+            raise ConfigError("nodes must be at least 2, publications and publishers at least 1, and wait_s above 0")
         if self.graph in ("small-world", "regular", "scale-free") and not 2 <= self.degree < self.nodes:
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
         if self.topic and self.graph != "deezer":

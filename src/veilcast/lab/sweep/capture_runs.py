@@ -1,0 +1,165 @@
+"""Runs on the real machines with their links: all wires are recorded, and attacked from outside.
+
+Where `wire` is "cells" the network is the hardened one, every link of it a stream of cells; where it is "prompt" it is
+the paper's, its messages encrypted and otherwise as they come. Notes come out at random times, by several publishers,
+so that about as much is known of the AUC of publishers as of that of readers. Heartbeats and epochs are short, for it
+is cells that take time to make: a capture begins when links are up, and has an edge of epochs in it.
+
+Classifiers are trained on captures of their own, whose seeds no run has.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels.graph import from_edges
+from veilcast.lab.live.phases import MESH
+from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.plan import SEEDS_MAX
+from veilcast.lab.sweep.wiretaps import Capture, Trained, Truth, measures, train
+from veilcast.link.config import LinkConfig
+from veilcast.machine import Address, Delivered, Event, Machine, Publication
+from veilcast.mesh.config import Config
+from veilcast.observe import Cell, Row
+from veilcast.sim.adversaries import innermost
+from veilcast.sim.chance import generator
+from veilcast.sim.links import Links
+from veilcast.sim.mesh import TOPIC, MeshPopulation
+from veilcast.sim.mesh_topics import Cast, who
+from veilcast.sim.world import World
+from veilcast.topics import Label
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    _check(params)
+    capture, truth, delivered = taken(params, seed)
+    found = measures(capture, truth, _trained(params))
+    return [*found, Measure("", "delivered", 0, delivered)]
+
+
+def taken(params: Params, seed: int) -> tuple[Capture, Truth, float]:
+    """A capture, who was what, and the share of notes and readers that came together."""
+    people = _population(params)
+    places = {address: place for place, address in enumerate(people.addresses())}
+    wires, delivered = _Wires(places), _Delivered()
+    world = World(seed=seed, links=_LINKS, recorder=wires, epoch_us=_EPOCH_US, on_event=delivered.take)
+    people.settle(world, _LASTS_US)
+    cast, rng = people.casts(seed)[TOPIC], generator(seed, "captured")
+    published = sorted(rng.randrange(_FIRST_US, _LAST_US) for _ in range(params.publications))
+    for number, at_us in enumerate(published):
+        _publish(world, at_us, rng.choice(who(cast, "publisher")), number)
+    world.run(_BEGINS_US)
+    wires.rows.clear()
+    world.run(_LASTS_US - _BEGINS_US)
+    publishes, subscribes = (_mask(places, who(cast, role)) for role in ("publisher", "subscriber"))
+    t_us, src, dst, size = np.array(wires.rows, dtype=np.int64).T
+    capture = Capture(
+        t_us=t_us,
+        src=src.astype(np.int32),
+        dst=dst.astype(np.int32),
+        size=size,
+        graph=from_edges(len(places), src, dst),
+        rate=float(np.mean(subscribes)),
+        published=world.start + np.array(published),
+        heartbeat_us=people.mesh.heartbeat_us,
+        epoch_us=_EPOCH_US,
+    )
+    pairs = params.publications * int(np.count_nonzero(subscribes))
+    return capture, Truth(publishes, subscribes), delivered.notes / pairs
+
+
+class CapturedMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="captured"):
+    """A mesh whose publishers are drawn as its readers are, from anywhere."""
+
+    def _cast(self, seed: int) -> Cast:
+        rng: Random = generator(seed, "roles")
+        drawn = rng.sample(self.addresses(), self.publishers + self._readers)
+        publishers, readers = drawn[: self.publishers], drawn[self.publishers :]
+        return dict.fromkeys(publishers, "publisher") | dict.fromkeys(readers, "subscriber")
+
+
+class _Wires:
+    """Where the world writes down every cell."""
+
+    def __init__(self, places: dict[Address, int]) -> None:
+        self._places = places
+        self.rows: list[tuple[int, int, int, int]] = []
+
+    def append(self, row: Row) -> None:
+        if isinstance(row, Cell):
+            ends = self._places[Address(row.src)], self._places[Address(row.dst)]
+            self.rows.append((row.t_us, *ends, row.size))
+
+
+class _Delivered:
+    def __init__(self) -> None:
+        self.notes = 0
+
+    def take(self, address: Address, event: Event, now: int) -> None:
+        self.notes += isinstance(event, Delivered)
+
+
+@lru_cache(maxsize=8)
+def _trained(params: Params) -> Trained:
+    return train([taken(params, SEEDS_MAX + number)[:2] for number in range(_TRAINED_ON)])
+
+
+def _population(params: Params) -> CapturedMesh:
+    hardened = params.wire == "cells"
+    return CapturedMesh(
+        nodes=params.nodes,
+        neighbours=params.degree,
+        rewire=params.rewire,
+        subscribers=params.ratio,
+        publishers=params.publishers,
+        notes=0,
+        cover_share=params.kappa,
+        mesh=MESH if hardened else _PAPER,
+        link=LinkConfig("cells", _RATE) if hardened else LinkConfig("prompt"),
+        whole=False,
+        checks=(),
+    )
+
+
+def _publish(world: World, at_us: int, publisher: Address, number: int) -> None:
+    note = Publication((Label(TOPIC).pair,), b"note %3d" % number)
+
+    def publish(machine: Machine, now: int) -> None:
+        innermost(machine).publish(note, now)
+
+    world.after(at_us, lambda: world.call(publisher, publish))
+
+
+def _mask(places: dict[Address, int], chosen: list[Address]) -> NDArray[np.bool_]:
+    found = np.zeros(len(places), np.bool_)
+    found[[places[address] for address in chosen]] = True
+    return found
+
+
+def _check(params: Params) -> None:
+    if params.graph != "small-world" or params.cover != "none" or params.game != "none" or params.look != "end":
+        raise ConfigError('captures are of small worlds with neither PF nor SG, and looked at once: look = "end"')
+    if (params.wire == "cells") != (params.kappa > 0):
+        raise ConfigError('wire = "cells" is the hardened network, with a kappa above 0; "prompt" the paper\'s')
+
+
+_SECOND_US: Final = 1_000_000
+_EPOCH_US: Final = 6 * _SECOND_US
+_BEGINS_US: Final = 2 * _SECOND_US
+"""The observer comes when the network stands."""
+_FIRST_US: Final = 4 * _SECOND_US
+_LAST_US: Final = 8 * _SECOND_US
+"""Notes come out between these."""
+_LASTS_US: Final = 9 * _SECOND_US
+_LINKS: Final = Links(latency_us=(1_000, 20_000))
+_RATE: Final = 16
+_PAPER: Final = Config(heartbeat_us=250_000, silent_periods=100, neighbours_max=32, address_bytes_max=8)
+_TRAINED_ON: Final = 8
+"""Captures."""

@@ -1,0 +1,100 @@
+"""Captures of the machines with their links: the paper's network is read like a book, the hardened one is all alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels.graph import from_edges
+from veilcast.lab.sweep import capture_runs
+from veilcast.lab.sweep.experiment import load
+from veilcast.lab.sweep.params import Params
+from veilcast.lab.sweep.plan import SEEDS_MAX
+from veilcast.lab.sweep.wiretaps import ATTACKERS, Capture, Truth, copies, record
+
+PAPER = Params(nodes=16, ratio=0.25, publications=6, wire="prompt")
+HARDENED = Params(nodes=16, ratio=0.25, publications=6, wire="cells", kappa=0.78, publishers=3)
+
+
+@pytest.fixture(autouse=True)
+def _short_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_runs, "_TRAINED_ON", 2)
+
+
+def test_on_the_papers_wires_readers_and_publisher_are_found() -> None:
+    found = {(each.attack, each.metric): each.value for each in capture_runs.run(PAPER, 1)}
+    assert found["", "delivered"] == 1
+    assert found["flow-source", "auc_publisher"] == 1
+    assert min(found[attack, "auc"] for attack in ("leaf", "closure", "persistence")) > 0.85
+
+
+def test_hardened_wires_have_one_size_and_every_attacker_says_something() -> None:
+    found = capture_runs.run(HARDENED, 1)
+    assert len([each for each in found if each.metric.startswith("auc")]) == ATTACKERS == 22
+    facts = {each.metric: each.value for each in found if each.attack == ""}
+    assert facts["sizes"] == 1
+    assert facts["delivered"] > 0.9
+    assert facts["base"] == pytest.approx(4 / 13)
+    assert facts["base_publisher"] == pytest.approx(3 / 16)
+
+
+def test_no_run_has_a_seed_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+    taken = capture_runs.taken
+
+    def noted(params: Params, seed: int) -> tuple[Capture, Truth, float]:
+        seeds.append(seed)
+        return taken(PAPER, 1)
+
+    monkeypatch.setattr(capture_runs, "taken", noted)
+    capture_runs._trained.__wrapped__(PAPER)
+    assert len(seeds) == 2
+    assert min(seeds) >= SEEDS_MAX
+
+
+def test_publishers_come_from_anywhere() -> None:
+    people = capture_runs._population(HARDENED)
+    drawn = {address for seed in range(40) for address in people.casts(seed)["mesh"]}
+    assert drawn == set(people.addresses())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Params(wire="cells"),
+        Params(wire="prompt", kappa=0.5),
+        Params(wire="prompt", cover="one"),
+        Params(wire="prompt", graph="scale-free"),
+    ],
+)
+def test_what_is_not_captured_is_refused(wrong: Params) -> None:
+    with pytest.raises(ConfigError):
+        capture_runs.run(wrong, 1)
+
+
+def test_the_experiment_runs_on_the_machines_alone() -> None:
+    _, experiment = load("mesh-outside")
+    assert experiment.engines == ("machines",)
+    assert experiment.seeds_by("machines") >= 300
+
+
+def constant(odd: int) -> Capture:
+    """A ring of three, a cell every 100 ms; after the note, and only then, one link carries a few more."""
+    beats = np.arange(0, 20_000_000, 100_000)
+    src, dst = np.repeat([0, 1, 2], len(beats)), np.repeat([1, 2, 0], len(beats))
+    extra = 10_000_000 + np.arange(odd) * 1000 + 500
+    t_us = np.concatenate([np.tile(beats, 3), extra])
+    order = np.argsort(t_us, kind="stable")
+    from_, to = (np.append(each, np.full(odd, end))[order].astype(np.int32) for each, end in ((src, 0), (dst, 1)))
+    graph = from_edges(3, [0, 1, 2], [1, 2, 0])
+    size, published = np.full(len(t_us), 1200), np.array([10_000_000])
+    return Capture(t_us[order], from_, to, size, graph, 0.3, published, 250_000, 6_000_000)
+
+
+def test_where_no_size_stands_out_links_that_carried_more_after_a_note_are_shown() -> None:
+    seen = record(constant(odd=3))
+    assert (seen.src.tolist(), seen.dst.tolist()) == ([0], [1])
+    assert seen.epoch.tolist() == [1]
+    assert seen.busy[:, 0].tolist() == [number == 40 for number in range(80)]
+    assert not len(copies(constant(odd=0)))
