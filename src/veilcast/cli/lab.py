@@ -52,7 +52,11 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help=f"where results go ({_OUT})")
     _add_master(run)
     run.add_argument("--data", type=Path, metavar="DIR", help="the folder of real data ($VEILCAST_DATA)")
-    run.add_argument("--engine", choices=("kernel", "machines"), default="kernel", help="models, or the real machines")
+    run.add_argument(
+        "--engine",
+        choices=("kernel", "machines", "live"),
+        help="models, the real machines, or these on real sockets (the first that an experiment has)",
+    )
     run.add_argument("--quick", action="store_true", help="as small as shows anything")
     run.add_argument("--fresh", action="store_true", help="discard what is there of these experiments")
     _add_json(run)
@@ -120,7 +124,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
     chosen = [experiment.load(name) for name in _chosen(arguments.names, experiment.names())]
     data = _data_folder(arguments.data)
     for name, definition in chosen:
-        definition.check_means(name, arguments.engine, data)
+        definition.check_means(name, arguments.engine or definition.engines[0], data)
     with _extra():
         from veilcast.lab.spark import Progress, session
         from veilcast.lab.sweep import plan, sweep
@@ -140,13 +144,14 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
     results = []
     with session(arguments.master) as spark, Progress(spark) as progress:
         for name, definition in chosen:
+            engine = arguments.engine or definition.engines[0]
             result = sweep.run(
                 spark,
                 name,
                 definition,
                 arguments.out,
-                engine=arguments.engine,
-                runner=ENGINES[arguments.engine],
+                engine=engine,
+                runner=ENGINES[engine],
                 seeds=arguments.seeds,
                 quick=arguments.quick,
                 data=data,

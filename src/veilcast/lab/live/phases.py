@@ -1,4 +1,4 @@
-"""A day in the life of a town, in phases of a second each, and what an observer of all its wires saw in each.
+"""What happens to a town in a day: phases of a second each.
 
 In random order nothing happens, a publisher publishes, or links change their keys; in between come the edges of epochs,
 each with the joins to the meshes of the next, at their own times. A pause after each phase lets what it began end.
@@ -6,13 +6,9 @@ each with the joins to the meshes of the next, at their own times. A pause after
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from veilcast.machine import Address, Publication
 from veilcast.mesh.config import Config, Hardening
@@ -46,37 +42,23 @@ def plan(count: int, rng: Random) -> list[Phase]:
     return [Phase(kind, WARM_UP_US - BEFORE_EDGE_US + number * SLOT_US) for number, kind in enumerate(kinds)]
 
 
+def notes(phases: list[Phase]) -> list[int]:
+    """When notes are published, from the beginning of the town."""
+    busy = [phase.start_us for phase in phases if phase.kind == "publishing"]
+    return [start_us + number * PHASE_US // NOTES for start_us in busy for number in range(NOTES)]
+
+
 def enact(phases: list[Phase], place: Place, publisher: Address, nodes: tuple[Address, ...], rng: Random) -> int:
     """Have it happen; how many notes are published. Edges and their joins need nobody."""
-    notes = 0
+    published = notes(phases)
+    for number, at_us in enumerate(published):
+        place.after(at_us, lambda body=b"note %d" % number: place.call(publisher, _publishing(body)))  # type: ignore[misc]
     for phase in phases:
-        if phase.kind == "publishing":
-            for number in range(NOTES):
-                at_us = phase.start_us + number * PHASE_US // NOTES
-                place.after(at_us, lambda body=b"note %d" % notes: place.call(publisher, _publishing(body)))  # type: ignore[misc]
-                notes += 1
-        elif phase.kind == "rekeying":
+        if phase.kind == "rekeying":
             for node in nodes:
                 at_us = phase.start_us + rng.randrange(PHASE_US * 9 // 10)
                 place.after(at_us, lambda node=node: _rekey(place.machine(node), rng))  # type: ignore[misc]
-    return notes
-
-
-def features(
-    seen: Mapping[Address, tuple[array[int], array[int]]], start_us: int, end_us: int
-) -> NDArray[np.float64] | None:
-    """What one node sent in this time, to all its peers: gaps between datagrams for one peer, and sizes."""
-    gaps, sizes = [], []
-    for times, lengths in seen.values():
-        at = np.frombuffer(times, dtype=np.int64)
-        first, last = np.searchsorted(at, [start_us, end_us])
-        gaps.append(np.diff(at[first:last]))
-        sizes.append(np.frombuffer(lengths, dtype=np.int32)[first:last])
-    gap, size = np.concatenate(gaps), np.concatenate(sizes)
-    if len(gap) < 2:
-        return None
-    shares = np.quantile(gap, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
-    return np.array([len(size), gap.mean(), gap.std(), *shares, size.mean(), size.std(), size.min(), size.max()])
+    return len(published)
 
 
 def _publishing(body: bytes) -> Callable[[Any, int], None]:

@@ -1,7 +1,8 @@
-"""The two ways to make a run: models on arrays, and the real machines in the simulator.
+"""The ways to make a run: models on arrays, the real machines in the simulator, and these on real sockets.
 
-Both are functions of (parameters, seed, data folder), give the same measures under the same names, and may be called in
-any process. The machines are imported only where they are asked for.
+The first two are functions of (parameters, seed, data folder), give the same measures under the same names, and may be
+called in any process. A run on real sockets takes real time, is alone on its machine, and never comes out twice the
+same. What an engine needs is imported only where it is asked for.
 """
 
 from __future__ import annotations
@@ -27,4 +28,10 @@ def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
     return (machine_runs if params.wire == "bare" else capture_runs).run(params, seed, data)
 
 
-ENGINES: Final[Mapping[str, Engine]] = {"kernel": _kernel, "machines": _machines}
+def _live(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    from veilcast.lab.sweep.live_runs import run
+
+    return run(params, seed, data)
+
+
+ENGINES: Final[Mapping[str, Engine]] = {"kernel": _kernel, "machines": _machines, "live": _live}

@@ -1,4 +1,4 @@
-"""Can what happened be told from what was seen? A gradient-boosted classifier, and what it would reach by chance.
+"""Can what happened be told from what was seen? A classifier, and what it would reach by chance.
 
 What is seen at one time hangs together: a machine that is busy for a second delays all cells of that second. So samples
 are split by phase, never within one, and what chance gives is found by exchanging the labels of whole phases. The
@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier
-from threadpoolctl import threadpool_limits
+from scipy.stats import rankdata
+
+from veilcast.lab.attack.classifiers import fit_binned
 
 
 class Samples(NamedTuple):
@@ -36,14 +37,11 @@ class Verdict(NamedTuple):
 
 
 def judge(samples: Samples, seed: int, exchanges: int = 2000) -> Verdict:
-    """Every phase has one label."""
+    """Every phase has one label; there are at least two of either."""
     rng = np.random.default_rng(seed)
     test = _half(samples, rng)
-    model = HistGradientBoostingClassifier(max_iter=100, learning_rate=0.05, max_leaf_nodes=15, random_state=seed)
-    with threadpool_limits(1):
-        model.fit(samples.features[~test], samples.labels[~test])
-        scores = model.predict_proba(samples.features[test])[:, 1]
-    curve = _Curve(scores, samples.phases[test], samples.labels[test])
+    model = fit_binned(samples.features[~test], samples.labels[~test] == 1)
+    curve = _Curve(model.scores(samples.features[test]), samples.phases[test], samples.labels[test])
     low, high = np.quantile([curve.area(rng.permutation(curve.labels)) for _ in range(exchanges)], [0.025, 0.975])
     return Verdict(curve.area(curve.labels), float(low), float(high))
 
@@ -64,16 +62,9 @@ class _Curve:
         _, first, index = np.unique(phases, return_index=True, return_inverse=True)
         self.labels = labels[first]
         self._counts = np.bincount(index)
-        self._ranks = np.bincount(index, weights=_ranks(scores))
+        self._ranks = np.bincount(index, weights=rankdata(scores))
 
     def area(self, labels: NDArray[np.int64]) -> float:
         ones = int(self._counts[labels == 1].sum())
         zeros = int(self._counts.sum()) - ones
         return float((self._ranks[labels == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros))
-
-
-def _ranks(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 1 on; equal scores share the mean of their ranks."""
-    _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[index]

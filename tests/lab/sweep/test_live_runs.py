@@ -1,0 +1,85 @@
+"""Days of towns: what is made of a made-up one, and a short one on real sockets."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.live.day import Day, day
+from veilcast.lab.live.phases import PHASE_US, SLOT_US, plan
+from veilcast.lab.live.town import one_at_a_time
+from veilcast.lab.measure.telltale import judge
+from veilcast.lab.sweep.experiment import load
+from veilcast.lab.sweep.live_runs import _captured, chosen, population, samples_of
+from veilcast.lab.sweep.params import Params
+from veilcast.sim.chance import generator
+from veilcast.sim.engine import START_US
+
+HARDENED = Params(nodes=8, ratio=0.25, wire="cells", kappa=0.78)
+
+
+def made_up(phases: int, works: float, seed: int = 1) -> Day:
+    """A ring of six; in phases of publishing some cells are late."""
+    rng, planned = np.random.default_rng(seed), plan(phases, generator(seed, "phases"))
+    slots = np.arange(START_US, START_US + planned[-1].start_us + SLOT_US, 62_500)
+    src, dst = np.repeat(np.arange(6), len(slots)), np.repeat(np.roll(np.arange(6), 1), len(slots))
+    t_us = np.tile(slots, 6) + rng.integers(8_000, size=len(src))
+    for phase in planned:
+        inside = (t_us >= START_US + phase.start_us) & (t_us < START_US + phase.start_us + PHASE_US)
+        t_us += np.where(inside & (phase.kind == "publishing"), (works * rng.random(len(src))).astype(np.int64), 0)
+    order = np.argsort(t_us)
+    return Day(
+        planned, t_us[order], src[order].astype(np.int32), dst[order].astype(np.int32), np.full(len(src), 1200), 1.0
+    )
+
+
+def test_every_node_has_a_sample_for_every_quarter_of_a_phase() -> None:
+    seen = made_up(8, 0)
+    samples, kinds = samples_of(seen, first=100)
+    assert len(kinds) == len(samples.labels) == 8 * 4 * 6
+    assert np.unique(samples.phases).tolist() == list(range(100, 108))
+    assert [kinds[samples.phases == 100 + number][0] for number in range(8)] == [each.kind for each in seen.phases]
+    assert ((kinds != "idle") == samples.labels).all()
+
+
+def test_only_what_happens_is_told() -> None:
+    for works, silent in ((0.0, True), (20_000.0, False)):
+        samples, kinds = samples_of(made_up(64, works))
+        verdict = judge(chosen(samples, kinds, "publishing"), 2)
+        assert verdict.silent == silent
+        if not silent:
+            assert verdict.area > 0.8
+
+
+def test_idle_phases_are_held_against_one_kind_or_all() -> None:
+    samples, kinds = samples_of(made_up(8, 0))
+    assert len(chosen(samples, kinds, "anything").labels) == len(kinds)
+    assert len(chosen(samples, kinds, "edge").labels) == np.count_nonzero((kinds == "idle") | (kinds == "edge"))
+
+
+@pytest.mark.parametrize("change", [{"wire": "bare"}, {"kappa": 0.0}, {"publishers": 2}, {"cover": "one"}])
+def test_what_no_town_can_be_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        population(msgspec.structs.replace(HARDENED, **change))
+
+
+def test_the_experiment_runs_on_real_sockets_alone() -> None:
+    _, experiment = load("mesh-silence")
+    assert experiment.engines == ("live",)
+    for cell in experiment.cells(engine="live"):
+        population(cell.params)
+
+
+@pytest.mark.all_only
+def test_a_short_day_on_real_sockets_has_cells_of_one_size_and_notes_that_come() -> None:
+    people = population(HARDENED)
+    with one_at_a_time():
+        seen = day(people, 1, 4)
+    assert np.unique(seen.size).tolist() == [1200]
+    assert seen.delivered > 0.9
+    capture, truth = _captured(people, seen, 1)
+    assert np.count_nonzero(truth.subscribes) == 2
+    assert (np.diff(capture.t_us) >= 0).all()
+    assert capture.graph.nodes == 8
