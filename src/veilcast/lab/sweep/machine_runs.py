@@ -80,6 +80,7 @@ class _Run:
 
     def publications(self) -> Iterator[Sight]:
         params, flows = self._params, list[Flow]()
+        self._town.run(self._forming)
         for number in range(1, params.publications + 1):
             if number == 1 or params.covers == "variable":
                 self._come_to_rest()
@@ -91,9 +92,10 @@ class _Run:
             yield Sight(0, tuple(flows))
 
     def _come_to_rest(self) -> None:
-        """Until nobody joins any more: for longer than a message waits, or an invitation for its answer."""
-        self._town.run(self._forming)
-        before, size = -1, 0
+        """Until nobody joins any more: for longer than a message waits, or an invitation for its answer. Covers are
+        looked for as long after a node has joined, or has passed a note on, as a mesh takes to form."""
+        self._town.run(self._forming if self._params.cover != "none" else 0)
+        before, size = -1, len(self._town.members())
         while size != before:
             self._town.run(_QUIET)
             before, size = size, len(self._town.members())
