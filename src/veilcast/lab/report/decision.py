@@ -1,4 +1,4 @@
-"""The matrix of defences and attackers on the page: a number and a shade in each cell, and the costs beside them.
+"""The matrix of defences and attackers on the page: the worst of each and its costs, and all of them in shades.
 
 Which of its views shows is chosen by buttons that need no script: the page's style hides the views of what is not
 chosen. A browser that cannot do that shows all of them, each under its own heading; print has the one that is chosen.
@@ -53,8 +53,7 @@ def _view(sheet: Sheet, view: View, name: str) -> Markup:
         "tr",
         tag("th", "Defence", scope="col", class_="defence"),
         tag("th", "Strongest", scope="col"),
-        *(tag("th", tag("span", _words(attack)), scope="col", class_="attack") for attack in matrix.attacks),
-        *(tag("th", _words(cost), scope="col", class_="number cost") for cost in matrix.costs),
+        *(tag("th", tag("span", _words(name)), scope="col") for name in (*matrix.costs, *matrix.attacks)),
     )
     body = [_row(sheet, row, view.rows[0]) for row in view.rows]
     table = tag("table", tag("caption", heading), tag("thead", head), tag("tbody", *body))
@@ -66,10 +65,10 @@ def _view(sheet: Sheet, view: View, name: str) -> Markup:
 
 def _row(sheet: Sheet, row: Row, first: Row) -> Markup:
     cells = []
-    for attack, entry in zip(sheet.matrix.attacks, row.reached, strict=True):
-        cells.append(_cell(sheet, entry, f"{row.defence}, {_words(attack)}"))
     for cost, entry, beside in zip(sheet.matrix.costs, row.costs, first.costs, strict=True):
         cells.append(_cost(entry, beside, f"{row.defence}, {_words(cost)}"))
+    for attack, entry in zip(sheet.matrix.attacks, row.reached, strict=True):
+        cells.append(_cell(sheet, entry, f"{row.defence}, {_words(attack)}"))
     return tag("tr", tag("th", row.defence, scope="row", class_="defence"), _strongest(sheet, row), *cells)
 
 
@@ -93,10 +92,10 @@ def _cell(sheet: Sheet, entry: Entry | None, what: str) -> Markup:
 def _cost(entry: Entry | None, first: Entry | None, what: str) -> Markup:
     """With how many times that of the first defence it is."""
     if entry is None:
-        return tag("td", _NONE, class_="number cost")
+        return tag("td", _NONE, class_="cost")
     told = f"{what}: {short(entry.value, 4)} {interval(entry.value, entry.low, entry.high)}".strip()
     times = f"{entry.value / first.value:.1f} \u00d7" if first is not None and first.value and entry != first else ""
-    return tag("td", short(entry.value), tag("span", times, class_="small"), class_="number cost", title=told)
+    return tag("td", short(entry.value), tag("span", times, class_="small"), class_="cost", title=told)
 
 
 def _legend(sheet: Sheet) -> Markup:

@@ -91,17 +91,20 @@ MATRIX: Final = """
 font-variant-numeric:tabular-nums}
 .choices input:checked+span{background:var(--ink);border-color:var(--ink);color:var(--paper)}
 .choices input:focus-visible+span{outline:2px solid var(--link);outline-offset:2px}
-.view{overflow-x:auto;margin:.4rem 0}.decision table{font-size:.8125rem;border-collapse:separate;border-spacing:2px}
+.view{overflow-x:auto;margin:.4rem 0;min-width:100%;width:max-content;max-width:100%}
+@media screen and (min-width:52rem){.view{max-width:calc(100% + (100vw - 48rem)/2 - 2rem)}}
+@media screen and (min-width:78rem){.view{max-width:calc(100% + (100vw - 72rem)/2 - 1rem)}}
+.decision table{font-size:.75rem;border-collapse:separate;border-spacing:2px}
 .decision caption{text-align:left;font-weight:600;padding:.3rem 0}
-.decision :is(th,td){border:0;padding:.4rem .35rem}
-.decision td{text-align:center;vertical-align:middle}.decision th.attack{vertical-align:bottom;padding:.2rem 0}
-.decision th.attack span{writing-mode:vertical-rl;transform:rotate(180deg);margin:0 auto;display:block}
+.decision :is(th,td){border:0;padding:.4rem .15rem}
+.decision td{text-align:center;vertical-align:middle}.decision thead th{font-size:.75rem;padding:.2rem 0}
+.decision thead th span{writing-mode:vertical-rl;transform:rotate(180deg);margin:0 auto;display:block}
 .decision thead th{vertical-align:bottom}.decision tbody th{color:var(--ink);vertical-align:middle}
 .decision .defence{position:sticky;left:0;background:var(--paper);padding-left:0}
 .decision .shade{border-radius:.25rem}.decision .none{color:var(--soft)}
 .decision .strongest{text-align:left;padding-left:.6rem;padding-right:.6rem}
-.strongest b,.strongest span{display:block;white-space:nowrap}.strongest span{font-size:.75rem}
-.decision .cost{text-align:right;white-space:normal}.cost .small{display:block;font-size:.75rem}
+.strongest b,.strongest span{display:block;white-space:nowrap}.strongest span{font-size:.6875rem}
+.decision td.cost{text-align:right;padding:.4rem .5rem .4rem .3rem}.cost .small{display:block;font-size:.6875rem}
 .scale .shade{display:inline-block;padding:.05rem .35rem;border-radius:.25rem;margin:0 1px}
 @media print{.choices{display:none!important}.view{overflow:visible}
 .decision caption{position:static!important;clip-path:none!important}.decision .defence{position:static}}
