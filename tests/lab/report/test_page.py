@@ -255,7 +255,7 @@ def test_the_numbers_of_a_figure_are_in_its_csv_unrounded(tmp_path: Path) -> Non
 def test_two_figures_of_one_name_are_refused(tmp_path: Path) -> None:
     one = parse(plausible.SIZES.replace('name = "messages"', 'name = "b-c"').encode(), "a")
     other = parse(plausible.SIZES.replace('name = "messages"', 'name = "c"').encode(), "a-b")
-    with pytest.raises(ConfigError, match=r"figures/a-b-c\.svg"):
+    with pytest.raises(ConfigError, match=r"figures/a-b-c\.csv"):
         page.publish([plausible.result("a", one), plausible.result("a-b", other)], tmp_path / "report.html")
 
 

@@ -24,7 +24,8 @@ class Lacking:
 
 
 def lacking(tried: Experiment) -> Lacking:
-    """Curves that have no point at some x, and published numbers without a verdict, after a run of each cell."""
+    """Curves that have no point at some x, columns of matrices that nobody fills, and published numbers without a
+    verdict, after a run of each cell."""
     rows = [
         Score(cell.name, found.attack, found.metric, found.step, found.value, found.value, found.value)
         for cell in tried.cells()
@@ -36,6 +37,15 @@ def lacking(tried: Experiment) -> Lacking:
         for figure in tried.figures
         for curve in figure.curves
         if len(curves.points(tried, figure, curve, scores)) < (1 if figure.x == "step" else len(tried.axes[figure.x]))
+    ]
+    short += [
+        f"{matrix.name}, {attack or metric}"
+        for matrix in tried.matrices
+        for attack, metric in [
+            *((attack, matrix.metric) for attack in matrix.attacks),
+            *(("", c) for c in matrix.costs),
+        ]
+        if not any(scores.steps(cell.name, attack, metric) for cell in tried.cells())
     ]
     judged = {(verdict.figure, verdict.what) for verdict in curves.verdicts("tried", tried, scores)}
     return Lacking(short, [one.what for one in tried.published if (one.figure, one.what) not in judged])

@@ -32,14 +32,15 @@ def write(directory: Path, out: Path | None = None) -> Path:
 
 def publish(found: Sequence[Result], path: Path) -> None:
     pictures = [(slug(result.name, name), picture) for result in found for name, picture in _plots(result)]
-    names = [name for name, _ in pictures]
-    for name, picture in pictures:
+    sheets = [(slug(result.name, one.matrix.name), one) for result in found for one in _sheets(result)]
+    names = [*(name for name, _ in pictures), *(name for name, _ in sheets)]
+    for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"two figures would be written to {FIGURES}/{name}.svg; rename one in its experiment")
+            raise ConfigError(f"two figures would be written to {FIGURES}/{name}.csv; rename one in its experiment")
+    for name, picture in pictures:
         files.write_figure(path.parent / FIGURES, name, picture)
-    for result in found:
-        for one in _sheets(result):
-            files.write_sheet(path.parent / FIGURES, slug(result.name, one.matrix.name), one)
+    for name, one in sheets:
+        files.write_sheet(path.parent / FIGURES, name, one)
     files.write_page(path, page(found))
 
 
