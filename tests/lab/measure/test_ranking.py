@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.lab.measure.accuracy import Truth
-from veilcast.lab.measure.ranking import auc, auc_by_chance, of_scores, precision_at, true_positives_at
+from veilcast.lab.measure.ranking import auc, auc_by_chance, auc_interval, of_scores, precision_at, true_positives_at
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=60))
@@ -57,3 +57,23 @@ def test_the_publisher_is_not_asked_about() -> None:
 
 def test_where_all_are_of_one_kind_there_is_nothing_to_rank() -> None:
     assert of_scores(Truth(0, np.array([False, True, True])), np.zeros(3)) == {}
+
+
+@pytest.mark.parametrize(("first", "second"), [(5, 18), (50, 450)])
+def test_the_interval_of_one_auc_holds_the_truth_in_95_of_100_networks(first: int, second: int) -> None:
+    """Scores of two normal distributions, one moved by as much as gives this AUC."""
+    rng, held = np.random.default_rng(first), 0
+    positive = np.arange(first + second) < first
+    for _ in range(400):
+        found = auc(rng.normal(1.0 * positive), positive)
+        low, high = auc_interval(found, first, second)
+        assert low <= found <= high
+        held += low <= 0.7602 <= high
+    assert held / 400 > 0.92
+
+
+def test_a_perfect_order_of_few_nodes_is_no_certainty() -> None:
+    low, high = auc_interval(1.0, 5, 18)
+    assert (round(low, 2), high) == (0.76, 1.0)
+    assert auc_interval(0.0, 5, 18) == pytest.approx((0.0, 1 - low))
+    assert auc_interval(1.0, 5, 18, miss=0.005)[0] < low

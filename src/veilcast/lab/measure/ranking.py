@@ -8,10 +8,13 @@ orders of the tied.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from math import sqrt
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from veilcast.lab.measure.accuracy import Mask, Truth
 
@@ -82,6 +85,26 @@ def auc_by_chance(positives: int, others: int) -> tuple[float, float]:
     return max(0.0, 0.5 - spread), min(1.0, 0.5 + spread)
 
 
+def auc_interval(value: float, positives: int, others: int, miss: float = 0.05) -> tuple[float, float]:
+    """Where the AUC of one network lies but for a share `miss`, from that of so many of its nodes.
+
+    All values from which this one is not too many standard errors away, by the error that they themselves would have
+    (Hanley and McNeil 1982; Newcombe 2006): so a perfect order of few nodes is not taken for a certainty. Nodes count
+    as independent; where there are several runs, `bootstrap` does better.
+    """
+    far, balanced = -float(ndtri(miss / 2)), (positives + others) / 2 - 1
+
+    def away(truth: float) -> float:
+        spread = 1 + balanced * ((1 - truth) / (2 - truth) + truth / (1 + truth))
+        return abs(value - truth) - far * sqrt(truth * (1 - truth) * spread / (positives * others))
+
+    # At the very ends there is no error, and no value is away from itself.
+    inside = min(max(value, _EDGE), 1 - _EDGE)
+    low = brentq(away, 0.0, inside) if value > 0 else 0.0
+    high = brentq(away, inside, 1.0) if value < 1 else 1.0
+    return float(low), float(high)
+
+
 def true_positives_at(scores: Scores, positive: Mask, false_positives: float) -> float:
     """The share of the positive ones named when this share of the others is."""
     return Curve.of(scores, positive).true_positives_at(false_positives)
@@ -90,3 +113,6 @@ def true_positives_at(scores: Scores, positive: Mask, false_positives: float) ->
 def precision_at(scores: Scores, positive: Mask, size: int) -> float:
     """The share of positive ones among the `size` with the highest scores."""
     return Curve.of(scores, positive).precision_at(size)
+
+
+_EDGE: Final = 1e-9
