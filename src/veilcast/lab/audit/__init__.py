@@ -1,0 +1,1 @@
+"""Audits: what an observer of every wire learns from captures of one's own network."""

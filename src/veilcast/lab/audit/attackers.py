@@ -1,0 +1,129 @@
+"""What each attacker made of the record: whom it suspects, how surely, and, where the truth is known, how rightly.
+
+Without the truth there are scores, and confidence in that those who stand out keep standing out (`suspicion`); so an
+attacker *names* whom it is sure of. With it, there are the measures of `lab/measure`: of subscribers the AUC with its
+interval, how many are found where one of a hundred others is named wrongly, and the sizes of anonymity sets; of
+publishers whether the first guess is right. Intervals are corrected for the number of attackers, one of which might be
+lucky.
+
+Cadence says only who is unlike all others, and not that it reads. It names nobody; and it counts as an attacker on a
+role where what is unlike goes with that role more than chance would have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from veilcast.lab.audit.files import Member
+from veilcast.lab.audit.observed import Guesses
+from veilcast.lab.audit.suspicion import confidence
+from veilcast.lab.measure import anonymity, ranking
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    node: str
+    score: float
+    confidence: float
+    among: int
+    """How many are as suspect or more, itself included."""
+    right: bool | None = None
+    """Whether it has the role; None if that is not known."""
+
+
+class Attacker(msgspec.Struct, frozen=True):
+    attack: str
+    role: str
+    says: bool
+    """Whether it tells any two nodes apart."""
+    suspects: tuple[Suspect, ...] = ()
+    """Those who are named, and then the most suspect of the others."""
+    named: int = 0
+    measures: dict[str, float] = {}
+    """Where roles are known."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether what it says is about roles."""
+        return self.says and (self.attack not in UNLIKE or self.measures.get("auc_low", 0.0) > 0.5)
+
+
+def judge(nodes: Sequence[str], guesses: Sequence[Guesses], members: Sequence[Member]) -> tuple[Attacker, ...]:
+    """By role, the most telling first."""
+    tried = {role: sum(each.role == role for each in guesses) for role in ROLES}
+    having = {role: {member.node for member in members if member.role == role} for role in ROLES}
+    found = [_judge(nodes, each, having if members else None, tried[each.role]) for each in guesses]
+    return tuple(sorted(found, key=lambda each: (ROLES.index(each.role), not each.counts, -_worth(each), each.attack)))
+
+
+def _judge(nodes: Sequence[str], guess: Guesses, having: Mapping[str, set[str]] | None, tried: int) -> Attacker:
+    scores = guess.whole
+    if not len(scores) or scores.min() == scores.max():
+        return Attacker(guess.attack, guess.role, says=False, measures=_measures(nodes, guess, having, tried))
+    sure = np.zeros(len(nodes)) if guess.attack in UNLIKE else confidence(guess.parts)
+    own = having[guess.role] if having is not None else None
+    among = len(nodes) - np.searchsorted(np.sort(scores), scores, side="left")
+    first = np.lexsort((np.arange(len(nodes)), -scores, -(sure >= SURE).astype(np.int8)))
+    named = int(np.count_nonzero(sure >= SURE))
+    return Attacker(
+        guess.attack,
+        guess.role,
+        True,
+        tuple(
+            Suspect(
+                nodes[each],
+                float(scores[each]),
+                float(sure[each]),
+                int(among[each]),
+                None if own is None else nodes[each] in own,
+            )
+            for each in first[: max(_SUSPECTS, named)].tolist()
+        ),
+        named,
+        _measures(nodes, guess, having, tried),
+    )
+
+
+def _measures(
+    nodes: Sequence[str], guess: Guesses, having: Mapping[str, set[str]] | None, tried: int
+) -> dict[str, float]:
+    if having is None:
+        return {}
+    asked = np.array([guess.role == "publisher" or node not in having["publisher"] for node in nodes], np.bool_)
+    positive = np.array([node in having[guess.role] for node in nodes], np.bool_)[asked]
+    scores = guess.whole[asked]
+    first, second = int(np.count_nonzero(positive)), int(np.count_nonzero(~positive))
+    if not first or not second:
+        return {}
+    auc = ranking.auc(scores, positive)
+    low, high = ranking.auc_interval(auc, first, second, miss=0.05 / tried)
+    found = {"auc": auc, "auc_low": low, "auc_high": high, "base_rate": first / (first + second)}
+    if guess.role == "subscriber":
+        found["tpr_1"] = ranking.true_positives_at(scores, positive, 0.01)
+        found["precision_at_size"] = ranking.precision_at(scores, positive, first)
+    else:
+        best = scores == scores.max()
+        found["success"] = float(np.mean(positive[best]))
+    return found | anonymity.of_sets(anonymity.sizes(scores, positive))
+
+
+def _worth(attacker: Attacker) -> float:
+    """What the best attacker has most of."""
+    if attacker.measures:
+        return attacker.measures["auc"]
+    sure = [suspect.confidence for suspect in attacker.suspects]
+    if not attacker.named:
+        return max(sure, default=0.0) / 2
+    # Of publishers there are few: who names many knows less than who names one.
+    return sum(sure[: attacker.named]) if attacker.role == "subscriber" else max(sure) / attacker.named
+
+
+ROLES: Final = ("publisher", "subscriber")
+UNLIKE: Final = frozenset({"cadence"})
+"""Attacks that tell who is unlike others, and not what for."""
+SURE: Final = 0.95
+
+_SUSPECTS: Final = 10

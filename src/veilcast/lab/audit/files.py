@@ -1,0 +1,87 @@
+"""What an audit is told besides captures: who has which role, and who has links to whom.
+
+Both come as JSON, a list of objects, or as CSV with a line of names; both may have more than is asked for. Members have
+`node` and `role`, and links `u` and `v`. What `veilcast net status --json` prints will do for members: there, what is
+seen on the wire is called `address`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from veilcast.errors import ConfigError, StorageError
+
+Kind = TypeVar("Kind")
+
+
+class Member(msgspec.Struct, frozen=True):
+    """Somebody whose role is known; nodes are named as on the wire, ADDRESS:PORT."""
+
+    node: str
+    role: str
+    """`publisher`, `subscriber`, or anything else for one who is neither."""
+    topic: str = ""
+
+
+def members(path: Path) -> tuple[Member, ...]:
+    """Every node and role once, at least one."""
+    found: dict[Member, None] = {}
+    for number, row in enumerate(_rows(path), 1):
+        known = {**row, "node": row.get("address") or row.get("node") or ""}
+        member = _convert(path, number, known, Member)
+        if not member.node or not member.role:
+            raise ConfigError(f"{path}: entry {number} lacks a node or a role")
+        found[member] = None
+    if not found:
+        raise ConfigError(f"{path} names no members")
+    return tuple(found)
+
+
+class Link(msgspec.Struct, frozen=True):
+    u: str
+    v: str
+
+
+def links(path: Path) -> tuple[Link, ...]:
+    """Every link once, whichever way it is written."""
+    found: dict[Link, None] = {}
+    for number, row in enumerate(_rows(path), 1):
+        link = _convert(path, number, row, Link)
+        if not link.u or not link.v or link.u == link.v:
+            raise ConfigError(f"{path}: entry {number} is no link between two nodes")
+        found[Link(min(link.u, link.v), max(link.u, link.v))] = None
+    if not found:
+        raise ConfigError(f"{path} holds no links")
+    return tuple(found)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is neither JSON nor CSV: it is no text") from error
+    if text.lstrip()[:1] not in ("[", "{"):
+        # Cells without a name go under None, and names without a cell have none.
+        return [{name: cell or "" for name, cell in row.items() if name} for row in csv.DictReader(io.StringIO(text))]
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is no JSON: {error}") from error
+    rows = found.get("nodes") if isinstance(found, dict) else found
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(f"{path} is no list of objects")
+    return rows
+
+
+def _convert(path: Path, number: int, row: dict[str, Any], kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.convert(row, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: entry {number}: {error}") from error

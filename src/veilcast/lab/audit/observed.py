@@ -1,0 +1,50 @@
+"""What an audit goes by: cells brought down to links, gaps, notes and guesses, by whatever could hold them.
+
+The record is looked at as a whole, and in parts of equal length, each by itself: so it is seen whom attackers suspect,
+and whether they would again (`suspicion`). Captures of some size are read into memory (`small`), larger ones by Spark
+(`large`); what comes of both is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from veilcast.lab.capture import Notes
+
+
+@dataclass(frozen=True, eq=False)
+class Guesses:
+    """The scores of one attacker: of the whole record, and of its parts, a row each."""
+
+    attack: str
+    role: str
+    whole: NDArray[np.float64]
+    parts: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    reading: Notes
+    """What was read, left out and corrected."""
+    heartbeat_us: int
+    carried: pa.Table
+    """Columns src, dst, size, cells, first, last: what each link carried of each size, and from when to when."""
+    gaps: pa.Table
+    """Columns src, dst, bin, cells: how many gaps of each length it had, in bins of `BIN`."""
+    notes: pa.Table
+    """Columns t_us, src, dst: the cells that look like copies of publications."""
+    nodes: list[str]
+    guesses: list[Guesses]
+
+
+PARTS: Final = 8
+"""Into so many a record is cut."""
+BIN: Final = 8
+"""Of gaps so many bins double their length, in milliseconds."""
+HEARTBEAT_US: Final = 1_000_000
+"""Where nothing comes again from which it could be told."""

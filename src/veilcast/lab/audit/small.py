@@ -1,0 +1,67 @@
+"""Captures that fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from veilcast.errors import ConfigError
+from veilcast.lab import capture
+from veilcast.lab.attack import cadence, watching
+from veilcast.lab.attack.rhythm import heartbeat_us
+from veilcast.lab.attack.watching import Cells, Nodes
+from veilcast.lab.audit.files import Link
+from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Guesses, Observed
+
+
+def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link] = ()) -> Observed:
+    table, reading = capture.read(captures, run="", epoch_us=epoch_us)
+    if len(table["run"].unique()) > 1:
+        raise ConfigError("these are several runs, and an audit is of one network")
+    cells = Cells.of(table, [end for link in links for end in (link.u, link.v)])
+    overlay = _overlay(cells, links) if links else None
+    beat = heartbeat_us(cells.t_us, cells.src, cells.dst, cells.size) or HEARTBEAT_US
+    record = cells.record(beat, overlay)
+    whole = watching.scores(record)
+    first, last = int(cells.t_us.min()), int(cells.t_us.max())
+    edges = first + np.arange(PARTS + 1) * ((last - first) // PARTS + 1)
+    parts = [
+        watching.scores(cells.between(since, until).record(beat, overlay))
+        for since, until in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    ]
+    return Observed(
+        reading=reading,
+        heartbeat_us=beat,
+        carried=_carried(table),
+        gaps=_gaps(cells),
+        notes=pa.table([record.at, _named(cells, record.src), _named(cells, record.dst)], ["t_us", "src", "dst"]),
+        nodes=cells.names,
+        guesses=[Guesses(*key, found, np.array([part[key] for part in parts])) for key, found in whole.items()],
+    )
+
+
+def _overlay(cells: Cells, links: Sequence[Link]) -> tuple[Nodes, Nodes]:
+    place = {name: number for number, name in enumerate(cells.names)}
+    u, v = np.array([(place[link.u], place[link.v]) for link in links], np.int32).T
+    return u, v
+
+
+def _carried(table: pa.Table) -> pa.Table:
+    found = table.group_by(["src", "dst", "size"]).aggregate([("t_us", "count"), ("t_us", "min"), ("t_us", "max")])
+    return found.rename_columns(["src", "dst", "size", "cells", "first", "last"])
+
+
+def _gaps(cells: Cells) -> pa.Table:
+    seen = cadence.tally(cells.t_us, cells.src, cells.dst, cells.size)
+    bins = np.floor(BIN * np.log2(1 + seen.gap)).astype(np.int64)
+    found = pa.table(
+        [_named(cells, seen.src), _named(cells, seen.dst), bins, seen.cells], ["src", "dst", "bin", "cells"]
+    )
+    return found.group_by(["src", "dst", "bin"]).aggregate([("cells", "sum")]).rename_columns(found.column_names)
+
+
+def _named(cells: Cells, nodes: Nodes) -> pa.Array:
+    return pa.array(cells.names, pa.string()).take(pa.array(nodes))

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.audit import audit, files, small
+from veilcast.lab.audit.audit import Audit
+from veilcast.lab.audit.files import Link, Member
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
+from recorded import PUBLISHER, READERS, loud, members, silent, written
+from wires import BEAT_US, NODES, NOTE, TREE, cell, heartbeats, record
+
+EPOCH_US = 10**9
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    place = tmp_path_factory.mktemp("loud")
+    seen = small.observe([loud(place / "net")], EPOCH_US)
+    return audit.audit(seen, members=files.members(members(place / "members.json")))
+
+
+def test_where_notes_stand_out_publisher_and_leaves_are_named(told: Audit) -> None:
+    publisher, reader = told.best("publisher"), told.best("subscriber")
+    assert publisher is not None
+    assert reader is not None
+    assert publisher.attack == "flow-source"
+    assert [(each.node, each.right) for each in publisher.suspects[: publisher.named]] == [(PUBLISHER, True)]
+    leaf = next(each for each in told.attackers if each.attack == "leaf")
+    assert {each.node for each in leaf.suspects[: leaf.named]} == {NODES[2], NODES[9]}
+    assert reader.measures["auc"] > 0.9
+    assert reader.measures["base_rate"] == pytest.approx(len(READERS) / (len(NODES) - 1))
+    assert told.publications == 38
+    assert {(flow.src, flow.dst) for flow in told.flows} == {(NODES[u], NODES[v]) for u, to in TREE.items() for v in to}
+    assert [each.size for each in told.wire.telling] == [NOTE]
+    assert told.wire.heartbeat_us == pytest.approx(BEAT_US, rel=0.001)
+    assert told.found()["set"] == 1
+    assert any("hardened" in each.change for each in told.advice)
+
+
+def test_silence_tells_nothing_and_nothing_is_advised(tmp_path: Path) -> None:
+    seen = small.observe([silent(tmp_path / "net")], EPOCH_US)
+    found = audit.audit(seen, members=files.members(members(tmp_path / "members.json")))
+    assert (found.publications, found.flows, found.wire.telling, found.wire.odd) == (0, (), (), ())
+    assert found.best("publisher") is None
+    assert found.best("subscriber") is None
+    assert found.advice == ()
+    assert found.found() == {
+        "named": 0, "publications": 0, "sizes": 0, "odd_links": 0, "auc": 0.5, "auc_low": 0.5, "tpr": 0.01, "set": 12,
+    }  # fmt: skip
+
+
+def test_without_members_there_are_scores_only(tmp_path: Path) -> None:
+    found = audit.audit(small.observe([loud(tmp_path / "net")], EPOCH_US))
+    assert all(not each.measures for each in found.attackers)
+    assert all(suspect.right is None for each in found.attackers for suspect in each.suspects)
+    assert "auc" not in found.found()
+    publisher = found.best("publisher")
+    assert publisher is not None
+    assert publisher.suspects[0].node == PUBLISHER
+    assert "--members" in found.advice[-1].change
+
+
+def test_a_planted_link_of_another_rhythm_is_found(tmp_path: Path) -> None:
+    cells = heartbeats(Random(3), 20, 1200)
+    odd = [each for number, each in enumerate(cells) if (each.src, each.dst) != (NODES[4], NODES[5]) or number % 2]
+    found = audit.audit(small.observe([written(tmp_path / "net", odd)], EPOCH_US))
+    assert [(each.src, each.dst) for each in found.wire.odd] == [(NODES[4], NODES[5])]
+    assert found.wire.odd[0].apart > 0.9
+
+
+def test_links_that_are_known_replace_those_that_were_seen(tmp_path: Path) -> None:
+    cells = [each for each in record(1, 8)[0] if NODES[5] not in (each.src, each.dst)]
+    far = "127.99.0.1:4000"
+    links = [Link(NODES[u], NODES[(u + 1) % len(NODES)]) for u in range(len(NODES))] + [Link(NODES[0], far)]
+    seen = small.observe([written(tmp_path / "net", cells)], EPOCH_US, links)
+    assert far in seen.nodes
+    found = audit.audit(seen, links, [Member(far, "subscriber"), Member(NODES[2], "subscriber")])
+    assert found.remarks == (
+        "2 nodes of the topology were not seen in the captures",
+        "1 members were not seen in the captures, and are not counted",
+        "10 nodes were seen that are no members; they count as having no role",
+    )
+
+
+def test_several_runs_are_no_network(tmp_path: Path) -> None:
+    cells = [cell(number, number, number + 1, 80) for number in range(9)]
+    with pytest.raises(ConfigError, match="several runs"):
+        small.observe([written(tmp_path / "net", [*cells, msgspec.structs.replace(cells[0], run="other")])], EPOCH_US)

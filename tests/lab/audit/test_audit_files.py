@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import ConfigError, StorageError
+from veilcast.lab.audit import files
+from veilcast.lab.audit.files import Link, Member
+
+MEMBERS = (Member("10.0.0.1:4000", "publisher", "news"), Member("10.0.0.2:4000", "subscriber", "news"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([{"node": each.node, "role": each.role, "topic": each.topic} for each in MEMBERS]),
+        "node,role,topic,town\n10.0.0.1:4000,publisher,news,Ulm\n10.0.0.2:4000,subscriber,news,\n",
+        "\ufeffrole,topic,node\r\npublisher,news,10.0.0.1:4000\r\nsubscriber,news,10.0.0.2:4000\r\n",
+    ],
+)
+def test_members_come_as_json_or_as_csv(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "members"
+    path.write_text(text, encoding="utf-8")
+    assert files.members(path) == MEMBERS
+
+
+def test_what_net_status_prints_will_do_for_members(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    nodes = [{"node": "01", "address": "127.1.0.1:4000", "role": "publisher", "up": True, "neighbours": 3}]
+    path.write_text(json.dumps({"up": 1, "pids": [5], "nodes": nodes}))
+    assert files.members(path) == (Member("127.1.0.1:4000", "publisher"),)
+
+
+def test_a_link_counts_once_whichever_way_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "links.csv"
+    path.write_text("u,v\nb,a\na,b\nb,c\n")
+    assert files.links(path) == (Link("a", "b"), Link("b", "c"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "node,role\n", "node,role\na,\n", "[1]", "{}", '[{"node": "a"}]', '[{"node": 1, "role": "x"}]', "[" * 9999],
+)
+def test_what_is_no_list_of_members_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "members"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="members") as refused:
+        files.members(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_no_list_of_links_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "links"
+    path.write_text("u,v\na,a\n")
+    with pytest.raises(ConfigError, match="entry 1 is no link"):
+        files.links(path)
+    with pytest.raises(StorageError):
+        files.links(tmp_path / "absent")
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="no text"):
+        files.links(path)
