@@ -85,7 +85,7 @@ def _add_json(verb: argparse.ArgumentParser) -> None:
 
 
 def _doctor(arguments: argparse.Namespace, _: Context) -> Report:
-    with _extra():
+    with lab_extra():
         from veilcast.lab.spark.doctor import examine
     diagnosis = examine(arguments.master)
     width = max(map(len, diagnosis.found))
@@ -125,7 +125,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
     data = _data_folder(arguments.data)
     for name, definition in chosen:
         definition.check_means(name, arguments.engine or definition.engines[0], data)
-    with _extra():
+    with lab_extra():
         from veilcast.lab.spark import Progress, session
         from veilcast.lab.sweep import plan, sweep
         from veilcast.lab.sweep.engines import ENGINES
@@ -167,14 +167,14 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def _report(arguments: argparse.Namespace, _: Context) -> Report:
-    with _extra():
+    with lab_extra():
         from veilcast.lab.report import page
     path = page.write(arguments.dir, arguments.out)
     return Report({"page": str(path)}, [f"wrote {path}"])
 
 
 def _bench(arguments: argparse.Namespace, context: Context) -> Report:
-    with _extra():
+    with lab_extra():
         from veilcast.lab.bench import main
     return Report(main.run(arguments.quick, (lambda _: None) if arguments.json else context.say))
 
@@ -239,7 +239,7 @@ def _finite(table: Table) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _extra() -> Iterator[None]:
+def lab_extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:

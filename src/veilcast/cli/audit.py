@@ -1,0 +1,125 @@
+"""`veilcast audit`: what an observer of every wire learns from captures of one's own network.
+
+The lab does it; this is only its door. What cannot be checked is refused before anything is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from veilcast.cli.authority import positive
+from veilcast.cli.context import Context, Report
+from veilcast.cli.exits import FAILED_CHECK
+from veilcast.cli.lab import lab_extra
+from veilcast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from veilcast.lab.audit.attackers import Attacker
+    from veilcast.lab.audit.audit import Audit
+    from veilcast.lab.audit.limits import Limit
+
+
+def add_commands(commands: Any) -> None:
+    text = "what an observer of every wire learns from captures of your own network"
+    parser = commands.add_parser(
+        "audit",
+        help="what an observer learns from captures of your own network",
+        description=f"{text[0].upper()}{text[1:]}: who looks like a publisher or a reader, and how surely. "
+        "Captures are pcap or pcapng files, or directories of taps; several of one network are laid over one another.",
+    )
+    parser.add_argument("captures", nargs="+", type=Path, metavar="CAPTURE")
+    parser.add_argument(
+        "--topology", type=Path, metavar="FILE", help="JSON or CSV with u, v: all links (those that carry anything)"
+    )
+    parser.add_argument(
+        "--members",
+        type=Path,
+        metavar="FILE",
+        help="JSON or CSV with node, role (publisher, subscriber, ...): how right are the attackers?",
+    )
+    parser.add_argument("--epoch", type=positive, default=3600, metavar="SECONDS", help="of the network (3600)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json there")
+    parser.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help='exit with a code of its own if this is so: "auc>0.6", "set<20", "named>0"; may be given several times',
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=_run, parser=parser)
+
+
+def _run(arguments: argparse.Namespace, _: Context) -> Report:
+    with lab_extra():
+        from veilcast.lab.audit import audit, files, limits, small
+        from veilcast.lab.report import audit_page
+    fail_if = [limits.parse(text) for text in arguments.fail_if]
+    for limit in fail_if:
+        if arguments.members is None and limit.name in limits.NEED_MEMBERS:
+            raise ConfigError(f"--fail-if {limit}: only who knows the members' roles can tell; give --members")
+    members = files.members(arguments.members) if arguments.members else ()
+    links = files.links(arguments.topology) if arguments.topology else ()
+    seen = small.observe(arguments.captures, round(arguments.epoch * 1_000_000), links)
+    found = audit.audit(seen, links, members)
+    crossed = [limit for limit in fail_if if limit.crossed(found.found())]
+    data = {**msgspec.to_builtins(found), "found": found.found(), "crossed": [str(limit) for limit in crossed]}
+    lines = _lines(found, crossed)
+    if arguments.out is not None:
+        page = audit_page.write(arguments.out, found, fail_if)
+        lines.append(f"the page: {page}")
+    return Report(data, lines, FAILED_CHECK if crossed else 0)
+
+
+def _lines(found: Audit, crossed: list[Limit]) -> list[str]:
+    wire = found.wire
+    lines = [
+        *found.reading.lines(),
+        *found.remarks,
+        "",
+        f"{wire.nodes:,} nodes, {wire.links:,} links (each way), {wire.cells:,} cells in "
+        f"{(wire.last_us - wire.first_us) / 1e6:.1f} s; heartbeat {wire.heartbeat_us / 1000:g} ms",
+        f"sizes that tell links apart: {', '.join(str(each.size) for each in wire.telling[:8]) or 'none'}; "
+        f"links that keep another rhythm: {len(wire.odd) or 'none'}; publications seen: {found.publications or 'none'}",
+        "",
+        *_roles(found),
+    ]
+    if found.advice:
+        lines += ["", "what to change:"]
+        lines += [f"  {each.found}: {each.change}" for each in found.advice]
+    return [*lines, *(f"failed: {limit}" for limit in crossed)]
+
+
+def _roles(found: Audit) -> list[str]:
+    lines = []
+    for role in ("publisher", "subscriber"):
+        best = found.best(role)
+        if best is None:
+            lines.append(f"{role}s: no attacker says who they are")
+            continue
+        lines.append(f"{role}s: {best.attack} is the best attacker{_measured(best)}")
+        for suspect in best.suspects[: max(_SHOWN, best.named)]:
+            if suspect.score > 0:
+                right = {True: ", rightly", False: ", wrongly", None: ""}[suspect.right]
+                lines.append(
+                    f"  {suspect.node}  score {suspect.score:.3g}, confidence {suspect.confidence:.2f}, "
+                    f"among {suspect.among}{right}"
+                )
+    return lines
+
+
+def _measured(best: Attacker) -> str:
+    told = best.measures
+    if not told:
+        return "; roles are not known, so these are scores only"
+    text = f": AUC {told['auc']:.2f} [{told['auc_low']:.2f}, {told['auc_high']:.2f}], base rate {told['base_rate']:.0%}"
+    if "tpr_1" in told:
+        text += f", {told['tpr_1']:.0%} found where 1 % of others are named"
+    return f"{text}, smallest anonymity set {told['set_min']:g}"
+
+
+_SHOWN: Final = 5
