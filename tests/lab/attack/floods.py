@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from heapq import heappop, heappush
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.crypto.chain import advance
+from veilcast.lab.kernels import adverts
+from veilcast.lab.kernels.adverts import apart, together
 from veilcast.lab.kernels.epochs import Population
+from veilcast.lab.kernels.habits import key_of
 from veilcast.lab.kernels.insiders import links
 from veilcast.lab.kernels.mesh import distances
 
@@ -27,19 +29,8 @@ def heard(
     """
     people = town(500, degree, insiders, 0.0, seed)
     observer, peer = links(people)
-    graph, rng = people.graph, np.random.default_rng(seed)
-    takes = rng.random(graph.targets.size) if uneven else np.ones(graph.targets.size)
-    at, queue = np.full(graph.nodes, np.inf), [(0.0, people.publisher)]
-    while queue:
-        time, node = heappop(queue)
-        if time < at[node]:
-            at[node] = time
-            for slot in range(graph.offsets[node], graph.offsets[node + 1]):
-                heappush(queue, (time + float(takes[slot]), int(graph.targets[slot])))
-    slots = graph.offsets[peer] + [
-        int(np.searchsorted(graph.neighbours(int(w)), x)) for w, x in zip(peer, observer, strict=True)
-    ]
-    return people, peer, at[peer] + takes[slots]
+    takes = apart(people.graph, key_of(seed, "beats")) if uneven else together(people.graph)
+    return people, peer, adverts.heard(people.graph, people.publisher, observer, peer, takes)
 
 
 def chained(people: Population, peer: NDArray[np.int32], offset: int) -> list[bytes]:

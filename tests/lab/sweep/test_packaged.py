@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import msgspec
 import pytest
 
-from veilcast.lab.sweep import curves, experiment
+from veilcast.lab.sweep import coalition, curves, experiment
 from veilcast.lab.sweep.curves import Score, Scores
 from veilcast.lab.sweep.engines import ENGINES
-from veilcast.lab.sweep.experiment import Experiment
+from veilcast.lab.sweep.experiment import Cell, Experiment
+from veilcast.lab.sweep.params import Measure, Params
 
+TRAINED = ["mesh-attacks", "mesh-kappa"]
+"""Those whose attackers learn for each of many cells."""
 LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer", "mesh-tokens-deezer")
-SMALL = [name for name in experiment.names() if name not in LARGE and "kernel" in experiment.load(name)[1].engines]
+SMALL = [
+    name
+    for name in experiment.names()
+    if name not in (*LARGE, *TRAINED)
+    and not name.startswith("mesh-attacks-")
+    and "kernel" in experiment.load(name)[1].engines
+]
 """Those that need neither minutes nor a data folder nor the machines."""
 
 
@@ -23,13 +34,30 @@ class Lacking:
     verdicts: list[str]
 
 
-def lacking(tried: Experiment) -> Lacking:
+def each_cell(cell: Cell) -> list[Measure]:
+    return ENGINES["kernel"](cell.params, 0, None)
+
+
+@cache
+def small_world_of(params: Params) -> list[Measure]:
+    return ENGINES["kernel"](params, 0, None)
+
+
+def one_for_each_series(cell: Cell) -> list[Measure]:
+    """Cells that differ only in how large or how many something is give measures of the same names."""
+    alike = msgspec.structs.replace(
+        cell.params, nodes=100, degree=8, insiders=0.1, kappa=0.78 if cell.params.kappa else 0
+    )
+    return small_world_of(alike)
+
+
+def lacking(tried: Experiment, run: Callable[[Cell], list[Measure]] = each_cell) -> Lacking:
     """Curves that have no point at some x, columns of matrices that nobody fills, and published numbers without a
     verdict, after a run of each cell."""
     rows = [
         Score(cell.name, found.attack, found.metric, found.step, found.value, found.value, found.value)
         for cell in tried.cells()
-        for found in ENGINES["kernel"](cell.params, 0, None)
+        for found in run(cell)
     ]
     scores = Scores(rows)
     short = [
@@ -54,6 +82,23 @@ def lacking(tried: Experiment) -> Lacking:
 @pytest.mark.parametrize("name", SMALL)
 def test_every_curve_has_its_points_and_every_published_number_its_verdict(name: str) -> None:
     assert lacking(experiment.load(name)[1]) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalition, "_WORLDS", 2)
+    assert lacking(experiment.load(name)[1], one_for_each_series) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", ["mesh-attacks-gnutella", "mesh-attacks-deezer"])
+def test_on_real_overlays_the_same_is_drawn_of_the_same_attackers(name: str) -> None:
+    """Whose runs need a data folder."""
+    tried, usual = experiment.load(name)[1], experiment.load("mesh-attacks")[1]
+    assert set(tried.base["attacks"]) <= set(usual.base["attacks"])
+    assert tried.series == usual.series
+    metrics = {(curve.attack, curve.metric) for figure in usual.figures for curve in figure.curves}
+    for figure in tried.figures:
+        assert {(curve.attack, curve.metric) for curve in figure.curves} <= metrics
 
 
 def test_a_metric_that_no_run_gives_is_noticed() -> None:

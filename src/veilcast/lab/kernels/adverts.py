@@ -19,8 +19,8 @@ from veilcast.lab.kernels.habits import BEATS, ranks
 def heard(
     graph: Graph, origin: int, observer: NDArray[np.int32], peer: NDArray[np.int32], takes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """In periods after the flood began, when each of these neighbours `peer` tells each `observer` of it; infinite where
-    there is no such link, or no flood comes. `takes` has a time for each of `graph.targets`."""
+    """When each of these neighbours `peer` tells its `observer`, in periods after the flood began; infinite where there
+    is no such link, or no flood comes. `takes` has a time for each of `graph.targets`."""
     links = csr_array((takes, graph.targets, graph.offsets), shape=(graph.nodes, graph.nodes))
     at = np.asarray(dijkstra(links, indices=origin), np.float64)
     ends = np.repeat(np.arange(graph.nodes, dtype=np.int64), graph.degrees)

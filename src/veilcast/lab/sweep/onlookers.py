@@ -78,9 +78,9 @@ class Onlookers:
                 return restructurings.likelihood(np.array(self._supported), asked, np.array(self._needed), self._covers)
             case "intersection":
                 # Who is away may have been it as well.
-                return intersection.remaining(members | ~asked)[-1].astype(np.float64)
+                return np.asarray(intersection.remaining(members | ~asked)[-1], np.float64)
             case "flow-source" | "roots" | "rumor":
-                return np.mean(self._each[attack], axis=0)
+                return np.asarray(np.mean(self._each[attack], axis=0), np.float64)
             case _:
                 said = np.sum(self._each[attack], axis=0, where=asked)
                 return np.asarray(said / np.maximum(1, asked.sum(axis=0)), np.float64)

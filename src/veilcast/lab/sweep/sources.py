@@ -90,7 +90,7 @@ def by_both(people: Population, view: View, conduct: Conduct, epochs: int) -> Sc
 def _named(scores: Scores) -> Scores:
     """The first guess, shared among those who have the same score."""
     best = scores == scores.max()
-    return best / np.count_nonzero(best)
+    return np.asarray(best / np.count_nonzero(best), np.float64)
 
 
 _VOICES: Final = 64

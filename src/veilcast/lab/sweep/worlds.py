@@ -8,9 +8,10 @@ overlay at once, and whoever looks for a note in it is shown that.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,4 +103,8 @@ def _looks(people: Population, epoch: Epoch) -> Mask:
 
 
 _SHARES: Final = (1.0, 0.75, 0.5, 0.25)
-_RECRUITS: Final = {"fixed": "kept", "sole": "sole", "variable": "fresh"}
+_RECRUITS: Final[Mapping[str, Literal["fresh", "kept", "sole"]]] = {
+    "fixed": "kept",
+    "sole": "sole",
+    "variable": "fresh",
+}
