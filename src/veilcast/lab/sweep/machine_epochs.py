@@ -27,10 +27,13 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
+from veilcast.lab.kernels.insiders import View
 from veilcast.lab.sweep.averages import averages
+from veilcast.lab.sweep.ears import Ears, view_of
 from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.suite import Suite
 from veilcast.lab.sweep.town import Town, address, place
-from veilcast.lab.sweep.worlds import settled
+from veilcast.lab.sweep.worlds import conduct, settled
 from veilcast.machine import Address, Delivered, Event
 from veilcast.mesh.config import Config, Hardening
 from veilcast.mesh.habits import Habits
@@ -40,19 +43,54 @@ from veilcast.wire.geometry import CELL, NEIGHBOURS_MAX
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    if params.game != "none" or params.cover != "none" or params.games or params.attacks or params.origin != "kept":
-        raise ConfigError("over epochs the machines run the baseline or a hardened mesh, for what they cost")
+    if params.game != "none" or params.cover != "none" or params.games or params.origin != "kept":
+        raise ConfigError("over epochs the machines run the baseline or a hardened mesh")
+    if params.departures or params.hold or not params.steady:
+        raise ConfigError("over epochs the machines' publishers are always there, and their notes do not wait")
+    if params.attacks and (not params.kappa or set(params.attacks) - set(_OVERHEARD)):
+        raise ConfigError(f"the machines show a hardened mesh to insiders: {', '.join(_OVERHEARD)}")
     if params.steps[-1] > EPOCHS - 2:
         raise ConfigError(f"the machines' keys hold for {EPOCHS - 2} epochs, not for {params.steps[-1]:g}")
     people = settled(params, seed, data)
     drawn = list(epochs(people, Conduct(), int(params.steps[-1])))
     found: list[Measure] = []
     before: list[dict[str, float]] = []
-    for facts in _hardened(people, drawn, params.kappa) if params.kappa else _papers(people, drawn):
+    coalition = _Coalition(people) if params.attacks else None
+    for facts in _hardened(people, drawn, params.kappa, coalition) if params.kappa else _papers(people, drawn):
         before.append(facts)
         if len(before) in params.steps:
             found += averages(before, len(before))
+    if coalition is not None:
+        suite = Suite(params, people, conduct(params), data, coalition.view())
+        for epoch in drawn:
+            suite.see(epoch, None)
+            found += suite.measures() if epoch.number + 1 in params.steps else ()
     return found
+
+
+class _Coalition:
+    """Insiders of a town, and what they know of each of its epochs."""
+
+    def __init__(self, people: Population) -> None:
+        self._people = people
+        self.ears = Ears(map(address, np.flatnonzero(people.insiders).tolist()), HARDENED.heartbeat_bytes)
+        self._present: list[NDArray[np.bool_]] = []
+        self._origin: list[int] = []
+
+    def join(self, town: Town, count: int) -> None:
+        """They hold the topic's key, and so know its names."""
+        first = epoch_of(town.world.now, EPOCH_US) + 1
+        self.ears.epochs |= {town.keyring.at(first + number).topic(TOPIC).token: number for number in range(count)}
+
+    def look(self, present: NDArray[np.bool_], roots: list[int]) -> None:
+        """When the mesh of an epoch stands: everybody knows who is there, and who is the root."""
+        self._present.append(present)
+        self._origin += roots[:1] or self._origin[-1:] or [self._people.publisher]
+
+    def view(self) -> View:
+        places = {address(number): number for number in range(self._people.graph.nodes)}
+        origin = np.array(self._origin, np.int32)
+        return view_of(self.ears.rows, self._people, places, np.array(self._present), origin)
 
 
 def _papers(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]]:
@@ -66,26 +104,33 @@ def _papers(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]
         yield _published(town, watch, epoch.present)
 
 
-def _hardened(people: Population, drawn: list[Epoch], kappa: float) -> Iterator[dict[str, float]]:
-    config = Config(
-        profile="hardened",
-        heartbeat_us=PERIOD_US,
-        neighbours_max=NEIGHBOURS_MAX,
-        address_bytes_max=8,
-        hardening=BRISK,
-    )
-    insider = msgspec.structs.replace(config, hardening=_INSIDER)
+def _hardened(
+    people: Population, drawn: list[Epoch], kappa: float, coalition: _Coalition | None
+) -> Iterator[dict[str, float]]:
+    insider = msgspec.structs.replace(HARDENED, hardening=_INSIDER)
     outfits = {int(node): insider for node in people.insiders.nonzero()[0]}
     watch = _Watch()
     here = (people.graph, people.publisher, people.subscribers)
     town = Town(
-        here, config, people.seed, latency_us=(HOP_US,), epoch_us=EPOCH_US, kappa=kappa, outfits=outfits, on_event=watch
+        here,
+        HARDENED,
+        people.seed,
+        latency_us=(HOP_US,),
+        epoch_us=EPOCH_US,
+        kappa=kappa,
+        outfits=outfits,
+        on_event=watch,
+        checkers=() if coalition is None else (coalition.ears,),
     )
+    if coalition is not None:
+        coalition.join(town, len(drawn))
     successor = _successor(town)
     for number, epoch in enumerate(drawn):
         _run_until(town, number * _EPOCH + _CALLED)
         present = _leave_and_return(town, epoch.present)
         _run_until(town, (number + 1) * _EPOCH + 1)
+        if coalition is not None:
+            coalition.look(present, _roots(town))
         if successor is None or present[successor]:
             yield {"waits": 0.0} | _published(town, watch, present)
         else:
@@ -118,14 +163,19 @@ def _published(town: Town, watch: _Watch, present: NDArray[np.bool_]) -> dict[st
 
 def _leave_and_return(town: Town, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Who is to be away stops, but for the root, and who is back begins anew; gives who is there from now on."""
-    present, token = drawn.copy(), town.token
-    present[[number for number, node in town.nodes() if node.overlay.originates(token)]] = True
+    present = drawn.copy()
+    present[_roots(town)] = True
     for number, is_there in enumerate(present):
         if is_there:
             town.world.restart(address(number))
         else:
             town.world.crash(address(number))
     return present
+
+
+def _roots(town: Town) -> list[int]:
+    token = town.token
+    return [number for number, node in town.nodes() if node.overlay.originates(token)]
 
 
 def _successor(town: Town) -> int | None:
@@ -165,6 +215,14 @@ BRISK: Final = Hardening(window_periods=12, lead_periods=24, grace_periods=4, bi
 """Epochs as short as they can be: the window is still twice what a flood takes."""
 _INSIDER: Final = msgspec.structs.replace(BRISK, covers=False, volunteer=False)
 """Insiders neither cover nor stand for election, as in the kernels."""
+HARDENED: Final = Config(
+    profile="hardened",
+    heartbeat_us=PERIOD_US,
+    neighbours_max=NEIGHBOURS_MAX,
+    address_bytes_max=8,
+    hardening=BRISK,
+)
+_OVERHEARD: Final = ("group-testing", "linear", "binned", "predecessor", "presence", "sender")
 _EPOCH: Final = 4 * BRISK.lead_periods
 EPOCH_US: Final = _EPOCH * PERIOD_US
 _CALLED: Final = 2 * BRISK.lead_periods + 2

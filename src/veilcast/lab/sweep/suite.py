@@ -35,7 +35,10 @@ Scores = NDArray[np.float64]
 class Suite:
     """The attackers of one run, after the epochs that they have been shown, in turn."""
 
-    def __init__(self, params: Params, people: Population, conduct: Conduct, data: Path | None) -> None:
+    def __init__(
+        self, params: Params, people: Population, conduct: Conduct, data: Path | None, view: View | None = None
+    ) -> None:
+        """`view` is what the coalition saw, where it is not to be what the kernels would show it."""
         wanted = set(params.attacks)
         if params.origin == "fresh" and wanted & set(get_args(Source)):
             raise ConfigError("where another node publishes in each epoch there is no publisher to be found")
@@ -49,7 +52,7 @@ class Suite:
         self._spies = Spies(people, together=params.pace == "instant")
         self._conduct, self._step = conduct, 0
         watching = bool(wanted & (_INSIDERS - _ADVERTS))
-        self._view: View | None = watch(people, conduct, int(params.steps[-1])) if watching else None
+        self._view = watch(people, conduct, int(params.steps[-1])) if watching and view is None else view
 
     def see(self, epoch: Epoch, shuffled: Shuffled | None) -> None:
         """One more epoch, after these games; a step ends with it if the parameters say so."""

@@ -9,6 +9,7 @@ layer is off, as in P0: notes travel as frames of their own.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from veilcast.lab.sweep.scenes import Scene
 from veilcast.machine import Address, Machine, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
+from veilcast.sim.checkers import Checker
 from veilcast.sim.links import Links
 from veilcast.sim.mesh import TOPIC, keyrings, prefix_of
 from veilcast.sim.mesh_keys import hardened_keyring
@@ -45,6 +47,7 @@ class Town:
         outfits: dict[int, Config] | None = None,
         recorder: Recorder | None = None,
         on_event: EventSink | None = None,
+        checkers: Sequence[Checker] = (),
     ) -> None:
         self.graph, self.publisher, self.subscribers = scene
         self.config, self._kappa, self._epoch_us = config, kappa, epoch_us
@@ -52,7 +55,8 @@ class Town:
             raise ConfigError(f"a machine cannot have {most} neighbours: links_max takes some of a hub's")
         links = Links(latency_us=latency_us)
         self.world = World(seed=seed, links=links, recorder=recorder, epoch_us=epoch_us, disk_us=0, on_event=on_event)
-        self.world.watch(Clients())
+        for checker in (Clients(), *checkers):
+            self.world.watch(checker)
         reads = {int(node) for node in self.subscribers}
         for node in range(self.graph.nodes):
             role = "publisher" if node == self.publisher else "subscriber" if node in reads else "forwarder"
