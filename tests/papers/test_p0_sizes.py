@@ -31,4 +31,3 @@ def test_p0_fig_12_covers_with_mu_06_double_it() -> None:
 def test_p0_fig_17_half_of_the_overlay_subscribes_at_a_ratio_of_a_quarter() -> None:
     shares = [125 / (size - 1) for size in sizes(population(0.25), FEW)]
     assert mean(shares) == pytest.approx(0.506, abs=3 * 0.019 / len(FEW) ** 0.5)
-
