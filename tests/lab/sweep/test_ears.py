@@ -1,0 +1,112 @@
+"""What insiders of the real machines hear: what they wrote down is what stood on their links."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels.epochs import Population, settle
+from veilcast.lab.kernels.graph import from_edges, small_world
+from veilcast.lab.kernels.insiders import ASKED, AWAY, FOLLOWED, SILENT, links
+from veilcast.lab.kernels.mesh import cast
+from veilcast.lab.sweep import machine_runs
+from veilcast.lab.sweep.ears import CLIMBS, Ears, view_of
+from veilcast.lab.sweep.machine_epochs import EPOCH_US, HARDENED, HOP_US, PERIOD_US
+from veilcast.lab.sweep.params import Params
+from veilcast.lab.sweep.town import Town, address, place
+from veilcast.observe import Insider
+from veilcast.sim.mesh import TOPIC
+
+# 0 and 3 are insiders in a ring of six.
+RING = from_edges(6, [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0])
+PEOPLE = Population(RING, 1, np.array([2], np.int32), np.array([True, False, False, True, False, False]), 0.0, 1)
+PLACES = {f"n{number}": number for number in range(6)}
+
+
+def row(epoch: int, observer: int, peer: int, kind: str, message: bytes = b"", about: str = "") -> Insider:
+    return Insider("", epoch, 0, f"n{observer}", f"n{peer}", kind, message, b"", b"", about)
+
+
+def test_what_was_said_last_on_a_link_is_what_stands() -> None:
+    rows = [
+        row(0, 0, 1, "in:Subscribe"),
+        row(0, 3, 2, "in:Subscribe"),
+        row(0, 3, 2, "in:Unsubscribe"),
+        row(0, 3, 4, "out:Subscribe"),
+        row(1, 0, 1, "out:Subscribe"),
+        row(1, 0, 5, "in:Subscribe"),
+        row(7, 0, 1, "in:Subscribe"),
+    ]
+    present = np.ones((2, 6), np.bool_)
+    present[1, 5] = False
+    view = view_of(rows, PEOPLE, PLACES, present, np.zeros(2, np.int32))
+    said = dict(zip(zip(view.observer.tolist(), view.peer.tolist(), strict=True), view.seen.T.tolist(), strict=True))
+    assert said == {
+        (0, 1): [ASKED, FOLLOWED], (0, 5): [SILENT, AWAY], (3, 2): [SILENT, SILENT], (3, 4): [FOLLOWED, SILENT],
+    }  # fmt: skip
+
+
+def test_stems_are_told_with_where_they_went_and_notes_once_each() -> None:
+    rows = [
+        row(0, 0, 1, "in:Stem", b"x"),
+        row(0, 0, 5, "out:Stem", b"x"),
+        row(0, 3, 4, "in:Stem", b"x", CLIMBS),
+        row(0, 3, 4, "in:Notify", b"x"),
+        row(0, 0, 1, "in:Notify", b"x"),
+        row(0, 0, 1, "in:Notify", b"y"),
+    ]
+    view = view_of(rows, PEOPLE, PLACES, np.ones((1, 6), np.bool_), np.zeros(1, np.int32))
+    assert view.passed.tolist() == [[0, 0, 1, 5, 0], [0, 3, 4, 3, 1]]
+    assert view.read.tolist() == [2]
+
+
+def test_insiders_of_a_town_see_the_mesh_that_its_machines_have_on_their_links() -> None:
+    graph = small_world(40, 6, 0.2, 1)
+    people = settle(graph, *cast(graph, 0.2, 1), 0.2, 0.0, 1)
+    ears = Ears(map(address, np.flatnonzero(people.insiders).tolist()), HARDENED.heartbeat_bytes)
+    town = Town(
+        (graph, people.publisher, people.subscribers),
+        HARDENED,
+        1,
+        latency_us=(HOP_US,),
+        epoch_us=EPOCH_US,
+        kappa=0.5,
+        checkers=(ears,),
+    )
+    first = town.world.now // EPOCH_US
+    ears.epochs |= {town.keyring.at(first).topic(TOPIC).token: 0}
+    town.run(80)
+    town.publish(b"note")
+    town.run(3)
+    places = {address(number): number for number in range(40)}
+    view = view_of(ears.rows, people, places, np.ones((1, 40), np.bool_), np.zeros(1, np.int32))
+    below = {
+        (place(above), number) for number, node in town.nodes() for above in node.overlay.branches.inward(town.token)
+    }
+    observer, peer = links(people)
+    assert {ASKED, FOLLOWED, SILENT} == set(view.seen[0].tolist())
+    for x, w, sight in zip(observer.tolist(), peer.tolist(), view.seen[0].tolist(), strict=True):
+        assert (sight == ASKED) == ((x, w) in below)
+        assert (sight == FOLLOWED) == ((w, x) in below)
+    assert view.read.tolist() == [1]
+    assert town.world.now - town.world.start == 83 * PERIOD_US
+
+
+@pytest.mark.parametrize("wrong", [{"kappa": 0.0}, {"attacks": ("leaf",)}, {"hold": 1}, {"steady": False}])
+def test_what_machines_do_not_show_is_refused(wrong: dict[str, object]) -> None:
+    usual: dict[str, object] = {"kappa": 0.5, "attacks": ("group-testing",), "insiders": 0.1}
+    params = Params(nodes=20, degree=4, look="epochs", steps=(1,), **(usual | wrong))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="machines"):
+        machine_runs.run(params, 1)
+
+
+def test_a_run_of_the_machines_gives_what_one_of_the_kernels_gives() -> None:
+    params = Params(
+        nodes=40, degree=6, kappa=0.5, insiders=0.2, churn=0.1, look="epochs", steps=(1,),
+        attacks=("group-testing", "predecessor", "sender"),
+    )  # fmt: skip
+    found = {(measure.attack, measure.metric): measure.value for measure in machine_runs.run(params, 2)}
+    assert 0 <= found["group-testing", "auc"] <= 1
+    assert 0 <= found["sender", "success"] <= 1
+    assert found["", "reached"] > 0.9
