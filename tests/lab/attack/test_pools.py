@@ -27,6 +27,7 @@ def view(observer: list[int], peer: list[int], seen: list[int], delay: list[int]
         np.array([delay], np.int16),
         np.empty((0, 6), np.int32),
         np.empty((0, 5), np.int32),
+        np.ones(1, np.int32),
     )
 
 
@@ -87,6 +88,7 @@ def test_who_once_chose_an_insider_before_others_would_again() -> None:
         np.full((2, 2), -1, np.int16),
         once.handed,
         once.passed,
+        np.ones(2, np.int32),
     )
     assert pooled(BRANCH, twice).sight.tolist() == [1.0, 0.5]
     assert pooled(BRANCH, twice, kept=True).sight.tolist() == [1.0, 1.0]
@@ -102,6 +104,7 @@ def test_what_is_kept_does_not_count_again() -> None:
         np.full((4, 2), -1, np.int16),
         np.empty((0, 6), np.int32),
         np.empty((0, 5), np.int32),
+        np.ones(4, np.int32),
     )
     assert pooled(BRANCH, silent).weight.tolist() == [1.0] * 4
     assert pooled(BRANCH, silent, kept=True).weight.tolist() == [0.25] * 4
