@@ -99,14 +99,14 @@ def departed(epochs: int, lasting: int, seed: int = 3) -> tuple[list[int], list[
             cottage.hear(name, root_advert(later=later, at_us=cottage.now))
         for _ in range(6):
             cottage.node.publish(note(b"x"), cottage.now)
-            for _, name, message in of(cottage.live(EPOCH_US / PERIOD_US / 6), Stem):
+            for _, sender, message in of(cottage.live(EPOCH_US / PERIOD_US / 6), Stem):
                 assert isinstance(message, Stem)
                 cargo = decode(message.cargo)
                 if isinstance(cargo, Notify):
                     left.append(later)
                 elif isinstance(cargo, Call):
                     called.append(cargo.certificate.leaf.first - FIRST)
-                cottage.send(name, taken_by(50, cargo_name(message.cargo)))
+                cottage.send(sender, taken_by(50, cargo_name(message.cargo)))
     return left, called
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def seen(present: NDArray[np.bool_], root: int = 5) -> Seen:
     )
 
 
-def named(graph: Graph, present: NDArray[np.bool_], passed: list[tuple[int, ...]], read: list[int]) -> int:
+def named(graph: Graph, present: NDArray[np.bool_], passed: Sequence[tuple[int, ...]], read: list[int]) -> int:
     rows = np.array(passed, np.int32).reshape(-1, 5)
     return int(sender.scores(graph, seen(present), rows, np.array(read, np.int32), onward=0.5).argmax())
 

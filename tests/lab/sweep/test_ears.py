@@ -21,7 +21,7 @@ from veilcast.sim.mesh import TOPIC
 # 0 and 3 are insiders in a ring of six.
 RING = from_edges(6, [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0])
 PEOPLE = Population(RING, 1, np.array([2], np.int32), np.array([True, False, False, True, False, False]), 0.0, 1)
-PLACES = {f"n{number}": number for number in range(6)}
+PLACES = {address(number): number for number in range(6)}
 
 
 def row(epoch: int, observer: int, peer: int, kind: str, message: bytes = b"", about: str = "") -> Insider:

@@ -69,7 +69,7 @@ class Ears(Checker):
 def view_of(
     rows: Iterable[Insider],
     people: Population,
-    places: Mapping[str, int],
+    places: Mapping[Address, int],
     present: NDArray[np.bool_],
     origin: NDArray[np.int32],
 ) -> View:
@@ -80,7 +80,7 @@ def view_of(
     read, passed = [set[bytes]() for _ in present], []
     gone: dict[tuple[int, int, bytes], int] = {}
     for row in rows:
-        here, near = places[row.observer], places[row.peer]
+        here, near = places[Address(row.observer)], places[Address(row.peer)]
         if not 0 <= row.epoch < len(present):
             continue
         if (code := _CODES.get(row.kind)) is not None and (link := at.get((here, near))) is not None:
