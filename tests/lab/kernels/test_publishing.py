@@ -51,7 +51,7 @@ def test_nothing_is_lost_or_early_and_nothing_leaves_while_somebody_is_away(
     there, opened = mask(*(node for node in away if node % 2)), mask(*(node for node in away if not node % 2))
     found = notes(departures, hold, there, opened, seed)
     assert not found.left[~(there & opened)].any()
-    written, left, read = (np.cumsum(count) for count in (there, found.left, found.read))
+    written, left, read = (np.cumsum(count, dtype=np.int64) for count in (there, found.left, found.read))
     assert (left <= written).all()
     assert (read <= left).all()
     assert (read[hold:] >= left[: EPOCHS - hold]).all()

@@ -8,8 +8,9 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels.epochs import Population, settle
 from veilcast.lab.kernels.graph import from_edges, small_world
-from veilcast.lab.kernels.insiders import ASKED, AWAY, FOLLOWED, SILENT, links
+from veilcast.lab.kernels.insiders import links
 from veilcast.lab.kernels.mesh import cast
+from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, SILENT
 from veilcast.lab.sweep import machine_runs
 from veilcast.lab.sweep.ears import CLIMBS, Ears, view_of
 from veilcast.lab.sweep.machine_epochs import EPOCH_US, HARDENED, HOP_US, PERIOD_US

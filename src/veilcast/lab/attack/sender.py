@@ -58,7 +58,7 @@ def scores(
         total += _fit(read > 0, leaves)
     total[enemy[first]] = -np.inf
     likelihood = np.bincount(first, np.exp(total - total.max()), graph.nodes)
-    return np.log(likelihood + _TINY)
+    return np.asarray(np.log(likelihood + _TINY), np.float64)
 
 
 def _walked(

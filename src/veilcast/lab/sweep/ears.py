@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from veilcast.errors import RemoteError
 from veilcast.lab.kernels.epochs import Population
-from veilcast.lab.kernels.insiders import ASKED, AWAY, FOLLOWED, SILENT, View, links
+from veilcast.lab.kernels.insiders import View, links
+from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, SILENT
 from veilcast.machine import Address, Frame
 from veilcast.mesh.content import note_id
 from veilcast.mesh.heartbeat import read_heartbeat
@@ -77,7 +78,8 @@ def view_of(
     observer, peer = links(people)
     at = {pair: place for place, pair in enumerate(zip(observer.tolist(), peer.tolist(), strict=True))}
     seen = np.where(present[:, peer], SILENT, AWAY).astype(np.int8)
-    read, passed = [set[bytes]() for _ in present], []
+    read: list[set[bytes]] = [set() for _ in present]
+    passed: list[tuple[int, ...]] = []
     gone: dict[tuple[int, int, bytes], int] = {}
     for row in rows:
         here, near = places[Address(row.observer)], places[Address(row.peer)]
