@@ -23,8 +23,6 @@ from veilcast.cli.exits import FAILED_CHECK
 from veilcast.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from pyarrow import Table
-
     from veilcast.lab.sweep.sweep import Result
 
 
@@ -221,8 +219,8 @@ def _data(result: Result) -> dict[str, Any]:
         "wall_s": manifest.wall_s,
         "engine": manifest.engine,
         "fingerprint": manifest.fingerprint,
-        "scores": _finite(result.scores),
-        "verdicts": _finite(result.verdicts),
+        "scores": _finite(result.scores.to_pylist()),
+        "verdicts": _finite(result.verdicts.to_pylist()),
     }
 
 
@@ -230,11 +228,11 @@ def _interval(row: dict[str, Any], seeds: int) -> str:
     return f"[{row['low']:.4g}, {row['high']:.4g}]" if seeds > 1 else "(one seed: no interval)"
 
 
-def _finite(table: Table) -> list[dict[str, Any]]:
+def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """JSON has no infinity, which is where a curve settles that never does, and how far one seed may be off."""
     return [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in table.to_pylist()
+        for row in rows
     ]
 
 

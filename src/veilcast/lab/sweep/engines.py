@@ -25,7 +25,7 @@ def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
 def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
     from veilcast.lab.sweep import capture_runs, machine_runs
 
-    return (machine_runs if params.wire == "bare" else capture_runs).run(params, seed, data)
+    return machine_runs.run(params, seed, data) if params.wire == "bare" else capture_runs.run(params, seed, data)
 
 
 def _live(params: Params, seed: int, data: Path | None) -> list[Measure]:
