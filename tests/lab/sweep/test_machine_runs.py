@@ -1,4 +1,4 @@
-"""Every experiment on the machines: whatever its figures draw of what they run, they give; on the kernels' scenes."""
+"""Experiments on the machines: whatever their figures draw of what these run, they give; on the kernels' scenes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from veilcast.lab.sweep.experiment import Cell, Experiment
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.town import ends
 
+BOTH = [name for name in experiment.names() if {"kernel", "machines"} <= set(experiment.load(name)[1].engines)]
 USERS = 80
 TOPICS = ("Opera", "Jazz", "Metal", "Rock", "Pop")
 
@@ -39,10 +40,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def tried() -> list[tuple[str, str]]:
-    """The first cell of every series that the machines run of an experiment; active insiders are tested elsewhere."""
+    """The first cell of every series that the machines run of an experiment."""
     found = []
-    for name in experiment.names():
-        cells = [cell for cell in experiment.load(name)[1].cells(engine="machines") if not cell.params.script]
+    for name in BOTH:
+        cells = list(experiment.load(name)[1].cells(engine="machines"))
         series = {cell.series: cell.name for cell in reversed(cells)}
         found += [(name, cell) for cell in reversed(series.values())]
     return found
@@ -85,8 +86,10 @@ def test_a_metric_that_machines_do_not_give_is_noticed() -> None:
     assert missing(definition, cell, [Measure("", "overlays", 0, 1.0)]) == ["PF"]
 
 
-def test_no_experiment_is_for_the_kernels_alone() -> None:
-    assert [name for name in experiment.names() if experiment.load(name)[1].engines == ("kernel",)] == []
+def test_every_experiment_on_the_mesh_is_for_both_engines_but_for_those_on_attackers() -> None:
+    """Attackers have models, machines, captures or sockets to work on, whichever shows what they need."""
+    ours = {"pfsg", "overlays", "gnutella", "deezer", "million", "hardened"} | {f"fig{n:02}" for n in range(7, 18)}
+    assert {f"mesh-{name}" for name in ours} <= set(BOTH)
 
 
 def values(found: list[Measure]) -> dict[tuple[str, str, float], float]:
