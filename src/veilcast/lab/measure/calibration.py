@@ -9,13 +9,14 @@ an error well above it says that entropies of these probabilities are not to be 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.measure.accuracy import Mask
+from veilcast.lab.measure.information import bins_of
 
 
 class Calibration(NamedTuple):
@@ -29,21 +30,11 @@ def of_probabilities(said: NDArray[np.float64], positive: Mask, seed: int, *, dr
     """Of one probability for each node, each about that node alone."""
     if not said.size or said.min() < 0 or said.max() > 1:
         raise ConfigError("there must be probabilities, and between 0 and 1")
-    bins = _bins(said)
+    bins = bins_of(said)
     rng = np.random.default_rng(seed)
     by_chance = [_error(bins, said, rng.random(said.size) < said) for _ in range(draws)]
     return Calibration(_error(bins, said, positive), float(np.mean(by_chance)), float(said.mean() - positive.mean()))
 
 
-def _bins(said: NDArray[np.float64]) -> NDArray[np.int64]:
-    """About equally many in each; the same probability is in the same one."""
-    edges = np.unique(np.quantile(said, np.linspace(0, 1, _BINS + 1)[1:-1]))
-    found: NDArray[np.int64] = np.searchsorted(edges, said, side="left")
-    return found
-
-
 def _error(bins: NDArray[np.int64], said: NDArray[np.float64], positive: Mask) -> float:
     return float(np.abs(np.bincount(bins, said - positive)).sum() / said.size)
-
-
-_BINS: Final = 10

@@ -25,7 +25,7 @@ class Information(NamedTuple):
 
 
 def between(scores: NDArray[np.float64], positive: Mask, seed: int, *, shuffles: int = 200) -> Information:
-    bins = _bins(scores)
+    bins = bins_of(scores)
     found = _corrected(bins, positive)
     rng = np.random.default_rng(seed)
     by_chance = [_corrected(bins, rng.permutation(positive)) for _ in range(shuffles)]
@@ -34,7 +34,7 @@ def between(scores: NDArray[np.float64], positive: Mask, seed: int, *, shuffles:
     return Information(found - floor, floor, (1 + as_much) / (1 + shuffles))
 
 
-def _bins(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+def bins_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """About equally many in each; those with the same score are together."""
     edges = np.unique(np.quantile(scores, np.linspace(0, 1, _BINS + 1)[1:-1]))
     found: NDArray[np.int64] = np.searchsorted(edges, scores, side="left")

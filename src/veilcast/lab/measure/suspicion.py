@@ -2,9 +2,10 @@
 
 Of one that looks for subscribers: how well it orders them before the others (`ranking`), among all who are asked about
 and among those with an insider beside them, who are worse off; in what sets they hide (`anonymity`); how many bits its
-scores hold about a role, above what shuffled roles give (`information`). Of one that looks for the publisher: whether
-its first guess is right, and how far down the list one must go. The share of those who are sought, `base`, is always
-there: whoever guesses blindly reaches as much. Where scores are probabilities, `uncertainty` says how sure it is.
+scores hold about a role, above what shuffled roles give (`information`); and the least epsilon that they leave possible
+(`privacy_loss`). Of one that looks for the publisher: whether its first guess is right, and how far down the list one
+must go. The share of those who are sought, `base`, is always there: whoever guesses blindly reaches as much. Where
+scores are probabilities, `uncertainty` says how sure it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.measure import anonymity, information, ranking
+from veilcast.lab.measure import anonymity, information, privacy_loss, ranking
 from veilcast.lab.measure.accuracy import Mask
 from veilcast.lab.measure.uncertainty import of_posterior
 
@@ -33,7 +34,11 @@ def of_subscribers(scores: Scores, subscribes: Mask, asked: Mask, near: Mask, se
         found["auc_near"] = ranking.auc(scores[beside], subscribes[beside])
     found |= anonymity.of_sets(anonymity.sizes(guess, positive))
     known = information.between(guess, positive, seed, shuffles=_SHUFFLES)
-    return found | {"bits": known.bits, "bits_floor": known.floor}
+    return found | {
+        "bits": known.bits,
+        "bits_floor": known.floor,
+        "epsilon": privacy_loss.of_scores(guess, positive),
+    }
 
 
 def of_publisher(scores: Scores, publisher: int, asked: Mask) -> dict[str, float]:

@@ -16,6 +16,7 @@ from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.habits import key_of
 from veilcast.lab.kernels.insiders import stem_of
 from veilcast.lab.kernels.publishing import published
+from veilcast.lab.measure.cost import of_delivery
 from veilcast.lab.sweep.averages import averages
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.suite import Suite
@@ -31,7 +32,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     before: list[dict[str, float]] = []
     for epoch in epochs(people, way, int(params.steps[-1])):
         shuffled = played(people, epoch, way.games) if way.games else None
-        facts = _facts(people, epoch, hides=params.kappa > 0)
+        facts = _facts(people, epoch, params.hop_s, hides=params.kappa > 0)
         if shuffled is not None:
             facts["control"] = float(shuffled.messages)
         before.append(facts)
@@ -50,7 +51,7 @@ def _delay(people: Population, way: Conduct, facts: list[dict[str, float]]) -> f
     return published(there, ~waits, way.departures, way.hold, key_of(people.seed, "notes")).delay
 
 
-def _facts(people: Population, epoch: Epoch, *, hides: bool) -> dict[str, float]:
+def _facts(people: Population, epoch: Epoch, hop_s: float, *, hides: bool) -> dict[str, float]:
     """Of one note; one whose publisher must wait for its successor has a mesh, and no way to it."""
     mesh = epoch.covered
     present = people.subscribers[epoch.present[people.subscribers]]
@@ -65,10 +66,5 @@ def _facts(people: Population, epoch: Epoch, *, hides: bool) -> dict[str, float]
             return facts
         cost = hardened.cost(mesh, way, present)
         facts["stem"] = float(way.path.size - 1)
-    delivered = max(1, round(cost.reached * present.size))
-    return facts | {
-        "messages": float(cost.messages),
-        "hops": cost.hops,
-        "reached": cost.reached,
-        "bytes": cost.messages * CELL / delivered,
-    }
+    facts |= {"messages": float(cost.messages), "hops": cost.hops, "reached": cost.reached}
+    return facts | of_delivery(cost.messages, CELL, round(cost.reached * present.size), cost.hops, hop_s)

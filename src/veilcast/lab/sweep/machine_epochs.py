@@ -28,6 +28,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.insiders import View
+from veilcast.lab.measure.cost import of_delivery
 from veilcast.lab.sweep.averages import averages
 from veilcast.lab.sweep.ears import Ears, view_of
 from veilcast.lab.sweep.params import Measure, Params
@@ -152,12 +153,12 @@ def _published(town: Town, watch: _Watch, present: NDArray[np.bool_]) -> dict[st
         "notes": notes,
         "messages": messages,
         "reached": delivered / max(1, there),
-        "bytes": messages * CELL / max(1, delivered),
     }
     if stem:
         facts["stem"] = stem
     if watch.delivered:
         facts["hops"] = mean(at_us - since_us for at_us in watch.delivered.values()) / HOP_US
+        facts |= of_delivery(messages, CELL, delivered, facts["hops"], HOP_US / 1e6)
     return facts
 
 

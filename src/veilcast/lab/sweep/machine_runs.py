@@ -50,6 +50,8 @@ from veilcast.wire.geometry import NEIGHBOURS_MAX
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.topics or params.pruner != "none":
+        raise ConfigError("several topics, and an insider who prunes, are for the kernels")
     if params.script:
         return active_runs.run(params, seed)
     if params.look == "epochs":

@@ -46,8 +46,12 @@ Names = NDArray[np.int64]
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     if params.insiders == 0:
         raise ConfigError("several topics are for insiders who see their tokens: insiders above 0")
+    if params.games:
+        raise ConfigError(
+            "where there are several topics nobody plays the shell game: it does not change who asks whom"
+        )
     # A hardened mesh keeps its root; what it would be worth not to is asked here.
-    way = replace(conduct(msgspec.structs.replace(params, origin="kept")), games=0.0)
+    way = conduct(msgspec.structs.replace(params, origin="kept"))
     if params.origin == "fresh":
         way = replace(way, origin="fresh")
     town, popularity, together = _settled(params, seed, data)
