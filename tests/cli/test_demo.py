@@ -15,10 +15,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from veilcast.cli import crew, localnet, observer
+from veilcast.cli import crew, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Plan, SmallWorld
-from veilcast.cli.page import page
+from veilcast.lab import tables
+from veilcast.lab.attack.glance import glance
+from veilcast.lab.report.demo_page import Tried, page
 from veilcast.observe import Cell
 
 WITHIN_S = 60.0
@@ -98,10 +100,21 @@ def test_the_page_needs_nothing_from_elsewhere_and_its_pictures_are_whole(tmp_pa
         "readers_named": 1,
         "readers_named_rightly": 0,
     }
-    text = page([(row, net, observer.look(cells, plan.heartbeat_us))])
-    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    seen = glance(tables.from_rows(Cell, cells), plan.heartbeat_us, [])
+    text = page([Tried(row, net.addresses, net.roles, net.links, seen)])
+    pictures = re.findall(r"<svg[^>]*role=.*?</svg>", text, re.DOTALL)
     assert len(pictures) == 2
     for picture in pictures:
-        assert len(list(ElementTree.fromstring(picture).iter("circle"))) == plan.nodes
+        assert len(list(ElementTree.fromstring(picture).iter("text"))) == plan.nodes
     assert not re.search(r"https?:|<script|src=|@import", text)
     assert "paper &lt;&amp;&gt;" in text
+
+
+def test_without_the_lab_the_demo_says_what_to_install_before_it_starts_anything() -> None:
+    blocked = "import sys; sys.modules['pyarrow'] = None; from veilcast.cli.main import main; sys.exit(main())"
+    child = subprocess.run(
+        [sys.executable, "-c", blocked, "demo"], capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+    assert child.returncode == 3
+    assert child.stderr.count("\n") == 1
+    assert "pip install 'veilcast[lab]'" in child.stderr

@@ -1,7 +1,7 @@
 """`veilcast demo`: three private networks on this machine, attacked and measured, in less than two minutes.
 
 For the paper's mesh bare, the paper's mesh with covers and shell game, and the hardened one: real nodes on loopback,
-one publisher, a few readers, and taps on all wires. Then the paper's attacker looks at what the taps wrote. Nothing is
+one publisher, a few readers, and taps on all wires. Then the lab's attackers look at what the taps wrote. Nothing is
 prepared: who reads, the keys, the links and the moments are drawn anew each time, so numbers differ from run to run.
 """
 
@@ -15,26 +15,29 @@ import signal
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from veilcast.authority.vault import write_whole
-from veilcast.cli import observer
 from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.files import check_place
-from veilcast.cli.localnet import Net, Plan, SmallWorld
-from veilcast.cli.observer import Sight
-from veilcast.cli.page import page
+from veilcast.cli.lab import lab_extra
+from veilcast.cli.localnet import Plan, SmallWorld
 from veilcast.cli.trial import Trial, hold
+from veilcast.observe import Cell
+
+if TYPE_CHECKING:
+    from veilcast.lab.attack.glance import Glance
 
 Row: TypeAlias = dict[str, Any]
 
@@ -54,12 +57,17 @@ def add_commands(commands: Any) -> None:
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.quick:
         arguments.nodes, arguments.subscribers, arguments.notes = 8, 2, 5
+    # Whether the attackers are here is seen before anything is started.
+    with lab_extra():
+        from veilcast.lab import tables
+        from veilcast.lab.attack.glance import glance
+        from veilcast.lab.report.demo_page import Tried, page
     within("--nodes", arguments.nodes, 8, 64)
     within("--subscribers", arguments.subscribers, 1, arguments.nodes - 2)
     within("--notes", arguments.notes, 1, 500)
     check_place(arguments.page, overwrite=True)
     rng = SystemRandom()
-    found: list[tuple[Row, Net, Sight]] = []
+    found: list[Tried] = []
     with _interrupted_by_any_signal(), _home() as home, _Stage() as stage:
         for name, options in _NETWORKS.items():
             plan = Plan(
@@ -82,23 +90,32 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
                 settle_s=settle_s,
                 told=partial(stage.told, name),
             )
-            sight = observer.look(trial.cells, plan.heartbeat_us)
-            found.append((_measure(name, trial, sight), trial.net, sight))
+            stage.told(name, "attacked")
+            net = trial.net
+            seen = glance(tables.from_rows(Cell, trial.cells), plan.heartbeat_us, trial.published_us)
+            found.append(Tried(_measure(name, trial, seen), net.addresses, net.roles, net.links, seen))
             stage.told(name, "done")
     write_whole(arguments.page, page(found).encode(), mode=0o644)
-    rows = [row for row, _, _ in found]
+    rows = [tried.found for tried in found]
     works = all(2 * row["delivered"] > row["expected"] for row in rows)
     data = {"networks": rows, "page": str(arguments.page)}
     return Report(data, _table(rows, arguments), 0 if works else FAILED_CHECK)
 
 
-def _measure(name: str, trial: Trial, sight: Sight) -> Row:
+def _measure(name: str, trial: Trial, seen: Glance) -> Row:
     """How a network did, and what its observer learnt; here alone the guesses meet the truth."""
+    from veilcast.lab.measure.ranking import auc, auc_by_chance
+
     net, cells = trial.net, trial.cells
     publisher = net.addresses[net.having("publisher")[0]]
     readers = [net.addresses[number] for number in net.having("subscriber")]
     others = [node for node in net.addresses if node != publisher]
-    named = [node for node in sight.readers if node != publisher]
+    named = [node for node in seen.readers if node != publisher]
+    reads = np.array([node in readers for node in others])
+
+    def of(scores: Mapping[str, float]) -> float:
+        return auc(np.array([scores.get(node, 0.0) for node in others]), reads)
+
     right = len(set(named) & set(readers))
     delivered, sent = len(trial.latencies), sum(cell.size for cell in cells)
     each = max(1, delivered) * net.plan.nodes
@@ -112,16 +129,16 @@ def _measure(name: str, trial: Trial, sight: Sight) -> Row:
         "sizes": len({cell.size for cell in cells}),
         "datagrams_per_delivery_and_node": len(cells) / each,
         "bytes_per_delivery_and_node": sent / each,
-        "publications_seen": sight.publications,
-        "publisher_named": sight.publisher == publisher,
+        "publications_seen": seen.publications,
+        "publisher_named": seen.publisher == publisher,
         "readers_named": len(named),
         "readers_named_rightly": right,
         "precision": right / len(named) if named else None,
         "recall": right / len(readers),
         "base_rate": len(readers) / len(others),
-        "auc": observer.auc({node: sight.scores.get(node, 0.0) for node in others}, readers),
-        "auc_of_volumes": observer.auc(observer.volumes(cells, trial.published_us, others), readers),
-        "auc_by_chance": observer.auc_by_chance(len(readers), len(others) - len(readers)),
+        "auc": of(seen.scores),
+        "auc_of_volumes": of(seen.volumes),
+        "auc_by_chance": auc_by_chance(len(readers), len(others) - len(readers)),
     }
 
 

@@ -67,7 +67,7 @@ class Cells:
             dst=self.dst[notes.row],
             at=self.t_us[notes.row],
             epoch=epoch[notes.row],
-            rounds=self._rounds(heartbeat_us),
+            rounds=self.rounds(heartbeat_us),
             published=moments,
             topic=np.zeros(len(moments), np.int64),
             cadence=cadence.tally(self.t_us, self.src, self.dst, self.size),
@@ -79,7 +79,8 @@ class Cells:
         ends = ends[ends[:, 0] != ends[:, 1]]
         return ends[:, 0], ends[:, 1]
 
-    def _rounds(self, length_us: int) -> Rounds:
+    def rounds(self, length_us: int) -> Rounds:
+        """How much each node got in stretches of this length."""
         number = self.t_us // length_us
         first = int(number.min()) if len(number) else 0
         rounds = int(number.max(initial=first - 1)) + 1 - first
