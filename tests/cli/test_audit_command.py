@@ -12,10 +12,9 @@ import pytest
 
 from veilcast.cli.main import main
 
-LAB = Path(__file__).parents[1] / "lab"
-sys.path.insert(0, str(LAB / "attack"))
-sys.path.insert(0, str(LAB / "audit"))
-sys.path.insert(0, str(LAB / "capture"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "attack"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "audit"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "capture"))
 from capture_writing import Sent, framed, ip, pcap, put
 from recorded import PUBLISHER, loud, members, silent
 from wires import NODES, record

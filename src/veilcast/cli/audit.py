@@ -57,6 +57,7 @@ def add_commands(commands: Any) -> None:
 def _run(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.audit import audit, files, limits, small
+        from veilcast.lab.audit.observed import SMALL_BYTES
         from veilcast.lab.report import audit_page
     fail_if = [limits.parse(text) for text in arguments.fail_if]
     for limit in fail_if:
@@ -64,7 +65,15 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
             raise ConfigError(f"--fail-if {limit}: only who knows the members' roles can tell; give --members")
     members = files.members(arguments.members) if arguments.members else ()
     links = files.links(arguments.topology) if arguments.topology else ()
-    seen = small.observe(arguments.captures, round(arguments.epoch * 1_000_000), links)
+    epoch_us = round(arguments.epoch * 1_000_000)
+    if sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
+        seen = small.observe(arguments.captures, epoch_us, links)
+    else:
+        with lab_extra():
+            from veilcast.lab.audit import large
+            from veilcast.lab.spark import session
+        with session() as spark:
+            seen = large.observe(arguments.captures, epoch_us, links, spark)
     found = audit.audit(seen, links, members)
     crossed = [limit for limit in fail_if if limit.crossed(found.found())]
     data = {**msgspec.to_builtins(found), "found": found.found(), "crossed": [str(limit) for limit in crossed]}
@@ -73,6 +82,12 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
         page = audit_page.write(arguments.out, found, fail_if)
         lines.append(f"the page: {page}")
     return Report(data, lines, FAILED_CHECK if crossed else 0)
+
+
+def _bytes(path: Path) -> int:
+    """What is not there is told by who reads it."""
+    files = path.glob("*.jsonl") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _lines(found: Audit, crossed: list[Limit]) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from veilcast.errors import ConfigError
 from veilcast.lab.capture import Notes
 
 
@@ -42,9 +43,16 @@ class Observed:
     guesses: list[Guesses]
 
 
+def require_one(runs: int) -> None:
+    if runs > 1:
+        raise ConfigError("these are several runs, and an audit is of one network")
+
+
 PARTS: Final = 8
 """Into so many a record is cut."""
 BIN: Final = 8
 """Of gaps so many bins double their length, in milliseconds."""
 HEARTBEAT_US: Final = 1_000_000
 """Where nothing comes again from which it could be told."""
+SMALL_BYTES: Final = 512 << 20
+"""Captures of this size together still fit into memory as cells: a gigabyte, about."""

@@ -8,19 +8,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from veilcast.errors import ConfigError
 from veilcast.lab import capture
 from veilcast.lab.attack import cadence, watching
 from veilcast.lab.attack.rhythm import heartbeat_us
 from veilcast.lab.attack.watching import Cells, Nodes
 from veilcast.lab.audit.files import Link
-from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Guesses, Observed
+from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Guesses, Observed, require_one
 
 
 def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link] = ()) -> Observed:
     table, reading = capture.read(captures, run="", epoch_us=epoch_us)
-    if len(table["run"].unique()) > 1:
-        raise ConfigError("these are several runs, and an audit is of one network")
+    require_one(len(table["run"].unique()))
     cells = Cells.of(table, [end for link in links for end in (link.u, link.v)])
     overlay = _overlay(cells, links) if links else None
     beat = heartbeat_us(cells.t_us, cells.src, cells.dst, cells.size) or HEARTBEAT_US

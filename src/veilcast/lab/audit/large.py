@@ -1,0 +1,95 @@
+"""Captures of any size, on Spark. Cells stay there; what comes back is as small as links, notes and nodes are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from veilcast.lab import capture
+from veilcast.lab.attack import cadence, gathering, outside
+from veilcast.lab.attack.rhythm import heartbeat_us
+from veilcast.lab.attack.watching import Cells
+from veilcast.lab.audit.files import Link
+from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Guesses, Observed, require_one
+from veilcast.lab.spark.trouble import SPARK_ERRORS, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link], spark: SparkSession) -> Observed:
+    """The same as `small.observe`, but that the length of a heartbeat is taken from some links alone."""
+    from pyspark.sql import functions as sql
+
+    cells, reading = capture.read(captures, run="", epoch_us=epoch_us, spark=spark)
+    try:
+        cells = cells.persist()
+        require_one(len(cells.select("run").distinct().limit(2).collect()))
+        carried = cells.groupBy("src", "dst", "size").agg(
+            sql.count("*").alias("cells"), sql.min("t_us").alias("first"), sql.max("t_us").alias("last")
+        )
+        counted = carried.toArrow()
+        beat = _heartbeat(cells, counted)
+        bins = sql.expr(f"bigint(floor({BIN} * log2(1 + gap)))").alias("bin")
+        gaps = cadence.tallied(cells).groupBy("src", "dst", bins).agg(sql.sum("cells").alias("cells")).toArrow()
+        notes = gathering.notes(cells, beat).select("t_us", "src", "dst").toArrow()
+        nodes, guesses = _by_attacker(_guesses(cells, counted, beat, links))
+        cells.unpersist()
+    except SPARK_ERRORS as error:
+        raise told(error) from error
+    return Observed(reading, beat, counted, gaps, notes, nodes, guesses)
+
+
+def _heartbeat(cells: DataFrame, carried: pa.Table) -> int:
+    """From a while of some links."""
+    from pyspark.sql import functions as sql
+
+    links = carried.group_by(["src", "dst"]).aggregate([]).sort_by([("src", "ascending"), ("dst", "ascending")])
+    some = cells.sparkSession.createDataFrame(links.slice(0, _SAMPLE_LINKS).to_pandas())
+    until = pc.min(carried["first"]).as_py() + _SAMPLE_US
+    sample = cells.where(sql.col("t_us") < until).join(sql.broadcast(some), ["src", "dst"])
+    seen = Cells.of(sample.toArrow())
+    return heartbeat_us(seen.t_us, seen.src, seen.dst, seen.size) or HEARTBEAT_US
+
+
+def _guesses(cells: DataFrame, carried: pa.Table, beat: int, links: Sequence[Link]) -> pa.Table:
+    """Of the whole record, and of its parts, each as a run."""
+    from pyspark.sql import functions as sql
+
+    first, last = pc.min(carried["first"]).as_py(), pc.max(carried["last"]).as_py()
+    part = sql.expr(f"string((t_us - {first}) div {(last - first) // PARTS + 1})")
+    runs = cells.withColumn("run", sql.lit(_WHOLE)).unionByName(cells.withColumn("run", part))
+    topology = None
+    if links:
+        pairs = cells.sparkSession.createDataFrame([(link.u, link.v) for link in links], "u string, v string")
+        topology = runs.select("run", "epoch").distinct().crossJoin(pairs)
+    return outside.guesses(runs, topology, heartbeat_us=beat).toArrow()
+
+
+def _by_attacker(rows: pa.Table) -> tuple[list[str], list[Guesses]]:
+    """The nodes in order, and what each attacker holds of them; 0 where a part had nothing to do with one."""
+    names = pc.unique(rows["node"]).sort()
+    node = pc.index_in(rows["node"], names).to_numpy()
+    run = rows["run"].to_numpy(zero_copy_only=False)
+    found = []
+    for attack, role in dict.fromkeys(zip(rows["attack"].to_pylist(), rows["role"].to_pylist(), strict=True)):
+        own = pc.and_(pc.equal(rows["attack"], attack), pc.equal(rows["role"], role)).to_numpy()
+        scores: dict[str, NDArray[np.float64]] = {}
+        for name in (_WHOLE, *map(str, range(PARTS))):
+            kept = own & (run == name)
+            scores[name] = np.zeros(len(names))
+            scores[name][node[kept]] = rows["score"].to_numpy()[kept]
+        whole = scores.pop(_WHOLE)
+        found.append(Guesses(attack, role, whole, np.array(list(scores.values()))))
+    return names.to_pylist(), found
+
+
+_WHOLE: Final = "whole"
+_SAMPLE_LINKS: Final = 32
+_SAMPLE_US: Final = 120_000_000
