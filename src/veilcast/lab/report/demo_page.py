@@ -42,7 +42,7 @@ def _network(tried: Tried) -> Markup:
     facts = [
         f"{found['delivered']} of {found['expected']} notes delivered"
         + ("" if latency is None else f", half of them within {latency * 1000:.0f} ms"),
-        f"{found['datagrams']:,} datagrams of {found['sizes']} sizes on the wire",
+        f"{found['datagrams']:,} datagrams on the wire; sizes: {found['sizes']}",
         f"{found['publications_seen']} publications seen",
         f"readers named: {found['readers_named']}, of them rightly {found['readers_named_rightly']}",
     ]
@@ -51,6 +51,7 @@ def _network(tried: Tried) -> Markup:
         tag("h2", found["profile"]),
         tag("ul", *(tag("li", fact) for fact in facts)),
         tag("div", _known(tried), _seen(tried), class_="pair"),
+        class_="experiment",
     )
 
 

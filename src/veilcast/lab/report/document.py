@@ -1,4 +1,7 @@
-"""A whole HTML document around what a page shows. It needs nothing else, and a policy forbids the browser to fetch."""
+"""A whole HTML document around what a page shows: it needs nothing else, neither network nor script.
+
+A policy in its head forbids the browser to fetch anything, so that no title of an experiment can make it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The page of a set of results: one HTML file that needs nothing else, neither network nor script.
-
-A policy in its head forbids the browser to fetch anything, so that no title of an experiment can make it. The report
-only lays out: every number on it was computed by the sweep and stands in its tables.
+"""The page of a set of results: one HTML file. The report only lays out: every number on it was computed by the sweep
+and stands in its tables.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import msgspec
 from veilcast.errors import ConfigError
 from veilcast.lab.report import decision, figure, files, results, style, table
 from veilcast.lab.report.digits import duration
+from veilcast.lab.report.document import document
 from veilcast.lab.report.markup import Markup, join, slug, tag
 from veilcast.lab.report.plot import Plot, plot
 from veilcast.lab.report.results import Result
@@ -51,23 +50,13 @@ def page(found: Sequence[Result]) -> str:
         name, numbers = f"matrix-{number}", f"{FIGURES}/{slug(experiment, one.matrix.name)}.csv"
         decisions[experiment].append(decision.decision(one, name, numbers))
         rules += decision.rules(one, name)
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", _TITLE),
-        tag("style", Markup(style.COLOURS + style.FIGURE + style.PAGE + style.MATRIX + rules)),
-    )
-    sheet = tag(
-        "div",
-        tag("header", tag("h1", _TITLE), id="top"),
+    return document(
+        _TITLE,
         summary(found),
         contents(found),
         *(_experiment(result, decisions[result.name]) for result in found),
-        class_="sheet",
+        styles=style.MATRIX + rules,
     )
-    return "<!doctype html>\n" + tag("html", head, tag("body", tag("main", sheet)), lang="en") + "\n"
 
 
 def _plots(result: Result) -> Iterator[tuple[str, Plot]]:

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from veilcast.lab.audit import audit, limits, small
+from veilcast.lab.audit.audit import Audit
+from veilcast.lab.audit.files import Member
+from veilcast.lab.audit.observed import Observed
+from veilcast.lab.report import audit_page, network
+from veilcast.lab.report.network import Dot
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
+from recorded import PUBLISHER, READERS, loud
+
+MEMBERS = (Member(PUBLISHER, "publisher"), *(Member(node, "subscriber") for node in READERS))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    return small.observe([loud(tmp_path_factory.mktemp("net") / "<&>")], 10**9)
+
+
+@pytest.fixture(scope="module")
+def found(seen: Observed) -> Audit:
+    return audit.audit(seen, members=MEMBERS)
+
+
+def test_the_page_is_whole_and_needs_nothing_from_elsewhere(found: Audit) -> None:
+    text = audit_page.page(found, [limits.parse("auc>0.6"), limits.parse("set<1")])
+    tree = ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
+    assert not re.search(r"https?:|<script|src=|@import", text)
+    assert "&lt;&amp;&gt;" in text
+    items = ["".join(item.itertext()) for item in tree.iter("li")]
+    assert any(item.startswith("auc>0.6: failed") for item in items)
+    assert any(item.startswith("set<1: passed") for item in items)
+    cells = ["".join(cell.itertext()) for cell in tree.iter("th")]
+    assert PUBLISHER in cells
+    assert {each.attack for each in found.attackers} <= set(cells)
+
+
+def test_the_network_is_drawn_with_those_who_are_named(found: Audit) -> None:
+    text = audit_page.page(found)
+    [drawn] = re.findall(r"<svg[^>]*aria-label=.*?</svg>", text, re.DOTALL)
+    tree = ElementTree.fromstring(drawn)
+    titles = [title.text or "" for title in tree.iter("title")]
+    assert f"{PUBLISHER}: named as publisher" in titles
+    assert len([title for title in titles if "named" in title]) == found.wire.nodes
+    assert sum(path.get("class") == "note" for path in tree.iter("path")) == len(found.flows)
+
+
+def test_without_members_the_page_says_that_these_are_scores_only(seen: Observed, found: Audit) -> None:
+    assert "scores only" not in audit_page.page(found)
+    assert "scores only" in audit_page.page(audit.audit(seen))
+
+
+def test_a_missed_reader_has_a_ring_and_a_label_is_text() -> None:
+    drawn = network.picture([Dot("other", "<b>", True), Dot("publisher", "p")], [(0, 1)], {(1, 0): 3}, "a & b")
+    tree = ElementTree.fromstring(drawn)
+    assert sum(circle.get("class") == "missed" for circle in tree.iter("circle")) == 1
+    assert [title.text for title in tree.iter("title")] == ["a & b", "3 notes", "<b>", "p"]
