@@ -14,7 +14,16 @@ import msgspec
 from veilcast.errors import ConfigError
 
 Outside: TypeAlias = Literal[
-    "leaf", "majority", "persistence", "closure", "centrality", "intersection", "late-join", "survivor"
+    "leaf",
+    "majority",
+    "persistence",
+    "closure",
+    "centrality",
+    "intersection",
+    "disclosure",
+    "least-squares",
+    "late-join",
+    "survivor",
 ]
 """Against subscribers, by whoever sees all wires."""
 Inside: TypeAlias = Literal["group-testing", "linear", "binned", "handed"]

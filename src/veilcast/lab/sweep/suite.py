@@ -25,6 +25,7 @@ from veilcast.lab.measure.suspicion import of_probabilities, of_publisher, of_su
 from veilcast.lab.sweep import coalition, sources
 from veilcast.lab.sweep.onlookers import Onlookers
 from veilcast.lab.sweep.params import Inside, Measure, Outside, Params, Source
+from veilcast.lab.sweep.rounds import Rounds
 from veilcast.lab.sweep.sources import Spies
 from veilcast.lab.sweep.worlds import silence, wave
 
@@ -49,6 +50,7 @@ class Suite:
         self._subscribes = np.zeros(people.graph.nodes, np.bool_)
         self._subscribes[people.subscribers] = True
         self._onlookers = Onlookers(wanted, len(people.subscribers), _COVERED if conduct.mu else 0.0)
+        self._rounds = Rounds(people, conduct, int(params.steps[-1]))
         self._spies = Spies(people, together=params.pace == "instant")
         self._conduct, self._step = conduct, 0
         watching = bool(wanted & (_INSIDERS - _ADVERTS))
@@ -61,6 +63,8 @@ class Suite:
         if wanted & _WIRES:
             seen = silence(epoch) if self._params.kappa else wave(self._people, epoch, shuffled)
             self._onlookers.see(seen, closely=epoch.number + 1 in self._params.steps)
+        if wanted & _COUNTING:
+            self._rounds.see(epoch)
         if wanted & _ADVERTS:
             self._spies.hear(epoch)
 
@@ -76,7 +80,7 @@ class Suite:
             elif attack in suspected:
                 found = self._of_subscribers(attack, suspected[attack])
             else:
-                scores = self._onlookers.scores(attack)
+                scores = self._of_wires(attack)
                 found = self._of_subscribers(attack, scores) | self._of_mesh(attack, scores)
             yield from (Measure(attack, metric, step, value) for metric, value in found.items())
 
@@ -88,6 +92,15 @@ class Suite:
             prior = np.log(share / (1 - share)) if attack == "closure" else 0.0
             found |= of_probabilities(expit(scores + prior), self._asked)
         return found
+
+    def _of_wires(self, attack: str) -> Scores:
+        match attack:
+            case "disclosure":
+                return self._rounds.by_means()
+            case "least-squares":
+                return self._rounds.by_least_squares()
+            case _:
+                return self._onlookers.scores(attack)
 
     def _of_mesh(self, attack: str, scores: Scores) -> dict[str, float]:
         """Among those who are in the last mesh; and of those whom closure is sure of."""
@@ -137,6 +150,7 @@ def _near(people: Population) -> Mask:
     return mask
 
 
+_COUNTING: Final = frozenset({"disclosure", "least-squares"})
 _ADVERTS: Final = frozenset({"first-spy", "trilateration"})
 _WIRES: Final = frozenset({*get_args(Outside), "flow-source", "roots", "rumor"})
 _INSIDERS: Final = frozenset({*get_args(Inside), *get_args(Source)}) - _WIRES
