@@ -57,7 +57,7 @@ class Rounds:
         if self._moments is None:
             return np.zeros(self._people.graph.nodes)
         # What is left of a constant by rounding orders nobody.
-        return np.round(least_squares.weights(self._moments)[0], _DIGITS)
+        return np.asarray(np.round(least_squares.weights(self._moments)[0], _DIGITS), np.float64)
 
 
 def _others(people: Population, number: int) -> Population:
