@@ -114,14 +114,14 @@ def histories() -> list[list[bool]]:
 
 
 def test_covers_turn_over_as_subscriptions_do() -> None:
-    """In one epoch one life in fifty ends, and every second time the next draw is the same again."""
+    """In one epoch one life in `LIFE` ends, and every second time the next draw is the same again."""
     ended = sum(before and not after for states in histories() for before, after in pairwise(states))
     stood = sum(sum(states[:-1]) for states in histories())
     assert abs(ended / stood - 1 / (2 * LIFE)) < 4 * sqrt(1 / (2 * LIFE) / stood)
 
 
 def test_how_long_a_cover_stays_does_not_depend_on_how_long_it_has_been_one() -> None:
-    """The law of lives without age, the geometric: a cover that has stood for 50 epochs is as likely to end as any."""
+    """The law of lives without age, the geometric: a cover that has stood for a mean life is as likely to end as any."""
     ended = stood = 0
     for states in histories():
         for place in range(LIFE, len(states) - 1):

@@ -236,7 +236,7 @@ def _depths(parent: NDArray[np.int32], root: int) -> NDArray[np.int32]:
     return depth
 
 
-LIFE: Final = 50
+LIFE: Final = 200
 """The mean life of a cover in epochs, as `mesh.habits.LIFE`."""
 ONWARD: Final = 0.5
 """The probability that a relay passes a stem on, as `mesh.config.Hardening.onward`."""
