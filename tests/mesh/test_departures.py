@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
-from veilcast.machine import Address
+from veilcast.machine import Address, Overdue
 from veilcast.mesh.config import DEPARTURE_EPOCHS_MAX, Hardening
 from veilcast.mesh.departures import Departures
 from veilcast.mesh.habits import Habits
@@ -151,6 +151,15 @@ def test_a_publisher_that_was_away_at_its_departure_leaves_when_it_is_back() -> 
     hamlet.publish(b"2", wait=1)
     hamlet.until(7)
     assert hamlet.got("s")[-1:] == [b"2"]
+
+
+def test_a_note_that_waits_for_its_departure_is_not_overdue() -> None:
+    cottage = Cottage("publisher", config=with_rules(departure_epochs=2, wait_epochs=1))
+    cottage.node.publish(note(b"x"), cottage.now)
+    cottage.until(cottage.now + 5 * EPOCH_US - PERIOD_US)
+    assert cottage.events() == []
+    cottage.live(2)
+    assert cottage.events() == [Overdue(2, note(b"x"))]
 
 
 @given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 30))

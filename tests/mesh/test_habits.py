@@ -121,7 +121,7 @@ def test_covers_turn_over_as_subscriptions_do() -> None:
 
 
 def test_how_long_a_cover_stays_does_not_depend_on_how_long_it_has_been_one() -> None:
-    """The law of lives without age, the geometric: a cover that has stood for a mean life is as likely to end as any."""
+    """The law of lives without age, the geometric: one that has stood for a mean life is as likely to end as any."""
     ended = stood = 0
     for states in histories():
         for place in range(LIFE, len(states) - 1):

@@ -169,7 +169,8 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_periods: int = 8
     """After which a publisher sends again what the root did not acknowledge."""
     wait_epochs: int = 24
-    """For how long a publication waits for its way to open, before the owner is told; and from then on, each time."""
+    """For how long a publication waits for its way to open, besides what departures and hold-back take, before the
+    owner is told; and from then on, each time."""
     departure_epochs: int = 0
     """A publisher lets what it has leave once in so many epochs, at a moment of its own, and not at any time: against
     insiders who compare when notes pass with who is there (see `departures`). All nodes must know it, since roots are

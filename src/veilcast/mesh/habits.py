@@ -63,8 +63,8 @@ class Habits:
 
 
 LIFE: Final = 200
-"""The mean life of a cover, in epochs: as that of subscriptions, a week or so. Shorter lives tell covers from readers who
-stay: with 50, insiders' AUC after fifty epochs is .008 higher."""
+"""The mean life of a cover, in epochs: as that of subscriptions, a week or so. Shorter lives tell covers from readers
+who stay: with 50, insiders' AUC after fifty epochs is .008 higher."""
 _LIFE_MAX: Final = 8 * LIFE
 _RANKS: Final = 1 << 64
 _RANKS_MAX: Final = 4096

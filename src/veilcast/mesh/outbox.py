@@ -57,7 +57,8 @@ class Outbox:
         self._rng, self._entropy, self._epoch_us = rng, entropy, epoch_us
         self._retry_us = rules.retry_periods * period_us + int(rules.hold_back_epochs * epoch_us)
         self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
-        self._wait_us = rules.wait_epochs * epoch_us
+        usual = 2 * rules.departure_epochs + rules.hold_back_epochs
+        self._wait_us = int((rules.wait_epochs + usual) * epoch_us)
         self._pending: list[_Pending] = []
         self._calls: dict[str, dict[int, list[_Calling]]] = {}
         self._overdue: deque[Overdue] = deque(maxlen=rules.pending_max)
