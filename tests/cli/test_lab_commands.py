@@ -51,7 +51,7 @@ def test_every_experiment_is_listed_with_its_claim_its_size_and_its_time(capsys:
         (["run", "mesh-fig12", "--seeds", "1000001"], 3, "--seeds"),
         (["run", "mesh-fig12", "--data", "/no/such/place"], 4, "/no/such/place"),
         (["run", "mesh-fig12", "mesh-gnutella"], 3, "mesh-gnutella is read from a data folder: name it with --data"),
-        (["run", "mesh-active"], 3, "runs on machines only, not on kernel"),
+        (["run", "mesh-active", "--engine", "kernel"], 3, "runs on machines only, not on kernel"),
         (["run", "mesh-fig12", "--master", "spark://127.0.0.1:1"], 14, "127.0.0.1:1"),
         (["run", "mesh-fig12", "--master", "sparc://a:1"], 3, "sparc://a:1"),
         (["report", "/no/such/place"], 4, "/no/such/place"),

@@ -73,10 +73,15 @@ def test_what_is_not_captured_is_refused(wrong: Params) -> None:
         capture_runs.run(wrong, 1)
 
 
-def test_the_experiment_runs_on_the_machines_alone() -> None:
+def test_the_experiment_asks_for_what_runs_give() -> None:
     _, experiment = load("mesh-outside")
     assert experiment.engines == ("machines",)
     assert experiment.seeds_by("machines") >= 300
+    for cell, params in zip(experiment.cells(engine="machines"), (HARDENED, PAPER), strict=True):
+        given = {(each.attack, each.metric) for each in capture_runs.run(params, 1)}
+        curves = [curve for figure in experiment.figures for curve in figure.curves if curve.series == cell.series]
+        assert {(curve.attack, curve.metric) for curve in curves} <= given
+        assert {(attack, matrix.metric) for matrix in experiment.matrices for attack in matrix.attacks} <= given
 
 
 def constant(odd: int) -> Capture:

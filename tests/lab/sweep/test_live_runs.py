@@ -12,7 +12,7 @@ from veilcast.lab.live.phases import PHASE_US, SLOT_US, plan
 from veilcast.lab.live.town import one_at_a_time
 from veilcast.lab.measure.telltale import judge
 from veilcast.lab.sweep.experiment import load
-from veilcast.lab.sweep.live_runs import _captured, chosen, population, samples_of
+from veilcast.lab.sweep.live_runs import KINDS, _captured, chosen, population, samples_of
 from veilcast.lab.sweep.params import Params
 from veilcast.sim.chance import generator
 from veilcast.sim.engine import START_US
@@ -70,6 +70,8 @@ def test_the_experiment_runs_on_real_sockets_alone() -> None:
     assert experiment.engines == ("live",)
     for cell in experiment.cells(engine="live"):
         population(cell.params)
+    asked = {(curve.attack, curve.metric) for figure in experiment.figures for curve in figure.curves}
+    assert asked == {("cadence", f"busy_{kind}") for kind in (*KINDS, "anything")}
 
 
 @pytest.mark.all_only
