@@ -21,9 +21,10 @@ from veilcast.lab.attack import first_spy, handed, inside, overheard, predecesso
 from veilcast.lab.attack.conspirators import UNTRAINED, Known
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import distances, pooled
-from veilcast.lab.attack.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED, until
+from veilcast.lab.attack.sights import until
 from veilcast.lab.kernels.epochs import CONDUCTS, Population
 from veilcast.lab.kernels.insiders import View, rows, watch
+from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
 from veilcast.observe import Insider, Presence, Row, Topology
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))

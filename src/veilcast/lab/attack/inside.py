@@ -35,8 +35,9 @@ from veilcast.lab.attack.conspirators import (
 )
 from veilcast.lab.attack.folder import Folder, Sheet, distinct, filed
 from veilcast.lab.attack.guessing import told
-from veilcast.lab.attack.sights import ASKED, AWAY, SILENT, Seen
+from veilcast.lab.attack.sights import Seen
 from veilcast.lab.kernels.graph import Graph, from_edges
+from veilcast.lab.kernels.sights import ASKED, AWAY, SILENT
 from veilcast.lab.tables import Guess
 
 if TYPE_CHECKING:

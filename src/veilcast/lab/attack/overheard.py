@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from veilcast.lab.attack.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
+from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
