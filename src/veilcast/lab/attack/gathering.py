@@ -4,9 +4,8 @@ A record of a network is mostly heartbeats. What attackers ask for is small besi
 there, which cells are notes, how much each node got in a stretch of time. Each of these is one aggregation, which Spark
 does on both sides of a shuffle, so that what travels is as small as what comes out; nothing is sorted.
 
-Notes are told from heartbeats as in `waves`, by counts instead of rows: on how many links a size is seen, and in which
-millisecond of a heartbeat how many cells of it leave each node. Where a heartbeat is whole milliseconds the size that
-is found is the same.
+Notes are told from heartbeats as in `waves`, by counts instead of rows: how many cells of a size a link carries in
+which millisecond of a heartbeat. Where a heartbeat is whole milliseconds the size that is found is the same.
 
 Frames have the columns of `cells`; each may be gone through more than once, so what is dear to read should be kept.
 """
@@ -15,7 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from veilcast.lab.attack.waves import BIN_US, EARLY_US, LATE_US, USUAL
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from veilcast.lab.attack.folder import distinct
+from veilcast.lab.attack.waves import BIN_US, note_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,28 +54,17 @@ def note_sizes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
     """Columns run, size: how long notes are, in each run in which anything looks like one."""
     from pyspark.sql import functions as sql
 
-    usual = _usual(cells)
-    beat = sql.expr(f"int((t_us % {heartbeat_us}) div {BIN_US})").alias("bin")
-    beats = cells.groupBy("run", "src", "size", beat).agg(sql.count("*").alias("cells"))
-    phases = (
-        beats.join(usual, ["run", "size"], "left_semi")
-        .groupBy("run", "src", "bin")
-        .agg(sql.sum("cells").alias("cells"))
-        .groupBy("run", "src")
-        .agg((-sql.max(sql.struct("cells", (-sql.col("bin")).alias("bin")))["bin"]).alias("phase"))
-    )
-    late_us = sql.expr(f"pmod((bin - phase) * {BIN_US} + {EARLY_US}, {heartbeat_us})")
-    beside = sql.when(late_us < EARLY_US + LATE_US, -sql.col("cells")).otherwise(sql.col("cells"))
-    return (
-        beats.join(usual, ["run", "size"], "left_anti")
-        .join(phases, ["run", "src"], "left")
-        .groupBy("run", "size")
-        .agg(sql.sum(beside).alias("beside"))
-        .groupBy("run")
-        .agg(sql.max(sql.struct("beside", (-sql.col("size")).alias("size"))).alias("best"))
-        .where("best.beside > 0")
-        .select("run", (-sql.col("best.size")).alias("size"))
-    )
+    moment = sql.expr(f"(t_us % {heartbeat_us}) div {BIN_US} * {BIN_US}").alias("t_us")
+    beats = cells.groupBy("run", "src", "dst", "size", moment).agg(sql.count("*").alias("cells"))
+
+    def of_run(rows: pa.Table) -> pa.Table:
+        names = distinct([rows["src"], rows["dst"]])
+        src, dst = (np.asarray(pc.index_in(rows[end], names).to_numpy(), np.int32) for end in ("src", "dst"))
+        t_us, size, many = (rows[name].to_numpy() for name in ("t_us", "size", "cells"))
+        found = note_size(t_us, src, dst, size, heartbeat_us, many)
+        return pa.table([rows["run"][:1], pa.array([found], pa.int64())], ["run", "size"])
+
+    return beats.groupBy("run").applyInArrow(of_run, "run string, size bigint").where("size is not null")
 
 
 def activity(cells: DataFrame, round_us: int) -> DataFrame:
@@ -80,18 +73,3 @@ def activity(cells: DataFrame, round_us: int) -> DataFrame:
 
     number = sql.expr(f"t_us div {round_us}").alias("round")
     return cells.groupBy("run", number, sql.col("dst").alias("node")).agg(sql.sum("size").alias("bytes"))
-
-
-def _usual(cells: DataFrame) -> DataFrame:
-    """Columns run, size: the sizes that are seen on nearly every link."""
-    from pyspark.sql import functions as sql
-
-    carried = cells.groupBy("run", "src", "dst", "size").agg(sql.count("*").alias("cells"))
-    everywhere = carried.select("run", "src", "dst").distinct().groupBy("run").agg(sql.count("*").alias("links"))
-    return (
-        carried.groupBy("run", "size")
-        .agg(sql.count("*").alias("on"))
-        .join(everywhere, "run")
-        .where(sql.col("on") >= USUAL * sql.col("links"))
-        .select("run", "size")
-    )

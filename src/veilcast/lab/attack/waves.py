@@ -53,17 +53,22 @@ def note_size(
     dst: NDArray[np.int32],
     size: NDArray[np.int64],
     heartbeat_us: int,
+    cells: NDArray[np.int64] | None = None,
 ) -> int | None:
-    """How long notes are, if anything looks like one."""
+    """How long notes are, if anything looks like one; `cells` says how many like it each row stands for.
+
+    Of times no more is used than the millisecond of a heartbeat, where that is whole milliseconds.
+    """
+    many = np.ones(len(size), np.int64) if cells is None else cells
     usual = np.isin(size, usual_sizes(src, dst, size))
-    phase = _phases(t_us[usual], src[usual], heartbeat_us, _count(src))
+    phase = _phases(t_us[usual], src[usual], many[usual], heartbeat_us, _count(src))
     sizes, which = np.unique(size[~usual], return_inverse=True)
     if not len(sizes):
         return None
     due = phase[src[~usual]]
     late_us = (t_us[~usual] - due + EARLY_US) % heartbeat_us
     beats = (due >= 0) & (late_us < EARLY_US + LATE_US)
-    beside = np.bincount(which, np.where(beats, -1, 1))
+    beside = np.bincount(which, np.where(beats, -many[~usual], many[~usual]))
     best = int(np.argmax(beside))
     return int(sizes[best]) if beside[best] > 0 else None
 
@@ -82,11 +87,14 @@ def publications(t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[n
     return _publications(t_us, src, dst, max(_count(src), _count(dst)))
 
 
-def _phases(t_us: NDArray[np.int64], src: NDArray[np.int32], heartbeat_us: int, nodes: int) -> NDArray[np.int64]:
+def _phases(
+    t_us: NDArray[np.int64], src: NDArray[np.int32], many: NDArray[np.int64], heartbeat_us: int, nodes: int
+) -> NDArray[np.int64]:
     """When each sender beats: the millisecond of a heartbeat in which it sends most of what is usual; -1 of who does
     not."""
     bins = heartbeat_us // BIN_US + 1
-    keys, counts = np.unique(src * np.int64(bins) + t_us % heartbeat_us // BIN_US, return_counts=True)
+    keys, which = np.unique(src * np.int64(bins) + t_us % heartbeat_us // BIN_US, return_inverse=True)
+    counts = np.bincount(which, many)
     # The last of each sender is that with the highest count, and of several the first.
     order = np.lexsort((-keys, counts, keys // bins))
     phase = np.full(nodes, -1, np.int64)
