@@ -66,8 +66,10 @@ def add_commands(commands: Any) -> None:
     _add_json(report)
     report.set_defaults(run=_report, parser=report)
 
-    bench = verbs.add_parser("bench", help="kernels and sweeps beside the same written the obvious way")
-    bench.add_argument("--quick", action="store_true", help="small sizes, few rounds")
+    bench = verbs.add_parser("bench", help="kernels and sweeps, or attacks, beside the same written the obvious way")
+    bench.add_argument("what", nargs="?", choices=("kernels", "attacks"), default="kernels", help="default: kernels")
+    bench.add_argument("--quick", action="store_true", help="kernels: small sizes, few rounds")
+    bench.add_argument("--rows", type=int, default=100_000_000, help="attacks: of the largest table (%(default)s)")
     _add_json(bench)
     bench.set_defaults(run=_bench, parser=bench)
 
@@ -172,9 +174,15 @@ def _report(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def _bench(arguments: argparse.Namespace, context: Context) -> Report:
+    say = (lambda _: None) if arguments.json else context.say
+    if arguments.what == "attacks":
+        within("--rows", arguments.rows, 1, _ROWS_MAX)
+        with lab_extra():
+            from veilcast.lab.bench import attacks
+        return Report(attacks.run(arguments.rows, say))
     with lab_extra():
         from veilcast.lab.bench import main
-    return Report(main.run(arguments.quick, (lambda _: None) if arguments.json else context.say))
+    return Report(main.run(arguments.quick, say))
 
 
 def _chosen(asked: list[str], known: tuple[str, ...]) -> list[str]:
@@ -247,3 +255,4 @@ def lab_extra() -> Iterator[None]:
 
 
 _OUT: Final = Path("veilcast-results")
+_ROWS_MAX: Final = 10**10
