@@ -74,7 +74,8 @@ def first_heard(honest: DataFrame) -> DataFrame:
     advert = ["run", "topic", "epoch", "message"]
     heard = honest.where("kind = 'in:Advert'").select(*advert, "t_us", "peer")
     first = heard.groupBy(*advert).agg(sql.min("t_us").alias("t_us"))
-    return heard.join(first, [*advert, "t_us"], "left_semi").drop("t_us")
+    # Adverts are few beside all who hear of them, so nothing of what was heard need be moved to be compared.
+    return heard.join(sql.broadcast(first), [*advert, "t_us"], "left_semi").drop("t_us")
 
 
 def chains(honest: DataFrame) -> DataFrame:
