@@ -45,7 +45,7 @@ def test_every_cell_has_its_number_its_shade_and_its_interval(written: Path) -> 
     text = written.read_text()
     assert 'class="shade h1" title="H, group testing: 0.550 [0.545, 0.555]">0.550</td>' in text
     assert 'class="shade h6" title="SG, handed: 0.990 [0.985, 0.995]">0.990</td>' in text
-    assert 'title="BL, handed: not meant for this defence"' in text
+    assert 'title="BL, handed: no value"' in text
     assert "<b>0.500</b><span>chance</span>" in text
     assert "3.7 \u00d7" in text
 

@@ -84,7 +84,7 @@ def _strongest(sheet: Sheet, row: Row) -> Markup:
 
 def _cell(sheet: Sheet, entry: Entry | None, what: str) -> Markup:
     if entry is None:
-        return tag("td", _NONE, class_="none", title=f"{what}: not meant for this defence")
+        return tag("td", _NONE, class_="none", title=f"{what}: no value")
     told = f"{what}: {_number(sheet, entry.value)} {interval(entry.value, entry.low, entry.high)}".strip()
     return tag("td", _number(sheet, entry.value), class_=f"shade h{sheet.level(entry)}", title=told)
 

@@ -34,7 +34,7 @@ class Entry:
 class Row:
     defence: str
     reached: tuple[Entry | None, ...]
-    """By attack; None for one that is not meant for this defence."""
+    """By attack; None for one that is not meant for this defence, or was not tried."""
     costs: tuple[Entry | None, ...]
 
 

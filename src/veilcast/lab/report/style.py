@@ -104,7 +104,8 @@ font-variant-numeric:tabular-nums}
 .decision .shade{border-radius:.25rem}.decision .none{color:var(--soft)}
 .decision .strongest{text-align:left;padding-left:.6rem;padding-right:.6rem}
 .strongest b,.strongest span{display:block;white-space:nowrap}.strongest span{font-size:.6875rem}
-.decision td.cost{text-align:right;padding:.4rem .5rem .4rem .3rem}.cost .small{display:block;font-size:.6875rem}
+.decision td.cost{text-align:right;padding:.4rem .5rem .4rem .3rem}
+.decision .cost .small{display:block;font-size:.6875rem;white-space:nowrap}
 .scale .shade{display:inline-block;padding:.05rem .35rem;border-radius:.25rem;margin:0 1px}
 @media print{.choices{display:none!important}.view{overflow:visible}
 .decision caption{position:static!important;clip-path:none!important}.decision .defence{position:static}}
