@@ -108,6 +108,7 @@ font-variant-numeric:tabular-nums}
 .decision .cost .small{display:block;font-size:.6875rem;white-space:nowrap}
 .scale .shade{display:inline-block;padding:.05rem .35rem;border-radius:.25rem;margin:0 1px}
 @media print{.choices{display:none!important}.view{overflow:visible}
+.decision table{font-size:.625rem}.decision :is(th,td){padding:.35rem .1rem}
 .decision caption{position:static!important;clip-path:none!important}.decision .defence{position:static}}
 """ + "".join(f".h{number}{{background:var(--h{number});color:var(--t{number})}}" for number in range(len(SHADES)))
 
