@@ -55,7 +55,7 @@ def glance(table: pa.Table, heartbeat_us: int, published_us: Sequence[int]) -> G
         publisher=names[source.argmax()] if count else None,
         readers=tuple(name for name, often in zip(names, named, strict=True) if 2 * often > count),
         scores=_by_name(names, scores / max(1, count)),
-        volumes=_by_name(names, disclosure.scores(np.any(moments.busy, axis=1), moments.rounds.activity)),
+        volumes=_by_name(names, disclosure.scores(moments.busy[:, 0], moments.rounds.activity)),
     )
 
 
