@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,45 +13,47 @@ from veilcast.lab.sweep import capture_runs
 from veilcast.lab.sweep.experiment import load
 from veilcast.lab.sweep.params import Params
 from veilcast.lab.sweep.plan import SEEDS_MAX
-from veilcast.lab.sweep.wiretaps import ATTACKERS, Capture, Truth, copies, record
+from veilcast.lab.sweep.wiretaps import ATTACKERS, Capture, copies, record
 
 PAPER = Params(nodes=16, ratio=0.25, publications=6, wire="prompt")
 HARDENED = Params(nodes=16, ratio=0.25, publications=6, wire="cells", kappa=0.78, publishers=3)
 
 
-@pytest.fixture(autouse=True)
-def _short_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_runs, "_TRAINED_ON", 2)
+Found = dict[tuple[str, str], float]
 
 
-def test_on_the_papers_wires_readers_and_publisher_are_found() -> None:
-    found = {(each.attack, each.metric): each.value for each in capture_runs.run(PAPER, 1)}
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Found]:
+    """A run of each, after a short training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capture_runs, "_TRAINED_ON", 2)
+        return {
+            name: {(each.attack, each.metric): each.value for each in capture_runs.run(params, 1)}
+            for name, params in (("paper", PAPER), ("hardened", HARDENED))
+        }
+
+
+def test_on_the_papers_wires_readers_and_publisher_are_found(runs: dict[str, Found]) -> None:
+    found = runs["paper"]
     assert found["", "delivered"] == 1
     assert found["flow-source", "auc_publisher"] == 1
     assert min(found[attack, "auc"] for attack in ("leaf", "closure", "persistence")) > 0.85
 
 
-def test_hardened_wires_have_one_size_and_every_attacker_says_something() -> None:
-    found = capture_runs.run(HARDENED, 1)
-    assert len([each for each in found if each.metric.startswith("auc")]) == ATTACKERS == 22
-    facts = {each.metric: each.value for each in found if each.attack == ""}
-    assert facts["sizes"] == 1
-    assert facts["delivered"] > 0.9
-    assert facts["base"] == pytest.approx(4 / 13)
-    assert facts["base_publisher"] == pytest.approx(3 / 16)
+def test_hardened_wires_have_one_size_and_every_attacker_says_something(runs: dict[str, Found]) -> None:
+    found = runs["hardened"]
+    assert len([metric for _, metric in found if metric.startswith("auc")]) == ATTACKERS == 22
+    assert found["", "sizes"] == 1
+    assert found["", "delivered"] > 0.9
+    assert found["", "base"] == pytest.approx(4 / 13)
+    assert found["", "base_publisher"] == pytest.approx(3 / 16)
 
 
 def test_no_run_has_a_seed_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = []
-    taken = capture_runs.taken
-
-    def noted(params: Params, seed: int) -> tuple[Capture, Truth, float]:
-        seeds.append(seed)
-        return taken(PAPER, 1)
-
-    monkeypatch.setattr(capture_runs, "taken", noted)
-    capture_runs._trained.__wrapped__(PAPER)
-    assert len(seeds) == 2
+    monkeypatch.setattr(capture_runs, "taken", lambda _, seed: (seed, None, 1.0))
+    monkeypatch.setattr(capture_runs, "train", lambda captures: [seed for seed, _ in captures])
+    seeds: Any = capture_runs._trained.__wrapped__(PAPER)
+    assert len(set(seeds)) == capture_runs._TRAINED_ON
     assert min(seeds) >= SEEDS_MAX
 
 
@@ -73,12 +77,12 @@ def test_what_is_not_captured_is_refused(wrong: Params) -> None:
         capture_runs.run(wrong, 1)
 
 
-def test_the_experiment_asks_for_what_runs_give() -> None:
+def test_the_experiment_asks_for_what_runs_give(runs: dict[str, Found]) -> None:
     _, experiment = load("mesh-outside")
     assert experiment.engines == ("machines",)
     assert experiment.seeds_by("machines") >= 300
-    for cell, params in zip(experiment.cells(engine="machines"), (HARDENED, PAPER), strict=True):
-        given = {(each.attack, each.metric) for each in capture_runs.run(params, 1)}
+    for cell in experiment.cells(engine="machines"):
+        given = runs[cell.series].keys()
         curves = [curve for figure in experiment.figures for curve in figure.curves if curve.series == cell.series]
         assert {(curve.attack, curve.metric) for curve in curves} <= given
         assert {(attack, matrix.metric) for matrix in experiment.matrices for attack in matrix.attacks} <= given
