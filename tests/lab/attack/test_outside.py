@@ -13,7 +13,7 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack import gathering, leaf, outside, waves
-from veilcast.lab.attack.outsiders import ATTACKS
+from veilcast.lab.attack.outsiders import EVERY
 from veilcast.observe import Cell
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -83,7 +83,7 @@ def test_the_overlay_and_who_is_there_are_read_off_the_wires(cells: DataFrame) -
 
 
 def test_every_attack_says_something_of_every_node_in_every_run(guessed: Rows, runs: dict[str, list[Cell]]) -> None:
-    assert {(row["attack"], row["run"]) for row in guessed} == {(attack, run) for attack in ATTACKS for run in runs}
+    assert {(row["attack"], row["run"]) for row in guessed} == {(attack, run) for attack in EVERY for run in runs}
     kinds = {(row["attack"], row["run"], row["role"]) for row in guessed}
     assert all(sorted(scores(guessed, run, attack, role)) == sorted(NODES) for attack, run, role in kinds)
     assert np.isfinite([row["score"] for row in guessed]).all()
@@ -101,12 +101,17 @@ def test_the_publisher_and_the_readers_come_first(guessed: Rows) -> None:
     readers = {NODES[2], NODES[9]}
     assert best(guessed, "leaf", 2) == best(guessed, "closure", 2) == best(guessed, "persistence", 2) == readers
     assert readers <= best(guessed, "intersection", 5) == best(guessed, "disclosure", 5)
-    assert best(guessed, "flow-source", 1, "publisher") == {NODES[0]}
+    for attack in ("flow-source", "flow-correlation"):
+        assert best(guessed, attack, 1, "publisher") == {NODES[0]}
 
 
 def test_where_all_cells_look_alike_nobody_stands_out(guessed: Rows) -> None:
-    """There are no notes, and so no scores but 0; those of cadence are about something else."""
-    silent = [row["score"] for row in guessed if row["run"] == "silent" and row["attack"] != "cadence"]
+    """There are no notes, and so no scores but 0; those of cadence and of volumes are about something else."""
+    silent = [
+        row["score"]
+        for row in guessed
+        if row["run"] == "silent" and row["attack"] not in ("cadence", "flow-correlation")
+    ]
     assert set(silent) == {0.0}
 
 

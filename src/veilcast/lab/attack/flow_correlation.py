@@ -19,7 +19,7 @@ node and bin, once by `src` and once by `dst`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,3 +83,9 @@ def _standard(values: Series) -> Series:
     spread = values.std(axis=1, keepdims=True)
     brought: Series = (values - values.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, np.inf)
     return brought
+
+
+PARTS: Final = 25
+"""Bins of a heartbeat."""
+LAGS: Final = 10
+"""Bins that a note may take between any two."""

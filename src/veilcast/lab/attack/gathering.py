@@ -67,6 +67,20 @@ def note_sizes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
     return beats.groupBy("run").applyInArrow(of_run, "run string, size bigint").where("size is not null")
 
 
+def volumes(cells: DataFrame, bin_us: int) -> DataFrame:
+    """Columns run, bin, node, arriving, bytes: what left each node, and what reached it, in bins of this length."""
+    from pyspark.sql import functions as sql
+
+    number = sql.expr(f"t_us div {bin_us}").alias("bin")
+    ways = [
+        cells.groupBy("run", number, sql.col(end).alias("node"))
+        .agg(sql.sum("size").alias("bytes"))
+        .withColumn("arriving", sql.lit(arriving))
+        for end, arriving in (("src", 0), ("dst", 1))
+    ]
+    return ways[0].unionByName(ways[1])
+
+
 def activity(cells: DataFrame, round_us: int) -> DataFrame:
     """Columns run, round, node, bytes: how much each node got in rounds of this length."""
     from pyspark.sql import functions as sql

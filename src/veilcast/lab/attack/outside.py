@@ -18,10 +18,11 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack import cadence, gathering
 from veilcast.lab.attack.cadence import Tally
+from veilcast.lab.attack.flow_correlation import PARTS
 from veilcast.lab.attack.folder import Folder, Sheet, distinct, filed
 from veilcast.lab.attack.guessing import told
-from veilcast.lab.attack.outsiders import ACTIVITY, ATTACKS, CADENCE, NOTES, OUTSIDERS, Outsider
-from veilcast.lab.attack.record import Record, Rounds
+from veilcast.lab.attack.outsiders import ACTIVITY, CADENCE, CORRELATORS, EVERY, NOTES, OUTSIDERS, VOLUMES, Outsider
+from veilcast.lab.attack.record import Record, Rounds, Volumes
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.tables import Guess
 
@@ -35,7 +36,7 @@ def guesses(
     presence: DataFrame | None = None,
     *,
     heartbeat_us: int,
-    attacks: Collection[str] = ATTACKS,
+    attacks: Collection[str] = EVERY,
     rate: float = 0.1,
     published: DataFrame | None = None,
 ) -> DataFrame:
@@ -59,6 +60,9 @@ def guesses(
     if CADENCE in needs:
         columns = {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "double(cells)"}
         sheets.append(Sheet(CADENCE, cadence.tallied(cells), columns))
+    if VOLUMES in needs:
+        columns = {"at": "bin", "u": "node", "number": "long(arriving)", "share": "double(bytes)"}
+        sheets.append(Sheet(VOLUMES, gathering.volumes(cells, heartbeat_us // PARTS), columns))
     if published is not None:
         sheets.append(Sheet(_PUBLISHED, published, {"at": "t_us", "word": "topic"}))
 
@@ -70,9 +74,9 @@ def guesses(
 
 def _chosen(attacks: Collection[str]) -> list[Outsider]:
     for attack in attacks:
-        if attack not in ATTACKS:
-            raise ConfigError(f"no attack from outside is called {attack!r}; there are {', '.join(ATTACKS)}")
-    return [each for each in OUTSIDERS if each.attack in attacks]
+        if attack not in EVERY:
+            raise ConfigError(f"no attack from outside is called {attack!r}; there are {', '.join(EVERY)}")
+    return [each for each in (*OUTSIDERS, *CORRELATORS) if each.attack in attacks]
 
 
 def _guessed(folder: Folder, chosen: list[Outsider], heartbeat_us: int, rate: float) -> pa.Table:
@@ -110,6 +114,7 @@ def _record(folder: Folder, heartbeat_us: int) -> tuple[Record, list[str]]:
         published=published["at"].to_numpy(),
         topic=np.asarray(pc.index_in(published["word"], topics).to_numpy(), np.int64),
         cadence=Tally(folder.nodes(tally["u"]), folder.nodes(tally["v"]), *counts),
+        volumes=_volumes(folder),
     )
     return record, topics.to_pylist() or [""]
 
@@ -120,6 +125,17 @@ def _rounds(folder: Folder, activity: pa.Table, length_us: int) -> Rounds:
     did = np.zeros((int(number.max(initial=first - 1)) + 1 - first, len(folder.names)))
     did[number - first, folder.nodes(activity["u"])] = activity["share"].to_numpy()
     return Rounds(length_us, first, did)
+
+
+def _volumes(folder: Folder) -> Volumes | None:
+    counted = folder.sheet(VOLUMES)
+    if not len(counted):
+        return None
+    number, node = counted["at"].to_numpy(), folder.nodes(counted["u"])
+    first = int(number.min())
+    series = np.zeros((2, len(folder.names), int(number.max()) - first + 1))
+    series[counted["number"].to_numpy(), node, number - first] = counted["share"].to_numpy()
+    return Volumes(*series)
 
 
 _LINK: Final = "links"

@@ -19,6 +19,7 @@ from veilcast.lab.attack import (
     centrality,
     closure,
     disclosure,
+    flow_correlation,
     flow_source,
     intersection,
     late_join,
@@ -38,6 +39,7 @@ Scores = NDArray[np.float64]
 NOTES: Final = "notes"
 ACTIVITY: Final = "activity"
 CADENCE: Final = "cadence"
+VOLUMES: Final = "volumes"
 
 
 class Outsider(NamedTuple):
@@ -134,6 +136,21 @@ def _rumor(record: Record, _: float) -> Scores:
     return _mean(record, (rumor.scores(record.graph, mesh.members) for mesh in record.meshes))
 
 
+def _follows(record: Record, _: float) -> Scores:
+    return _correlated(record).follows[None]
+
+
+def _leads(record: Record, _: float) -> Scores:
+    return _correlated(record).leads[None]
+
+
+def _correlated(record: Record) -> flow_correlation.Named:
+    if record.volumes is None:
+        return flow_correlation.Named(np.zeros(record.nodes), np.zeros(record.nodes))
+    leaving, arriving = (flow_correlation.unrhythmic(values, flow_correlation.PARTS) for values in record.volumes)
+    return flow_correlation.scores(leaving, arriving, flow_correlation.LAGS)
+
+
 def _mean(record: Record, found: Iterable[Scores | NDArray[np.bool_]]) -> Scores:
     total, count = np.zeros(record.nodes), 0
     for each in found:
@@ -159,4 +176,10 @@ OUTSIDERS: Final = (
     Outsider("rumor", "publisher", _rumor),
     Outsider("cadence", "publisher", _unlike_publishers, CADENCE),
 )
+CORRELATORS: Final = (
+    Outsider("flow-correlation", "subscriber", _follows, VOLUMES),
+    Outsider("flow-correlation", "publisher", _leads, VOLUMES),
+)
+"""Apart, for they count all cells anew, and take the square of the number of nodes."""
 ATTACKS: Final = tuple(dict.fromkeys(each.attack for each in OUTSIDERS))
+EVERY: Final = (*ATTACKS, *dict.fromkeys(each.attack for each in CORRELATORS))

@@ -41,6 +41,13 @@ class Rounds(NamedTuple):
     """Rounds x nodes: how much each got."""
 
 
+class Volumes(NamedTuple):
+    """Bytes in short bins of time, as many to a heartbeat as `flow_correlation` has it: nodes x bins."""
+
+    leaving: NDArray[np.float64]
+    arriving: NDArray[np.float64]
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
     graph: Graph
@@ -60,6 +67,8 @@ class Record:
     """Of each of these."""
     cadence: Tally
     """Of all cells."""
+    volumes: Volumes | None = None
+    """If anybody has counted."""
 
     @property
     def nodes(self) -> int:

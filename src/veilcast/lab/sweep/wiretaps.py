@@ -109,9 +109,10 @@ def guesses(capture: Capture, trained: Trained) -> Iterator[Guess]:
         yield each.attack, each.role, each.scores(seen, capture.rate)[0]
     yield "disclosure", "publisher", disclosure.scores(seen.busy[:, 0], _bytes(capture, capture.src).T)
     leaving, arriving = (
-        flow_correlation.unrhythmic(_bytes(capture, ends, _PARTS), _PARTS) for ends in (capture.src, capture.dst)
+        flow_correlation.unrhythmic(_bytes(capture, ends, flow_correlation.PARTS), flow_correlation.PARTS)
+        for ends in (capture.src, capture.dst)
     )
-    flows = flow_correlation.scores(leaving, arriving, _LAGS)
+    flows = flow_correlation.scores(leaving, arriving, flow_correlation.LAGS)
     yield "flow-correlation", "subscriber", flows.follows
     yield "flow-correlation", "publisher", flows.leads
     for role, (linear, binned) in trained.by_role.items():
@@ -168,8 +169,5 @@ ROLES: Final = ("subscriber", "publisher")
 ATTACKERS: Final = len(OUTSIDERS) + 3 + 2 * len(ROLES)
 """For each role and attack one: whoever would be alarmed by any of them has so many chances to be wrong."""
 _WINDOW_US: Final = 1_000_000
-_PARTS: Final = 25
-_LAGS: Final = 10
-"""Parts of a heartbeat: so long a note may take between any two."""
 _MOMENT_US: Final = 400_000
 """After a note came out: a few hops in any profile."""
