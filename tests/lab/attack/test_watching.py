@@ -17,7 +17,7 @@ from veilcast.observe import Cell
 
 sys.path.insert(0, str(Path(__file__).parent))
 from watched import expect_nothing
-from wires import BEAT_US, NODES, TREE, record
+from wires import BEAT_US, NODES, NOTE, TREE, record
 
 READERS = np.isin(sorted(NODES), [NODES[2], NODES[9], NODES[1]])
 
@@ -36,7 +36,8 @@ def test_cells_have_numbers_for_names_in_their_order(seen: Cells) -> None:
 
 
 def test_a_record_has_the_notes_the_overlay_and_who_was_there(seen: Cells) -> None:
-    made = seen.record(BEAT_US)
+    assert seen.note_size(BEAT_US) == NOTE
+    made = seen.record(BEAT_US, NOTE)
     assert made.publication.max() + 1 == 18
     assert {(seen.names[u], seen.names[v]) for u, v in zip(made.src, made.dst, strict=True)} == {
         (NODES[u], NODES[v]) for u, to in TREE.items() for v in to
@@ -48,7 +49,7 @@ def test_a_record_has_the_notes_the_overlay_and_who_was_there(seen: Cells) -> No
 
 def test_every_attacker_says_something_and_leaves_come_first(seen: Cells) -> None:
     """The positive control, and the null control."""
-    found = watching.scores(seen.record(BEAT_US))
+    found = watching.scores(seen.record(BEAT_US, NOTE))
     assert list(found) == [(each.attack, each.role) for each in OUTSIDERS]
     asked = np.array(seen.names) != NODES[0]
     assert auc(found["leaf", "subscriber"][asked], READERS[asked]) > 0.9
@@ -59,6 +60,6 @@ def test_every_attacker_says_something_and_leaves_come_first(seen: Cells) -> Non
 def test_parts_of_a_record_are_records(seen: Cells) -> None:
     half = seen.between(0, 5_000_000)
     assert half.names == seen.names
-    assert half.record(BEAT_US).publication.max() + 1 == 9
-    nothing = watching.scores(seen.between(-2, -1).record(BEAT_US))
+    assert half.record(BEAT_US, NOTE).publication.max() + 1 == 9
+    nothing = watching.scores(seen.between(-2, -1).record(BEAT_US, NOTE))
     assert all(not scores.any() for scores in nothing.values())

@@ -40,7 +40,7 @@ class Glance:
 def glance(table: pa.Table, heartbeat_us: int, published_us: Sequence[int]) -> Glance:
     """At a table of cells of one run."""
     cells = Cells.of(table)
-    seen = cells.record(heartbeat_us, published=np.array(published_us, np.int64))
+    seen = cells.record(heartbeat_us, cells.note_size(heartbeat_us), published=np.array(published_us, np.int64))
     names, count = cells.names, len(seen.flows)
     named, scores = np.zeros(len(names)), np.zeros(len(names))
     for src, dst in seen.flows:

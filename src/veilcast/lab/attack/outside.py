@@ -39,12 +39,14 @@ def guesses(
     attacks: Collection[str] = EVERY,
     rate: float = 0.1,
     published: DataFrame | None = None,
+    notes: DataFrame | None = None,
 ) -> DataFrame:
     """Of every node that was seen, what each attack holds of it.
 
     Without a topology the overlay is the links that carry anything, and without presence whoever had to do with anybody
     was there. `rate` is the share of readers, as far as it is known. `published` (run, topic, t_us) is for an observer
-    who reads along, and knows when something came.
+    who reads along, and knows when something came; `notes` (run, epoch, t_us, src, dst) for one who knows which cells
+    are copies of publications.
     """
     chosen = _chosen(attacks)
     needs = {each.needs for each in chosen}
@@ -52,7 +54,7 @@ def guesses(
     there = gathering.there(links) if presence is None else presence
     sheets = [Sheet(_LINK, links, {"u": "u", "v": "v"}), Sheet(_THERE, there, {"at": "epoch", "u": "node"})]
     if needs & {NOTES, ACTIVITY}:
-        notes = gathering.notes(cells, heartbeat_us)
+        notes = gathering.notes(cells, heartbeat_us) if notes is None else notes
         sheets.append(Sheet(NOTES, notes, {"at": "t_us", "u": "src", "v": "dst", "number": "epoch"}))
     if ACTIVITY in needs:
         activity = gathering.activity(cells, heartbeat_us)

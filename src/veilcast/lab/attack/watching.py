@@ -50,12 +50,21 @@ class Cells:
         src, dst = self.src[kept], self.dst[kept]
         return Cells(self.names, self.epoch[kept], self.t_us[kept], src, dst, self.size[kept])
 
+    def note_size(self, heartbeat_us: int) -> int:
+        """How long notes are; `waves.NO_NOTES` if nothing looks like one."""
+        found = waves.note_size(self.t_us, self.src, self.dst, self.size, heartbeat_us)
+        return waves.NO_NOTES if found is None else found
+
     def record(
-        self, heartbeat_us: int, links: tuple[Nodes, Nodes] | None = None, published: Numbers | None = None
+        self,
+        heartbeat_us: int,
+        note_size: int,
+        links: tuple[Nodes, Nodes] | None = None,
+        published: Numbers | None = None,
     ) -> Record:
         """`links` are all links of the overlay where they are known, and `published` the moments in which the topic
         that is asked about was published on, for an observer who reads along."""
-        notes = waves.find(self.t_us, self.src, self.dst, self.size, heartbeat_us)
+        notes = waves.of_size(self.t_us, self.src, self.dst, self.size, note_size)
         epochs, epoch = np.unique(self.epoch, return_inverse=True)
         present = np.zeros((len(epochs), len(self.names)), np.bool_)
         present[epoch, self.src] = present[epoch, self.dst] = True

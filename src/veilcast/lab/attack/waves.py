@@ -41,8 +41,15 @@ def find(
     heartbeat_us: int,
 ) -> Waves:
     """All notes of a record, whose rows may come in any order."""
-    longs = note_size(t_us, src, dst, size, heartbeat_us)
-    rows = np.flatnonzero(size == longs) if longs is not None else np.empty(0, np.int64)
+    found = note_size(t_us, src, dst, size, heartbeat_us)
+    return of_size(t_us, src, dst, size, NO_NOTES if found is None else found)
+
+
+def of_size(
+    t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np.int64], notes: int
+) -> Waves:
+    """The same where it is known how long notes are."""
+    rows = np.flatnonzero(size == notes)
     rows = rows[np.lexsort((dst[rows], src[rows], t_us[rows]))]
     return Waves(rows, publications(t_us[rows], src[rows], dst[rows]))
 
@@ -129,6 +136,8 @@ def _publications(
     return found
 
 
+NO_NOTES: Final = -1
+"""A size that no cell has."""
 USUAL: Final = 0.9
 """The share of links on which a size is seen that everybody sends all the time."""
 BIN_US: Final = 1_000

@@ -38,8 +38,9 @@ def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link], spar
         beat = _heartbeat(cells, counted)
         bins = sql.expr(f"bigint(floor({BIN} * log2(1 + gap)))").alias("bin")
         gaps = cadence.tallied(cells).groupBy("src", "dst", bins).agg(sql.sum("cells").alias("cells")).toArrow()
-        notes = gathering.notes(cells, beat).select("t_us", "src", "dst").toArrow()
-        nodes, guesses = _by_attacker(_guesses(cells, counted, beat, links))
+        copies = gathering.notes(cells, beat).persist()
+        notes = copies.select("t_us", "src", "dst").toArrow()
+        nodes, guesses = _by_attacker(_guesses(cells, copies, counted, beat, links))
         cells.unpersist()
     except SPARK_ERRORS as error:
         raise told(error) from error
@@ -58,18 +59,23 @@ def _heartbeat(cells: DataFrame, carried: pa.Table) -> int:
     return heartbeat_us(seen.t_us, seen.src, seen.dst, seen.size) or HEARTBEAT_US
 
 
-def _guesses(cells: DataFrame, carried: pa.Table, beat: int, links: Sequence[Link]) -> pa.Table:
+def _guesses(cells: DataFrame, notes: DataFrame, carried: pa.Table, beat: int, links: Sequence[Link]) -> pa.Table:
     """Of the whole record, and of its parts, each as a run."""
     from pyspark.sql import functions as sql
 
     first, last = pc.min(carried["first"]).as_py(), pc.max(carried["last"]).as_py()
     part = sql.expr(f"string((t_us - {first}) div {(last - first) // PARTS + 1})")
-    runs = cells.withColumn("run", sql.lit(_WHOLE)).unionByName(cells.withColumn("run", part))
+
+    def cut(frame: DataFrame) -> DataFrame:
+        return frame.withColumn("run", sql.lit(_WHOLE)).unionByName(frame.withColumn("run", part))
+
+    # Parts are too short to tell by themselves what stands out, so notes are those of the whole.
+    runs = cut(cells)
     topology = None
     if links:
         pairs = cells.sparkSession.createDataFrame([(link.u, link.v) for link in links], "u string, v string")
         topology = runs.select("run", "epoch").distinct().crossJoin(pairs)
-    return outside.guesses(runs, topology, heartbeat_us=beat).toArrow()
+    return outside.guesses(runs, topology, heartbeat_us=beat, notes=cut(notes)).toArrow()
 
 
 def _by_attacker(rows: pa.Table) -> tuple[list[str], list[Guesses]]:

@@ -22,12 +22,14 @@ def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link] = ())
     cells = Cells.of(table, [end for link in links for end in (link.u, link.v)])
     overlay = _overlay(cells, links) if links else None
     beat = heartbeat_us(cells.t_us, cells.src, cells.dst, cells.size) or HEARTBEAT_US
-    record = cells.record(beat, overlay)
+    # Parts are too short to tell by themselves what stands out.
+    notes = cells.note_size(beat)
+    record = cells.record(beat, notes, overlay)
     whole = watching.scores(record)
     first, last = int(cells.t_us.min()), int(cells.t_us.max())
     edges = first + np.arange(PARTS + 1) * ((last - first) // PARTS + 1)
     parts = [
-        watching.scores(cells.between(since, until).record(beat, overlay))
+        watching.scores(cells.between(since, until).record(beat, notes, overlay))
         for since, until in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
     ]
     return Observed(
