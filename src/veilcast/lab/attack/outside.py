@@ -63,7 +63,7 @@ def guesses(
         columns = {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "double(cells)"}
         sheets.append(Sheet(CADENCE, cadence.tallied(cells), columns))
     if VOLUMES in needs:
-        columns = {"at": "bin", "u": "node", "number": "long(arriving)", "share": "double(bytes)"}
+        columns = {"at": "bin", "u": "node", "number": "bigint(arriving)", "share": "double(bytes)"}
         sheets.append(Sheet(VOLUMES, gathering.volumes(cells, heartbeat_us // PARTS), columns))
     if published is not None:
         sheets.append(Sheet(_PUBLISHED, published, {"at": "t_us", "word": "topic"}))
