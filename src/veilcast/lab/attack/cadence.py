@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Times = NDArray[np.int64]
 Nodes = NDArray[np.int32]
@@ -122,7 +122,8 @@ def tallied(cells: DataFrame, grain_us: int = 1000) -> DataFrame:
     from pyspark.sql import functions as sql
 
     grains = sql.expr(f"gap_us div {grain_us}").alias("gap")
-    return _with_gaps(cells).groupBy("run", "src", "dst", grains, "size").agg(sql.count("*").alias("cells"))
+    counts = _with_gaps(cells).groupBy(_LINK, grains, "size").agg(sql.count("*").alias("cells"))
+    return _named(counts, cells).select("run", "src", "dst", "gap", "size", "cells")
 
 
 def features(cells: DataFrame, window_us: int) -> DataFrame:
@@ -134,7 +135,9 @@ def features(cells: DataFrame, window_us: int) -> DataFrame:
     for of in ("gap_us", "size"):
         parts += [form(of).cast("double") for form in (sql.avg, sql.stddev_pop, sql.min, sql.max)]
     named = [part.alias(name) for part, name in zip(parts, NAMES, strict=True)]
-    return _with_gaps(cells).groupBy("run", "src", "dst", window).agg(*named)
+    return _named(_with_gaps(cells).groupBy(_LINK, window).agg(*named), cells).select(
+        "run", "src", "dst", "window", *NAMES
+    )
 
 
 def _gaps(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64]) -> tuple[NDArray[np.intp], Times]:
@@ -164,15 +167,30 @@ def _moments(values: NDArray[np.int64], starts: NDArray[np.intp], many: NDArray[
 
 
 def _with_gaps(cells: DataFrame) -> DataFrame:
+    """Columns link, t_us, size, gap_us. What is sorted is as narrow as can be, and links are numbers in it: 64 bits of
+    a hash, so that two of a million links are one with a probability below one in ten million."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    link = Window.partitionBy("run", "src", "dst").orderBy("t_us", "size")
-    # Nothing else of a cell goes through the sort.
-    narrow = cells.select("run", "src", "dst", "t_us", sql.col("size").cast("int").alias("size"))
-    return narrow.withColumn("gap_us", sql.col("t_us") - sql.lag("t_us").over(link)).where("gap_us is not null")
+    narrow = cells.select(_hashed(), "t_us", sql.col("size").cast("int").alias("size"))
+    before = sql.lag("t_us").over(Window.partitionBy(_LINK).orderBy("t_us", "size"))
+    return narrow.withColumn("gap_us", sql.col("t_us") - before).where("gap_us is not null")
 
 
+def _named(found: DataFrame, cells: DataFrame) -> DataFrame:
+    """With run, src and dst of each link, of which there are few."""
+    from pyspark.sql import functions as sql
+
+    return found.join(sql.broadcast(cells.select(_hashed(), "run", "src", "dst").distinct()), _LINK)
+
+
+def _hashed() -> Column:
+    from pyspark.sql import functions as sql
+
+    return sql.xxhash64("run", "src", "dst").alias(_LINK)
+
+
+_LINK: Final = "link"
 NAMES: Final = (
     "cells",
     "gap",
