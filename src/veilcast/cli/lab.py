@@ -121,30 +121,30 @@ def _list(_: argparse.Namespace, __: Context) -> Report:
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.lab.sweep import experiment
 
-    chosen = [experiment.load(name) for name in _chosen(arguments.names, experiment.names())]
+    loaded = [experiment.load(name) for name in _chosen(arguments.names, experiment.names())]
+    chosen = [(name, definition, arguments.engine or definition.engines[0]) for name, definition in loaded]
     data = _data_folder(arguments.data)
-    for name, definition in chosen:
-        definition.check_means(name, arguments.engine or definition.engines[0], data)
+    for name, definition, engine in chosen:
+        definition.check_means(name, engine, data)
     with lab_extra():
         from veilcast.lab.spark import Progress, session
         from veilcast.lab.sweep import plan, sweep
         from veilcast.lab.sweep.engines import ENGINES
     if arguments.seeds is not None:
         within("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
-    for name, definition in chosen:
+    for name, definition, engine in chosen:
         sweep.check(
             name,
             definition,
             arguments.out,
-            engine=arguments.engine,
+            engine=engine,
             quick=arguments.quick,
             data=data,
             fresh=arguments.fresh,
         )
     results = []
     with session(arguments.master) as spark, Progress(spark) as progress:
-        for name, definition in chosen:
-            engine = arguments.engine or definition.engines[0]
+        for name, definition, engine in chosen:
             result = sweep.run(
                 spark,
                 name,
