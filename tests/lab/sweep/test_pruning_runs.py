@@ -42,3 +42,11 @@ def test_chain_values_of_all_neighbours_leave_a_publisher_fewer_than_were_promis
 def test_where_nobody_subscribes_there_is_nothing_to_prune() -> None:
     with pytest.raises(ConfigError, match="prune"):
         run(Params(pruner="publisher", ratio=0.0), 1)
+
+
+@pytest.mark.parametrize("pruner", ["publisher", "subscriber"])
+def test_on_an_overlay_that_falls_apart_sets_are_of_those_who_are_reached(
+    pruner: Literal["publisher", "subscriber"],
+) -> None:
+    found = run(Params(nodes=60, degree=2, rewire=0.5, ratio=0.4, pruner=pruner), 2)
+    assert [each.value for each in found if (each.attack, each.metric) == ("pruning", "below_promise")] == [0.0]

@@ -5,6 +5,8 @@ As the publisher it looks for readers, first as the papers have it ("pruning"), 
 it looks for the publisher, by the neighbour that told first ("pruning"), or by all whose chain values are nearest
 ("pruning-chains"). P0 promises |N+| + 1, "his predecessors in the mesh plus himself". By its Eq. 2 a sole publisher has
 none, and the promise is empty; what is held against it here are those who subscribed with the publisher.
+
+Subscribers whom no advert reaches are in no branch: the sets are those of the others.
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ from veilcast.lab.sweep.scenes import scene
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     people = settle(*scene(params, seed, data), 0.0, 0.0, seed)
-    if not people.subscribers.size:
-        raise ConfigError("where nobody subscribes there is nothing to prune")
     epoch = next(epochs(people, Conduct(), 1))
-    reached = _readers(people, epoch) if params.pruner == "publisher" else _publisher(people, epoch)
-    return [Measure(attack, name, 0, value) for attack, found in reached.items() for name, value in found.items()]
+    readers = people.subscribers[epoch.mesh.distance[people.subscribers] > 0]
+    if not readers.size:
+        raise ConfigError("where no subscriber is reached there is nothing to prune")
+    learnt = (_readers if params.pruner == "publisher" else _publisher)(people, epoch, readers)
+    return [Measure(attack, name, 0, value) for attack, found in learnt.items() for name, value in found.items()]
 
 
-def _readers(people: Population, epoch: Epoch) -> dict[str, dict[str, float]]:
+def _readers(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> dict[str, dict[str, float]]:
     """What a publisher makes of who subscribes with it."""
     graph, insider = people.graph, people.publisher
     beside = graph.neighbours(insider)
@@ -42,15 +45,15 @@ def _readers(people: Population, epoch: Epoch) -> dict[str, dict[str, float]]:
     rate = people.subscribers.size / (graph.nodes - 1)
     subscribes = _mask(people.subscribers, graph.nodes)
     others = np.arange(graph.nodes) != insider
-    branches = _branches(people, epoch)
-    promised = _children(epoch)[people.subscribers] + 1
+    branches = _branches(people, epoch, readers)
+    promised = _children(epoch)[readers] + 1
     seed = int(stream(people.seed, "calibration")[0])
     found = {"": {"branch_mean": float(branches.mean()), "branch_min": float(branches.min())}}
     for attack, when in (("pruning", None), ("pruning-timed", delay)):
         said = pruning.subscribers(graph, insider, asked, rate, when)
         guess, positive = said[others], subscribes[others]
         # The papers' insider holds all of a branch for equally suspect; with a clock it does not.
-        suspects = branches if when is None else np.count_nonzero(guess >= said[people.subscribers][:, None], axis=1)
+        suspects = branches if when is None else np.count_nonzero(guess >= said[readers][:, None], axis=1)
         honest = calibration.of_probabilities(guess, positive, seed, draws=20)
         found[attack] = ranking.of_ranks(guess, positive)
         found[attack] |= anonymity.of_sets(anonymity.sizes(guess, positive))
@@ -64,11 +67,10 @@ def _readers(people: Population, epoch: Epoch) -> dict[str, dict[str, float]]:
     return found
 
 
-def _publisher(people: Population, epoch: Epoch) -> dict[str, dict[str, float]]:
+def _publisher(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> dict[str, dict[str, float]]:
     """What one of its subscribers makes of the adverts that it gets."""
     graph, publisher, distance = people.graph, people.publisher, epoch.mesh.distance
-    reached = people.subscribers[distance[people.subscribers] > 0]
-    insider = int(reached[below(stream(people.seed, "pruner"), reached.size)])
+    insider = int(readers[below(stream(people.seed, "pruner"), readers.size)])
     beside = graph.neighbours(insider)
     honest = np.arange(graph.nodes) != insider
     promised = int(_children(epoch)[publisher]) + 1
@@ -89,19 +91,19 @@ def _publisher(people: Population, epoch: Epoch) -> dict[str, dict[str, float]]:
     return found
 
 
-def _branches(people: Population, epoch: Epoch) -> NDArray[np.int64]:
-    """For each subscriber how many the publisher cannot tell from it, by P1: those whose ways may come in where its own
+def _branches(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> NDArray[np.int64]:
+    """For each reader how many the publisher cannot tell from it, by P1: those whose ways may come in where its own
     does."""
     _, ways = pruning.entrances(people.graph, people.publisher)
     size = np.count_nonzero(ways, axis=0)
-    entrance = np.searchsorted(people.graph.neighbours(people.publisher), _entrances(people, epoch))
+    entrance = np.searchsorted(people.graph.neighbours(people.publisher), _entrances(people, epoch, readers))
     found: NDArray[np.int64] = size[entrance]
     return found
 
 
-def _entrances(people: Population, epoch: Epoch) -> NDArray[np.int32]:
-    """For each subscriber the neighbour of the publisher that its subscription came in by."""
-    at, parent = people.subscribers.copy(), epoch.mesh.parent
+def _entrances(people: Population, epoch: Epoch, readers: NDArray[np.int32]) -> NDArray[np.int32]:
+    """For each reader the neighbour of the publisher that its subscription came in by."""
+    at, parent = readers.copy(), epoch.mesh.parent
     while (further := parent[at] != people.publisher).any():
         at[further] = parent[at[further]]
     return at
