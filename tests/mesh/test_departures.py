@@ -162,6 +162,19 @@ def test_a_note_that_waits_for_its_departure_is_not_overdue() -> None:
     assert cottage.events() == [Overdue(2, note(b"x"))]
 
 
+@pytest.mark.parametrize(("epochs", "sent"), [(0, True), (DEPARTURE_EPOCHS_MAX, False)])
+def test_an_upheaval_sends_again_what_has_left_and_nothing_before_its_departure(epochs: int, sent: bool) -> None:
+    cottage = Cottage("publisher", "a b c d e", with_rules(departure_epochs=epochs, retry_periods=50))
+    for name in cottage.names:
+        cottage.hear(name, root_advert())
+    cottage.live(2)
+    cottage.node.publish(note(b"x"), cottage.now)
+    cottage.live(2)
+    del cottage.names[1:]  # All others fall silent at once.
+    stems = [message for _, _, message in of(cottage.live(12), Stem) if isinstance(message, Stem)]
+    assert any(isinstance(decode(stem.cargo), Notify) for stem in stems) is sent
+
+
 @given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 30))
 def test_what_a_root_holds_is_let_go_in_order_and_in_time(waits: list[int], hold_us: int) -> None:
     holding, now, put, got = Holding(Random(1), hold_us=hold_us, room=8), 0, [], []

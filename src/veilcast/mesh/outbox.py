@@ -35,7 +35,8 @@ class Launch(Protocol):
 
 
 class Outbox:
-    """Bounded as the records are; and two calls for each topic, or cell of one, that the owner advertises."""
+    """Bounded as the records are; and a call for this epoch and each that departures reach ahead to, for each topic, or
+    cell of one, that the owner advertises."""
 
     def __init__(
         self,
@@ -103,9 +104,11 @@ class Outbox:
                 calling.taken = calling.taken or calling.name == name
 
     def hasten(self, again_us: int) -> None:
-        """What is under way is lost as far as one can tell; send it again by then."""
+        """What is under way is lost as far as one can tell; send it again by then. What waits for its departure is not
+        under way: whoever could bring about an upheaval would choose when it leaves."""
         for pending in self._pending:
-            pending.again_us = min(pending.again_us, again_us)
+            if pending.notify is not None:
+                pending.again_us = min(pending.again_us, again_us)
 
     def beat(self, now: int) -> None:
         for pending in self._pending:
