@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 from msgspec import structs
 
 from veilcast.lab.sweep import kernel_runs, machine_runs
+from veilcast.lab.sweep.machine_epochs import Coalition
 from veilcast.lab.sweep.params import Params
+from veilcast.lab.sweep.worlds import settled
 
 PAPER = Params(nodes=40, degree=6, ratio=0.2, insiders=0.1, churn=0.1, look="epochs", steps=(1, 2))
 HARDENED = structs.replace(PAPER, kappa=0.7)
@@ -59,3 +62,13 @@ def test_a_run_over_epochs_is_a_function_of_its_parameters_and_seed() -> None:
     short = structs.replace(HARDENED, nodes=24, steps=(1,))
     assert values(short, 5) == {(one.metric, one.step): one.value for one in machine_runs.run(short, 5)}
     assert values(short, 5) != values(short, 6)
+
+
+def test_where_no_root_was_seen_insiders_are_not_told_who_publishes() -> None:
+    people = settled(HARDENED, 1, None)
+    coalition = Coalition(people)
+    for roots in ([], [people.graph.nodes - 1], []):
+        coalition.look(np.ones(people.graph.nodes, np.bool_), roots)
+    first, *others = coalition.view().origin.tolist()
+    assert people.insiders[first]
+    assert others == [people.graph.nodes - 1] * 2

@@ -56,7 +56,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     drawn = list(epochs(people, Conduct(), int(params.steps[-1])))
     found: list[Measure] = []
     before: list[dict[str, float]] = []
-    coalition = _Coalition(people) if params.attacks else None
+    coalition = Coalition(people) if params.attacks else None
     for facts in _hardened(people, drawn, params.kappa, coalition) if params.kappa else _papers(people, drawn):
         before.append(facts)
         if len(before) in params.steps:
@@ -69,7 +69,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     return found
 
 
-class _Coalition:
+class Coalition:
     """Insiders of a town, and what they know of each of its epochs."""
 
     def __init__(self, people: Population) -> None:
@@ -84,9 +84,10 @@ class _Coalition:
         self.ears.epochs |= {town.keyring.at(first + number).topic(TOPIC).token: number for number in range(count)}
 
     def look(self, present: NDArray[np.bool_], roots: list[int]) -> None:
-        """When the mesh of an epoch stands: everybody knows who is there, and who is the root."""
+        """When the mesh of an epoch stands: everybody knows who is there, and who is the root. Where there is none the
+        last one counts, and before the first one of their own: nobody tells them more."""
         self._present.append(present)
-        self._origin += roots[:1] or self._origin[-1:] or [self._people.publisher]
+        self._origin += roots[:1] or self._origin[-1:] or [int(np.argmax(self._people.insiders))]
 
     def view(self) -> View:
         places = {address(number): number for number in range(self._people.graph.nodes)}
@@ -106,7 +107,7 @@ def _papers(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]
 
 
 def _hardened(
-    people: Population, drawn: list[Epoch], kappa: float, coalition: _Coalition | None
+    people: Population, drawn: list[Epoch], kappa: float, coalition: Coalition | None
 ) -> Iterator[dict[str, float]]:
     insider = msgspec.structs.replace(HARDENED, hardening=_INSIDER)
     outfits = {int(node): insider for node in people.insiders.nonzero()[0]}
