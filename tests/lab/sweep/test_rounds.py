@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from veilcast.lab.kernels.epochs import CONDUCTS, epochs
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.sweep.params import Params
-from veilcast.lab.sweep.rounds import Rounds
+from veilcast.lab.sweep.rounds import Rounds, another
 from veilcast.lab.sweep.worlds import settled
 
 TOWN = Params(nodes=200, degree=6, churn=0.1, insiders=0.05, look="epochs", steps=(12,))
@@ -61,3 +62,13 @@ def test_on_silent_wires_there_is_nothing_to_count() -> None:
 def test_before_anything_was_seen_nobody_is_suspect() -> None:
     people = settled(TOWN, 1, None)
     assert not Rounds(people, CONDUCTS["BL"], 1).by_least_squares().any()
+
+
+def test_topics_share_who_is_away_and_neither_ways_nor_covers() -> None:
+    people = replace(settled(TOWN, 1, None), publisher=0)
+    first, second = (
+        next(epochs(replace(topic, publisher=0), CONDUCTS["PF fresh"], 1)) for topic in (people, another(people, 1))
+    )
+    assert (first.present == second.present).all()
+    shared = (first.found.parent == second.found.parent)[first.found.distance > 0]
+    assert 0.2 < shared.mean() < 0.95

@@ -9,6 +9,7 @@ the observer holds what nodes did against when topics were busy: one at a time (
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -29,7 +30,7 @@ class Rounds:
     def __init__(self, people: Population, conduct: Conduct, count: int) -> None:
         """`count` is how many epochs there will be."""
         self._people, self._silent = people, conduct.kappa > 0
-        others = () if self._silent else (_others(people, number) for number in range(1, _TOPICS))
+        others = () if self._silent else (another(people, number) for number in range(1, _TOPICS))
         self._others = [epochs(other, conduct, count) for other in others]
         self._busy: list[NDArray[np.bool_]] = []
         self._activity: list[Scores] = []
@@ -60,12 +61,12 @@ class Rounds:
         return np.asarray(np.round(least_squares.weights(self._moments)[0], _DIGITS), np.float64)
 
 
-def _others(people: Population, number: int) -> Population:
-    """Another topic of the same people."""
+def another(people: Population, number: int) -> Population:
+    """Another topic of the same people, with draws of its own."""
     share = len(people.subscribers) / people.graph.nodes
     publisher, readers = cast(people.graph, share, int(stream(people.seed, "topic", number)[0]))
     honest = readers[~people.insiders[readers]]
-    return Population(people.graph, publisher, honest, people.insiders, people.churn, people.seed)
+    return replace(people, publisher=publisher, subscribers=honest, topic=number)
 
 
 def _received(epoch: Epoch) -> Scores:
