@@ -105,3 +105,25 @@ def test_an_overlay_that_falls_apart_is_run_and_told(engine: str) -> None:
 def test_what_an_engine_cannot_run_it_refuses(engine: str, change: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         run(engine, msgspec.structs.replace(SMALL, **change))
+
+
+@pytest.mark.parametrize(
+    ("engine", "params"),
+    [
+        ("kernel", Params(attacks=("leaf",))),
+        ("kernel", Params(games=4.0)),
+        ("kernel", Params(script="timing", insiders=0.1)),
+        ("kernel", Params(wire="cells", kappa=0.5)),
+        ("kernel", Params(pruner="publisher", cover="one", mu=0.5)),
+        ("kernel", Params(topics=3, insiders=0.1, look="epochs", steps=(1,), publications=2)),
+        ("kernel", Params(look="epochs", steps=(1,), publishers=2)),
+        ("machines", Params(origin="fresh")),
+        ("machines", Params(look="epochs", steps=(1,), publications=2)),
+        ("machines", Params(script="timing", insiders=0.1, cover="one", mu=0.5)),
+        ("machines", Params(wire="prompt", insiders=0.1)),
+        ("live", Params(wire="prompt", churn=0.1)),
+    ],
+)
+def test_what_a_run_would_not_heed_is_refused(engine: str, params: Params) -> None:
+    with pytest.raises(ConfigError, match="know nothing of"):
+        ENGINES[engine](params, 1, None)

@@ -40,6 +40,9 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     act = ACTS.get(params.script)
     if act is None:
         raise ConfigError(f"script must be one of {', '.join(ACTS)}, not {params.script!r}")
+    params.heed("active insiders", "script", "kappa", "insiders", "game")
+    if params.graph != "small-world":
+        raise ConfigError("active insiders live in small worlds")
     if params.script in _OF_THE_GAME and params.game != "events":
         raise ConfigError(f'script = "{params.script}" is for a shell game: game = "events"')
     return [

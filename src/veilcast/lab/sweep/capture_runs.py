@@ -144,6 +144,7 @@ def _mask(places: dict[Address, int], chosen: list[Address]) -> NDArray[np.bool_
 
 
 def _check(params: Params) -> None:
+    params.heed("captures", "wire", "kappa", "publications", "publishers", "cover", "game")
     if params.graph != "small-world" or params.cover != "none" or params.game != "none" or params.look != "end":
         raise ConfigError('captures are of small worlds with neither PF nor SG, and looked at once: look = "end"')
     if (params.wire == "cells") != (params.kappa > 0):

@@ -8,6 +8,7 @@ the step with all that it saw (`suite`).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from veilcast.wire.geometry import CELL
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     way = conduct(params)
+    params.heed("runs over epochs", *_HEEDED)
     people = settled(params, seed, data)
     suite = Suite(params, people, way, data)
     found: list[Measure] = []
@@ -68,3 +70,9 @@ def _facts(people: Population, epoch: Epoch, hop_s: float, *, hides: bool) -> di
         facts["stem"] = float(way.path.size - 1)
     facts |= {"messages": float(cost.messages), "hops": cost.hops, "reached": cost.reached}
     return facts | of_delivery(cost.messages, CELL, round(cost.reached * present.size), cost.hops, hop_s)
+
+
+_HEEDED: Final = (
+    *("cover", "kappa", "insiders", "churn", "origin", "games"),
+    *("steady", "departures", "hold", "attacks"),
+)

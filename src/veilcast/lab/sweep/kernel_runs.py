@@ -31,8 +31,9 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
         return pruning_runs.run(params, seed, data)
     if params.topics:
         return token_runs.run(params, seed, data)
-    if params.look == "epochs" or params.kappa + params.insiders + params.churn > 0:
+    if params.look == "epochs":
         return epoch_runs.run(params, seed, data)
+    params.heed('runs that are not over epochs (look = "epochs")', "cover", "publications", "game")
     graph, publisher, subscribers = scene(params, seed, data)
     if params.pace == "beats":
         mesh: Mesh | beats.Laid = beats.laid(graph, publisher, subscribers, seed)

@@ -45,6 +45,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
 
 
 def population(params: Params) -> TownMesh:
+    params.heed("towns on real sockets", "wire", "kappa", "publishers", "cover", "game")
     if params.graph != "small-world" or params.cover != "none" or params.game != "none" or params.publishers > 1:
         raise ConfigError("towns are small worlds with one publisher and neither PF nor SG")
     if params.wire == "bare" or (params.wire == "cells") != (params.kappa > 0):

@@ -52,6 +52,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
         raise ConfigError(f"the machines show a hardened mesh to insiders: {', '.join(_OVERHEARD)}")
     if params.steps[-1] > EPOCHS - 2:
         raise ConfigError(f"the machines' keys hold for {EPOCHS - 2} epochs, not for {params.steps[-1]:g}")
+    params.heed("machines over epochs", "kappa", "insiders", "churn", "attacks")
     people = settled(params, seed, data)
     drawn = list(epochs(people, Conduct(), int(params.steps[-1])))
     found: list[Measure] = []

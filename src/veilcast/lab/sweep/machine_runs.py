@@ -175,9 +175,9 @@ def _forming(found: Scene) -> int:
 
 
 def _check(params: Params) -> None:
+    params.heed('machines that are not run over epochs (look = "epochs")', "cover", "publications", "game")
     refused = {
         f"ties = {params.ties!r}: they follow who tells first": params.ties != "uniform",
-        'kappa, insiders or churn but for look = "epochs"': params.kappa + params.insiders + params.churn > 0,
         f"look = {params.look!r} for this": params.look not in _LOOKS[params.game],
     }
     for what, is_so in refused.items():

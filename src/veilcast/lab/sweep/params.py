@@ -7,7 +7,7 @@ mesh that stands.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -144,10 +144,39 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(set(self.attacks)) < len(self.attacks):
             raise ConfigError("attacks are named once each")
 
+    def heed(self, runs: str, *switches: str) -> None:
+        """Raise where something is switched on that these runs do not heed: they would be taken for what they are not.
+        What only says more of a switch that is off does no harm."""
+        idle = [name for name in _SWITCHES if name not in switches and getattr(self, name) != getattr(_OFF, name)]
+        if idle:
+            raise ConfigError(f"{runs} know nothing of {', '.join(idle)}")
+
     @property
     def reads_data(self) -> bool:
         """Whether a run needs the data folder."""
         return self.graph in ("gnutella", "deezer")
+
+
+_SWITCHES: Final = (
+    "cover",
+    "publications",
+    "game",
+    "kappa",
+    "insiders",
+    "script",
+    "churn",
+    "origin",
+    "games",
+    "steady",
+    "departures",
+    "hold",
+    "attacks",
+    "topics",
+    "pruner",
+    "wire",
+    "publishers",
+)
+_OFF: Final = Params()
 
 
 class Measure(msgspec.Struct, frozen=True, gc=False):

@@ -28,6 +28,7 @@ from veilcast.lab.sweep.scenes import scene
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    params.heed("runs of one insider who prunes", "pruner")
     people = settle(*scene(params, seed, data), 0.0, 0.0, seed)
     epoch = next(epochs(people, Conduct(), 1))
     readers = people.subscribers[epoch.mesh.distance[people.subscribers] > 0]

@@ -54,6 +54,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     way = conduct(msgspec.structs.replace(params, origin="kept"))
     if params.origin == "fresh":
         way = replace(way, origin="fresh")
+    params.heed("runs of several topics", *_HEEDED)
     town, popularity, together = _settled(params, seed, data)
     # Who asks reads, or covers; a share kappa of those who do not read cover.
     asks = popularity + way.kappa * (1 - popularity)
@@ -236,6 +237,7 @@ def _interests(
         )
 
 
+_HEEDED: Final = ("topics", "cover", "kappa", "insiders", "churn", "origin")
 _NOTES: Final = 20.0
 """How many notes come in an epoch and a topic, on the average."""
 _PRIOR: Final = 0.1
