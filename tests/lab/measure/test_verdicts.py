@@ -104,6 +104,8 @@ def test_where_a_curve_has_no_such_point_it_is_said() -> None:
     ("given", "interval"),
     [
         ({}, (-inf, inf)),
+        ({"compare": "at most", "value": 0.9}, (-inf, inf)),
+        ({"compare": "at least", "value": 0.1}, (-inf, inf)),
         ({"statistic": "change", "since": 0, "x": 2, "value": -0.6}, (-inf, inf)),
         ({"statistic": "slope", "x": None, "value": -0.3}, (-inf, inf)),
         ({"statistic": "argmin", "x": None, "value": 2}, (0, 2)),

@@ -77,11 +77,11 @@ def judge(experiment: str, published: Published, curves: Mapping[str, Sequence[P
     word: Word = "not reproduced"
     if _lies(found, found, target, published.within, above=above, below=below):
         # Where on a plateau a curve is least is chance: only a minimum that stands out is where it is. And what is
-        # known less well than within the margin may lie in it by luck.
+        # known less well than within the margin may lie in it by luck; what has no interval, on either side of a bound.
         margin = published.within + _ROUNDING
         vague = published.statistic == "argmin" and max(target - low, high - target) > margin
         wide = published.compare == "equal" and high - low > 2 * margin
-        word = "partly" if vague or wide else "fits"
+        word = "partly" if vague or wide or not math.isfinite(high - low) else "fits"
     elif _lies(low, high, target, published.within, above=above, below=below):
         word = "partly"
     return Verdict(
