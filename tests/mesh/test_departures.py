@@ -198,3 +198,11 @@ def test_what_a_root_holds_is_bounded_by_its_room() -> None:
     for number in range(2):
         assert holding.put(b"%d" % number, certified(b"x", number + 1), 10, 0)
     assert not holding.takes(b"2")
+
+
+def test_what_comes_when_a_mesh_stands_does_not_overtake_what_waited_for_that() -> None:
+    holding, first, second = Holding(Random(1), hold_us=0, room=8), certified(b"1", 1), certified(b"2", 2)
+    assert holding.put(b"1", first, 10, 0)
+    assert holding.put(b"2", second, 10, 10)
+    assert [holding.due(10), holding.due(10), holding.due(10)] == [(b"1", first), (b"2", second), None]
+    assert not holding.put(b"3", second, 10, 11)

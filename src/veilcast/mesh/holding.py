@@ -25,12 +25,14 @@ class Holding:
         return name not in self._held and len(self._held) < self._room
 
     def put(self, name: bytes, note: Notify, stands_us: int, now: int) -> bool:
-        """Keep a note for its time, and until its mesh stands; False if that is now."""
+        """Keep a note for its time, and until its mesh stands; False if that is now, and none of its token is before
+        it."""
         due_us = max(now + self._rng.randrange(self._hold_us + 1), stands_us)
-        if due_us > now:
-            self._held[name] = note
-            heappush(self._moments, (due_us, note.token))
-        return due_us > now
+        if due_us <= now and all(held.token != note.token for held in self._held.values()):
+            return False
+        self._held[name] = note
+        heappush(self._moments, (due_us, note.token))
+        return True
 
     def due(self, now: int) -> tuple[bytes, Notify] | None:
         """One whose time has come, and its name: it is not held any more."""
