@@ -18,6 +18,7 @@ from veilcast.authority.record import Profile, TopicRecord
 from veilcast.crypto.cell import CELLS_MAX, cell_token
 from veilcast.errors import AuthorityError, ForgedError, LocalError
 from veilcast.machine import Publication
+from veilcast.mesh import roots
 from veilcast.mesh.adverts import check_advert, check_call, make_advert, make_call
 from veilcast.mesh.config import Config
 from veilcast.mesh.content import Content, check_certified_notify, make_certified_notify
@@ -29,7 +30,7 @@ from veilcast.topics import All, Box, Conjunction, Integers, Range, Reals, Schem
 from veilcast.topics.domain import MAX_ROUTING
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import EPOCH_US, FIRST, HARD, Cottage
+from hamlet import EPOCH_US, FIRST, HARD, Cottage, with_rules
 from village import LABEL, SMALL, Bench, Village
 
 from veilcast.wire import decode
@@ -302,3 +303,22 @@ def test_a_publisher_calls_for_a_root_of_every_cell() -> None:
     cargoes = [decode(stem.cargo) for _, _, stem in cottage.live(2) if isinstance(stem, Stem)]
     named = [call.cell for call in cargoes if isinstance(call, Call) and call.certificate.leaf.first == FIRST]
     assert named == [keys.cell for keys in ring("publisher").at(FIRST).topic(TOPIC).for_all()]
+
+
+@pytest.mark.parametrize("departure_epochs", [0, 4])
+def test_no_topic_takes_the_whole_table_by_calls_for_epochs_to_come(
+    monkeypatch: pytest.MonkeyPatch, departure_epochs: int
+) -> None:
+    """Two epochs are called for where there are no departures, and that is never too many."""
+    monkeypatch.setattr(roots, "CELLS_MAX", 4)
+    config = msgspec.structs.replace(with_rules(departure_epochs=departure_epochs), tokens_max=48)
+    cottage = Cottage(config=config, keyring=ring("forwarder"))
+    for later in range(9):
+        whole = ring("publisher").at(FIRST + later).topic(TOPIC)
+        for number in range(6):
+            cottage.hear("a", make_call(whole.within(number.to_bytes(16, "big"))))
+            cottage.now += 40_000
+    assert cottage.node.sizes()["calls"] == (12 if departure_epochs else 8)
+    cottage.hear("a", make_call(ring("stranger").at(FIRST).topic("other").within(bytes(16))))
+    cottage.live(1)
+    assert cottage.node.sizes()["calls"] == (13 if departure_epochs else 9)

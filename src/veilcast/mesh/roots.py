@@ -87,13 +87,17 @@ class Roots:
         """A genuine call; False if we knew it, or have no room for it.
 
         Names of cells cost nothing, and one certificate is enough for any number: only so many of a topic are kept.
+        Where departures make calls early there are many epochs, too, and all of a topic have a share of the table.
         """
         if call.token in self._calls or len(self._calls) >= self._calls_max:
             return False
-        if call.cell is not None:
-            scopes = (known.certificate.leaf.scope for known in self._calls.values())
-            if sum(scope == call.certificate.leaf.scope for scope in scopes) >= CELLS_MAX:
-                return False
+        known = [kept.certificate for kept in self._calls.values()]
+        share = max(_EPOCHS * CELLS_MAX, self._calls_max // _TOPICS)
+        if sum(_is_same_topic(call.certificate, other) for other in known) >= share:
+            return False
+        scope = call.certificate.leaf.scope
+        if call.cell is not None and sum(other.leaf.scope == scope for other in known) >= CELLS_MAX:
+            return False
         self._calls[call.token] = call
         return True
 
@@ -296,6 +300,11 @@ def leading(origins: Iterable[Origin]) -> Origin | None:
     return min(origins, key=lambda origin: _standing(origin.advert), default=None)
 
 
+def _is_same_topic(one: Chain, other: Chain) -> bool:
+    """A sub-authority may name another's lineage, but not in its name."""
+    return one.leaf.lineage == other.leaf.lineage and one.group == other.group
+
+
 @lru_cache(maxsize=4096)
 def _check_candidacy(
     candidacy: Candidacy, anchor: Anchor, token: bytes, lineage: bytes, authority: bytes, epoch: int
@@ -321,6 +330,10 @@ def _bits(rank: int) -> float:
     return max(0.0, _BITS + log2((rank + 1) / _RANKS))
 
 
+_EPOCHS: Final = 3
+"""Whose meshes there are at a time: the last one in its grace, this one, and the next."""
+_TOPICS: Final = 4
+"""That fill the table of calls, if each has as many as it may have."""
 _RECEIPT: Final = b"taken "
 _RANKS: Final = 1 << 64
 _BITS: Final = 12
