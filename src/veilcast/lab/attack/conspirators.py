@@ -68,7 +68,9 @@ def _binned(coalition: Coalition, known: Known) -> Scores:
 
 def _trained(coalition: Coalition, known: Known, attack: str) -> Scores:
     shown = features(coalition.graph, coalition.seen, _group_testing(coalition, known))
-    return known.trained[attack, coalition.epochs].scores(shown)
+    # A run that ends before a number of epochs is over is judged by what was learned for that.
+    enough = min(epochs for name, epochs in known.trained if name == attack and epochs >= coalition.epochs)
+    return known.trained[attack, enough].scores(shown)
 
 
 def _handed(coalition: Coalition, _: Known) -> Scores:
