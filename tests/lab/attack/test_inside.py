@@ -18,10 +18,13 @@ from veilcast.crypto.chain import advance
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack import first_spy, handed, inside, overheard, predecessor, presence, trilateration
-from veilcast.lab.attack.conspirators import UNTRAINED, Known
+from veilcast.lab.attack.classifiers import fit_linear
+from veilcast.lab.attack.coalition import Adverts, Chains, Coalition
+from veilcast.lab.attack.conspirators import CONSPIRATORS, UNTRAINED, Known
+from veilcast.lab.attack.features import features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import distances, pooled
-from veilcast.lab.attack.sights import until
+from veilcast.lab.attack.sights import Seen, until
 from veilcast.lab.kernels.epochs import CONDUCTS, Population
 from veilcast.lab.kernels.insiders import View, rows, watch
 from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
@@ -178,3 +181,28 @@ def test_an_attack_that_is_none_or_was_not_trained_is_refused(spark: SparkSessio
         inside.guesses(nothing, nothing, nothing, attacks=["wishing"])
     with pytest.raises(ConfigError, match="linear is a trained attack"):
         inside.guesses(nothing, nothing, nothing, attacks=["linear"])
+
+
+def test_a_run_that_is_shorter_than_what_was_trained_for_is_judged_by_that() -> None:
+    people, view, _ = world("H")
+    belief = beliefs(pooled(people.graph, view, kept=KNOWN.kept), NODES, KNOWN.acting)
+    shown = features(people.graph, view, belief)
+    learned, other = (fit_linear(shown, np.isin(np.arange(NODES), those)) for those in (people.subscribers, [1, 2, 3]))
+    known = replace(KNOWN, trained={("linear", 1): other, ("linear", 20): learned, ("linear", 50): other})
+    nobody, nothing = np.empty(0, np.int32), np.empty(0, np.int64)
+    adverts, chains = Adverts(nothing, nothing, nobody), Chains(nothing, nobody, [])
+    seen = Seen(view.observer, view.peer, view.origin, view.present, view.seen, view.delay, view.handed)
+    coalition = Coalition(people.graph, people.insiders, seen, view.passed, adverts, chains, view.read.astype(np.int64))
+    [linear] = [each for each in CONSPIRATORS if each.attack == "linear"]
+    assert linear.scores(coalition, known) == pytest.approx(learned.scores(shown))
+
+
+def test_what_was_overheard_in_an_epoch_of_which_nobody_tells_who_was_there_stays_in_it(spark: SparkSession) -> None:
+    """Those of the epoch in the middle, and of the last."""
+    rows = [row for row in shown("H") if not isinstance(row, Presence) or row.epoch not in (2, EPOCHS - 1)]
+    given = [frame(spark, kind, rows) for kind in (Insider, Topology, Presence)]
+    found = inside.guesses(*given, attacks=["first-spy"], epochs=(2, 3, EPOCHS)).collect()
+    told = {(row["epochs"], row["node"]): row["score"] for row in found}
+    for epochs in (2, 3, EPOCHS):
+        names = [NAMES[node] for node in honest("H")]
+        assert [told[epochs, name] for name in names] == pytest.approx(expected("H", "first-spy", epochs))

@@ -138,7 +138,7 @@ def _guessed(
 def _coalition(folder: Folder, topic: str, hop_us: int | None) -> Coalition:
     links, there, ours = folder.sheet(_LINK), folder.sheet(_THERE), folder.sheet(_OURS)
     adverts, chains, stems, notes = (folder.sheet(kind, topic) for kind in (ADVERTS, CHAINS, STEMS, NOTES))
-    nodes, epochs = len(folder.names), np.unique(there["at"].to_numpy())
+    nodes, epochs = len(folder.names), _epochs(folder)
     graph = from_edges(nodes, folder.nodes(links["u"]), folder.nodes(links["v"]))
     enemy, present = np.zeros(nodes, np.bool_), np.zeros((len(epochs), nodes), np.bool_)
     enemy[folder.nodes(ours["u"])] = True
@@ -150,6 +150,7 @@ def _coalition(folder: Folder, topic: str, hop_us: int | None) -> Coalition:
     heard = Adverts(rows(adverts), _numbered(adverts["value"]), folder.nodes(adverts["u"]))
     held = Chains(rows(chains), folder.nodes(chains["u"]), chains["value"].to_pylist())
     told_of = folder.sheet(ORIGINS, topic)
+    told_of = told_of.filter(np.isin(told_of["at"].to_numpy(), epochs))
     if len(told_of):
         origin = np.zeros(len(epochs), np.int32)
         origin[rows(told_of)] = folder.nodes(told_of["u"])
@@ -162,6 +163,12 @@ def _coalition(folder: Folder, topic: str, hop_us: int | None) -> Coalition:
     read[rows(notes)] = notes["number"].to_numpy()
     seen = _seen(folder, topic, graph, enemy, present, origin, epochs, hop_us)
     return Coalition(graph, enemy, seen, passed, heard, held, read)
+
+
+def _epochs(folder: Folder) -> NDArray[np.int64]:
+    """All in which somebody was there, or anything was overheard: meshes form before their epoch comes."""
+    kinds = (_THERE, _BEGAN, *_OF_TOPICS)
+    return np.asarray(np.unique(np.concatenate([folder.sheet(kind)["at"].to_numpy() for kind in kinds])), np.int64)
 
 
 def _seen(
