@@ -104,6 +104,11 @@ def test_a_rhythm_is_taken_away_and_what_is_beside_it_stays() -> None:
     assert np.flatnonzero(unrhythmic(np.array([[*beat, 9.0]]), 3)).tolist() == [7]
 
 
+def test_less_than_a_period_has_no_rhythm_and_tells_nothing() -> None:
+    short = unrhythmic(np.array([[4.0, 0.0], [1.0, 2.0]]), 3)
+    assert all(not found.any() for found in scores(short, short, LAGS))
+
+
 def test_the_lag_is_how_long_the_way_takes() -> None:
     mesh, _, leaving, arriving = volumes(3, 0.1, 0.0)
     _, at = correlations(leaving, arriving, LAGS)

@@ -13,7 +13,7 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack import gathering, leaf, outside, waves
-from veilcast.lab.attack.outsiders import EVERY
+from veilcast.lab.attack.outsiders import ATTACKS
 from veilcast.observe import Cell
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -83,7 +83,7 @@ def test_the_overlay_and_who_is_there_are_read_off_the_wires(cells: DataFrame) -
 
 
 def test_every_attack_says_something_of_every_node_in_every_run(guessed: Rows, runs: dict[str, list[Cell]]) -> None:
-    assert {(row["attack"], row["run"]) for row in guessed} == {(attack, run) for attack in EVERY for run in runs}
+    assert {(row["attack"], row["run"]) for row in guessed} == {(attack, run) for attack in ATTACKS for run in runs}
     kinds = {(row["attack"], row["run"], row["role"]) for row in guessed}
     assert all(sorted(scores(guessed, run, attack, role)) == sorted(NODES) for attack, run, role in kinds)
     assert np.isfinite([row["score"] for row in guessed]).all()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from veilcast.lab import tables
+from veilcast.lab.attack import record as volumes_of
 from veilcast.lab.attack import watching
 from veilcast.lab.attack.outsiders import OUTSIDERS
 from veilcast.lab.attack.watching import Cells
@@ -45,6 +46,8 @@ def test_a_record_has_the_notes_the_overlay_and_who_was_there(seen: Cells) -> No
     assert made.present.all()
     assert set(made.graph.degrees.tolist()) == {2}
     assert made.rounds.activity.sum() == seen.size.sum()
+    assert made.volumes is not None
+    assert [ways.sum() for ways in made.volumes] == [seen.size.sum()] * 2
 
 
 def test_every_attacker_says_something_and_leaves_come_first(seen: Cells) -> None:
@@ -53,8 +56,25 @@ def test_every_attacker_says_something_and_leaves_come_first(seen: Cells) -> Non
     assert list(found) == [(each.attack, each.role) for each in OUTSIDERS]
     asked = np.array(seen.names) != NODES[0]
     assert auc(found["leaf", "subscriber"][asked], READERS[asked]) > 0.9
-    assert seen.names[found["flow-source", "publisher"].argmax()] == NODES[0]
+    for attack in ("flow-source", "flow-correlation"):
+        assert seen.names[found[attack, "publisher"].argmax()] == NODES[0]
     expect_nothing(found["leaf", "subscriber"], READERS)
+    expect_nothing(found["flow-correlation", "subscriber"], READERS)
+
+
+def test_volumes_of_too_many_nodes_are_not_counted_and_of_too_long_a_record_its_beginning(
+    seen: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = seen.volumes(BEAT_US)
+    assert whole is not None
+    bins = whole.leaving.shape[1] // 2
+    monkeypatch.setattr(volumes_of, "BINS_MAX", bins * len(NODES))
+    half = seen.volumes(BEAT_US)
+    assert half is not None
+    assert np.array_equal(half.arriving, whole.arriving[:, :bins])
+    monkeypatch.setattr(volumes_of, "NODES_MAX", len(NODES) - 1)
+    assert seen.volumes(BEAT_US) is None
+    assert not seen.record(BEAT_US, NOTE).correlated.leads.any()
 
 
 def test_parts_of_a_record_are_records(seen: Cells) -> None:

@@ -71,8 +71,11 @@ def series(
 
 
 def unrhythmic(values: Series, period: int) -> Series:
-    """What is left of whole periods of so many bins, if from each bin the usual of its place in the period is taken."""
+    """What is left of whole periods of so many bins, if from each bin the usual of its place in the period is taken;
+    of less than one period, nothing."""
     bins = values.shape[1] // period * period
+    if not bins:
+        return np.zeros_like(values)
     folded = values[:, :bins].reshape(len(values), -1, period)
     left: Series = (folded - np.median(folded, axis=1, keepdims=True)).reshape(len(values), bins)
     return left

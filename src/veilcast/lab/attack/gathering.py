@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from veilcast.lab.attack.flow_correlation import PARTS
 from veilcast.lab.attack.folder import distinct
 from veilcast.lab.attack.waves import BIN_US, note_size
 
@@ -67,11 +68,11 @@ def note_sizes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
     return beats.groupBy("run").applyInArrow(of_run, "run string, size bigint").where("size is not null")
 
 
-def volumes(cells: DataFrame, bin_us: int) -> DataFrame:
-    """Columns run, bin, node, arriving, bytes: what left each node, and what reached it, in bins of this length."""
+def volumes(cells: DataFrame, heartbeat_us: int) -> DataFrame:
+    """Columns run, bin, node, arriving, bytes: what left each node, and what reached it, in parts of a heartbeat."""
     from pyspark.sql import functions as sql
 
-    number = sql.expr(f"t_us div {bin_us}").alias("bin")
+    number = sql.expr(f"t_us * {PARTS} div {heartbeat_us}").alias("bin")
     ways = [
         cells.groupBy("run", number, sql.col(end).alias("node"))
         .agg(sql.sum("size").alias("bytes"))

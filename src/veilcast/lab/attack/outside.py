@@ -18,10 +18,9 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack import cadence, gathering
 from veilcast.lab.attack.cadence import Tally
-from veilcast.lab.attack.flow_correlation import PARTS
 from veilcast.lab.attack.folder import Folder, Sheet, distinct, filed
 from veilcast.lab.attack.guessing import told
-from veilcast.lab.attack.outsiders import ACTIVITY, CADENCE, CORRELATORS, EVERY, NOTES, OUTSIDERS, VOLUMES, Outsider
+from veilcast.lab.attack.outsiders import ACTIVITY, ATTACKS, CADENCE, NOTES, OUTSIDERS, VOLUMES, Outsider
 from veilcast.lab.attack.record import Record, Rounds, Volumes
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.tables import Guess
@@ -36,7 +35,7 @@ def guesses(
     presence: DataFrame | None = None,
     *,
     heartbeat_us: int,
-    attacks: Collection[str] = EVERY,
+    attacks: Collection[str] = ATTACKS,
     rate: float = 0.1,
     published: DataFrame | None = None,
     notes: DataFrame | None = None,
@@ -64,7 +63,7 @@ def guesses(
         sheets.append(Sheet(CADENCE, cadence.tallied(cells), columns))
     if VOLUMES in needs:
         columns = {"at": "bin", "u": "node", "number": "bigint(arriving)", "share": "double(bytes)"}
-        sheets.append(Sheet(VOLUMES, gathering.volumes(cells, heartbeat_us // PARTS), columns))
+        sheets.append(Sheet(VOLUMES, gathering.volumes(cells, heartbeat_us), columns))
     if published is not None:
         sheets.append(Sheet(_PUBLISHED, published, {"at": "t_us", "word": "topic"}))
 
@@ -76,9 +75,9 @@ def guesses(
 
 def _chosen(attacks: Collection[str]) -> list[Outsider]:
     for attack in attacks:
-        if attack not in EVERY:
-            raise ConfigError(f"no attack from outside is called {attack!r}; there are {', '.join(EVERY)}")
-    return [each for each in (*OUTSIDERS, *CORRELATORS) if each.attack in attacks]
+        if attack not in ATTACKS:
+            raise ConfigError(f"no attack from outside is called {attack!r}; there are {', '.join(ATTACKS)}")
+    return [each for each in OUTSIDERS if each.attack in attacks]
 
 
 def _guessed(folder: Folder, chosen: list[Outsider], heartbeat_us: int, rate: float) -> pa.Table:
@@ -131,13 +130,8 @@ def _rounds(folder: Folder, activity: pa.Table, length_us: int) -> Rounds:
 
 def _volumes(folder: Folder) -> Volumes | None:
     counted = folder.sheet(VOLUMES)
-    if not len(counted):
-        return None
-    number, node = counted["at"].to_numpy(), folder.nodes(counted["u"])
-    first = int(number.min())
-    series = np.zeros((2, len(folder.names), int(number.max()) - first + 1))
-    series[counted["number"].to_numpy(), node, number - first] = counted["share"].to_numpy()
-    return Volumes(*series)
+    number, arriving, size = (counted[name].to_numpy() for name in ("at", "number", "share"))
+    return Volumes.counted(number, folder.nodes(counted["u"]), arriving, size, len(folder.names))
 
 
 _LINK: Final = "links"

@@ -19,7 +19,6 @@ from veilcast.lab.attack import (
     centrality,
     closure,
     disclosure,
-    flow_correlation,
     flow_source,
     intersection,
     late_join,
@@ -137,18 +136,11 @@ def _rumor(record: Record, _: float) -> Scores:
 
 
 def _follows(record: Record, _: float) -> Scores:
-    return _correlated(record).follows[None]
+    return record.correlated.follows[None]
 
 
 def _leads(record: Record, _: float) -> Scores:
-    return _correlated(record).leads[None]
-
-
-def _correlated(record: Record) -> flow_correlation.Named:
-    if record.volumes is None:
-        return flow_correlation.Named(np.zeros(record.nodes), np.zeros(record.nodes))
-    leaving, arriving = (flow_correlation.unrhythmic(values, flow_correlation.PARTS) for values in record.volumes)
-    return flow_correlation.scores(leaving, arriving, flow_correlation.LAGS)
+    return record.correlated.leads[None]
 
 
 def _mean(record: Record, found: Iterable[Scores | NDArray[np.bool_]]) -> Scores:
@@ -175,11 +167,7 @@ OUTSIDERS: Final = (
     Outsider("roots", "publisher", _roots),
     Outsider("rumor", "publisher", _rumor),
     Outsider("cadence", "publisher", _unlike_publishers, CADENCE),
-)
-CORRELATORS: Final = (
     Outsider("flow-correlation", "subscriber", _follows, VOLUMES),
     Outsider("flow-correlation", "publisher", _leads, VOLUMES),
 )
-"""Apart, for they count all cells anew, and take the square of the number of nodes."""
 ATTACKS: Final = tuple(dict.fromkeys(each.attack for each in OUTSIDERS))
-EVERY: Final = (*ATTACKS, *dict.fromkeys(each.attack for each in CORRELATORS))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.attack import waves
+from veilcast.lab.attack import flow_correlation, waves
 from veilcast.lab.attack.cadence import Tally
 from veilcast.lab.attack.hops import hops
 from veilcast.lab.kernels.graph import Graph
@@ -46,6 +46,25 @@ class Volumes(NamedTuple):
 
     leaving: NDArray[np.float64]
     arriving: NDArray[np.float64]
+
+    @classmethod
+    def counted(
+        cls,
+        number: NDArray[np.int64],
+        node: Nodes,
+        arriving: NDArray[np.int64],
+        size: NDArray[np.int64] | NDArray[np.float64],
+        nodes: int,
+    ) -> Self | None:
+        """From bytes in any order: in which bin, of whom, and 1 where they arrived. None if there are none, or more
+        nodes than can be compared; of a record that is too long, its beginning."""
+        if not len(number) or nodes > NODES_MAX:
+            return None
+        first = int(number.min())
+        bins = min(int(number.max()) - first + 1, BINS_MAX // nodes)
+        kept = number < first + bins
+        place = (arriving[kept] * nodes + node[kept]) * bins + number[kept] - first
+        return cls(*np.bincount(place, size[kept], 2 * nodes * bins).astype(np.float64).reshape(2, nodes, bins))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +128,14 @@ class Record:
         return found
 
     @cached_property
+    def correlated(self) -> flow_correlation.Named:
+        """Who follows, and who leads."""
+        if self.volumes is None:
+            return flow_correlation.Named(np.zeros(self.nodes), np.zeros(self.nodes))
+        leaving, arriving = (flow_correlation.unrhythmic(values, flow_correlation.PARTS) for values in self.volumes)
+        return flow_correlation.scores(leaving, arriving, flow_correlation.LAGS)
+
+    @cached_property
     def meshes(self) -> list[Mesh]:
         """In the order of epochs."""
         _, first = np.unique(self.publication, return_index=True)
@@ -125,3 +152,9 @@ class Record:
             Mesh(int(source[each]), members[each], far, self.present[epoch[each]] & (far != 0))
             for each, far in zip(kept, distance, strict=True)
         ]
+
+
+NODES_MAX: Final = 4_096
+"""Whose volumes are compared, all with all: some numbers of 8 bytes for each pair."""
+BINS_MAX: Final = 1 << 25
+"""Over all nodes, each way: a quarter of a gigabyte, a few times."""

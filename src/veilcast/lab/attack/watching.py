@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from veilcast.lab.attack import cadence, waves
+from veilcast.lab.attack.flow_correlation import PARTS
 from veilcast.lab.attack.outsiders import ATTACKS, OUTSIDERS, Scores
-from veilcast.lab.attack.record import Record, Rounds
+from veilcast.lab.attack.record import Record, Rounds, Volumes
 from veilcast.lab.kernels.graph import from_edges
 
 Nodes = NDArray[np.int32]
@@ -80,6 +81,7 @@ class Cells:
             published=moments,
             topic=np.zeros(len(moments), np.int64),
             cadence=cadence.tally(self.t_us, self.src, self.dst, self.size),
+            volumes=self.volumes(heartbeat_us),
         )
 
     def links(self) -> tuple[Nodes, Nodes]:
@@ -96,6 +98,11 @@ class Cells:
         key = (number - first) * len(self.names) + self.dst
         activity = np.bincount(key, self.size, rounds * len(self.names)).astype(np.float64)
         return Rounds(length_us, first, activity.reshape(rounds, len(self.names)))
+
+    def volumes(self, heartbeat_us: int) -> Volumes | None:
+        number, size = self.t_us * PARTS // heartbeat_us, np.tile(self.size, 2)
+        arriving = np.repeat([0, 1], len(number))
+        return Volumes.counted(np.tile(number, 2), np.append(self.src, self.dst), arriving, size, len(self.names))
 
 
 def scores(record: Record, attacks: Collection[str] = ATTACKS, rate: float = 0.1) -> dict[tuple[str, str], Scores]:

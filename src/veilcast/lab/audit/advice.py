@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from veilcast.lab.audit.attackers import Attacker
+from veilcast.lab.audit.attackers import UNLIKE, Attacker
 from veilcast.lab.audit.wire import Wire
 from veilcast.wire.geometry import CELL
 
@@ -54,9 +54,9 @@ def _rules(wire: Wire, publications: int, attackers: tuple[Attacker, ...], membe
             "see that no machine is overloaded, that all nodes have the same rate, and that no link is throttled; "
             "what is still odd then goes with something, and that may be a role",
         )
-    if any(each.attack == "cadence" and each.counts for each in attackers):
+    if not publications and any(each.attack in UNLIKE and each.counts for each in attackers):
         yield Advice(
-            "rhythm or sizes of what a node gets or sends go with its role",
+            "rhythm, sizes or volumes of what a node gets or sends go with its role",
             "this must not be in the hardened profile: please report it, with the version and this page",
         )
     if not members:

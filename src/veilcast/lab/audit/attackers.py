@@ -6,8 +6,9 @@ interval, how many are found where one of a hundred others is named wrongly, and
 publishers whether the first guess is right. Intervals are corrected for the number of attackers, one of which might be
 lucky.
 
-Cadence says only who is unlike all others, and not that it reads. It names nobody; and it counts as an attacker on a
-role where what is unlike goes with that role more than chance would have it.
+Cadence says only who is unlike all others, and flow correlation whose volumes rise together, as those of nodes on one
+machine do that has much to do: not that anybody reads. They name nobody; and each counts as an attacker on a role where
+what it says goes with that role more than chance would have it.
 """
 
 from __future__ import annotations
@@ -122,8 +123,8 @@ def _worth(attacker: Attacker) -> float:
 
 
 ROLES: Final = ("publisher", "subscriber")
-UNLIKE: Final = frozenset({"cadence"})
-"""Attacks that tell who is unlike others, and not what for."""
+UNLIKE: Final = frozenset({"cadence", "flow-correlation"})
+"""Attacks that tell who is unlike others, or goes with them, and not what for."""
 SURE: Final = 0.95
 
 _SUSPECTS: Final = 10

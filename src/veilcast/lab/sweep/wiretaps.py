@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from veilcast.lab.attack import cadence, disclosure, flow_correlation, waves
 from veilcast.lab.attack.classifiers import Binned, Linear, fit_binned, fit_linear
-from veilcast.lab.attack.outsiders import CORRELATORS, OUTSIDERS
+from veilcast.lab.attack.outsiders import OUTSIDERS
 from veilcast.lab.attack.record import Record, Rounds, Volumes
 from veilcast.lab.kernels.graph import Graph
 from veilcast.lab.measure.ranking import auc, true_positives_at
@@ -105,7 +105,7 @@ def measures(capture: Capture, truth: Truth, trained: Trained) -> list[Measure]:
 
 def guesses(capture: Capture, trained: Trained) -> Iterator[Guess]:
     seen = record(capture)
-    for each in (*OUTSIDERS, *CORRELATORS):
+    for each in OUTSIDERS:
         yield each.attack, each.role, each.scores(seen, capture.rate)[0]
     yield "disclosure", "publisher", disclosure.scores(seen.busy[:, 0], _bytes(capture, capture.src).T)
     for role, (linear, binned) in trained.by_role.items():
@@ -160,7 +160,7 @@ def _bytes(capture: Capture, ends: NDArray[np.int32], parts: int = 1) -> NDArray
 
 
 ROLES: Final = ("subscriber", "publisher")
-ATTACKERS: Final = len(OUTSIDERS) + len(CORRELATORS) + 1 + 2 * len(ROLES)
+ATTACKERS: Final = len(OUTSIDERS) + 1 + 2 * len(ROLES)
 """For each role and attack one: whoever would be alarmed by any of them has so many chances to be wrong."""
 _WINDOW_US: Final = 1_000_000
 _MOMENT_US: Final = 400_000
