@@ -68,6 +68,22 @@ def test_without_members_it_says_that_these_are_scores_only(capsys: pytest.Captu
     assert "--members" in err
 
 
+def test_a_check_that_cannot_be_made_is_no_pass(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    known = tmp_path / "m.csv"
+    known.write_text(f"node,role\n{PUBLISHER},publisher\n{NODES[2]},reader\n")
+    code, _, err = run(capsys, loud(tmp_path / "net", 8), "--members", known, "--fail-if", "auc>0.6")
+    assert (code, err.count("\n")) == (3, 1)
+    assert "members who read" in err
+
+
+def test_a_place_for_the_page_is_refused_before_anything_is_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    code, _, err = run(capsys, tmp_path / "missing", "--out", tmp_path / "file")
+    assert (code, err) == (4, f"veilcast: cannot make {tmp_path / 'file'}: File exists\n")
+
+
 def test_a_capture_that_ends_early_is_read_as_far_as_it_goes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

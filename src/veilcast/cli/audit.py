@@ -14,6 +14,7 @@ import msgspec
 from veilcast.cli.authority import positive
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
+from veilcast.cli.files import make_directory
 from veilcast.cli.lab import lab_extra
 from veilcast.errors import ConfigError
 
@@ -33,7 +34,10 @@ def add_commands(commands: Any) -> None:
     )
     parser.add_argument("captures", nargs="+", type=Path, metavar="CAPTURE")
     parser.add_argument(
-        "--topology", type=Path, metavar="FILE", help="JSON or CSV with u, v: all links (those that carry anything)"
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="JSON or CSV with u, v: all links, not only those that carry anything",
     )
     parser.add_argument(
         "--members",
@@ -41,14 +45,17 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="JSON or CSV with node, role (publisher, subscriber, ...): how right are the attackers?",
     )
-    parser.add_argument("--epoch", type=positive, default=3600, metavar="SECONDS", help="of the network (3600)")
+    parser.add_argument(
+        "--epoch", type=positive, default=3600, metavar="SECONDS", help="how long the network's epochs are (3600)"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json there")
     parser.add_argument(
         "--fail-if",
         action="append",
         default=[],
         metavar="EXPR",
-        help='exit with a code of its own if this is so: "auc>0.6", "set<20", "named>0"; may be given several times',
+        help="exit with code 13 if this is so, like auc>0.6, set<20 or named>0, quoted for the shell; may be given "
+        "several times; of auc, auc_low, tpr, set, named, publications, sizes, odd_links",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=_run, parser=parser)
@@ -63,6 +70,8 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
     for limit in fail_if:
         if arguments.members is None and limit.name in limits.NEED_MEMBERS:
             raise ConfigError(f"--fail-if {limit}: only who knows the members' roles can tell; give --members")
+    if arguments.out is not None:
+        make_directory(arguments.out)
     members = files.members(arguments.members) if arguments.members else ()
     links = files.links(arguments.topology) if arguments.topology else ()
     epoch_us = round(arguments.epoch * 1_000_000)
@@ -75,6 +84,9 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
         with session() as spark:
             seen = large.observe(arguments.captures, epoch_us, links, spark)
     found = audit.audit(seen, links, members)
+    for limit in fail_if:
+        if limit.name not in found.found():
+            raise ConfigError(f"--fail-if {limit}: members who read, and others, must be in the captures")
     crossed = [limit for limit in fail_if if limit.crossed(found.found())]
     data = {**msgspec.to_builtins(found), "found": found.found(), "crossed": [str(limit) for limit in crossed]}
     lines = _lines(found, crossed)

@@ -90,6 +90,30 @@ def test_links_that_are_known_replace_those_that_were_seen(tmp_path: Path) -> No
     )
 
 
+def test_roles_that_nobody_has_are_not_judged(tmp_path: Path) -> None:
+    seen = small.observe([loud(tmp_path / "net", 8)], EPOCH_US)
+    found = audit.audit(seen, members=[Member(PUBLISHER, "publisher"), Member(NODES[2], "reader")])
+    assert {each.role for each in found.attackers if each.measures} == {"publisher"}
+    readers = [each for each in found.attackers if each.role == "subscriber"]
+    assert all(suspect.right is None for each in readers for suspect in each.suspects)
+    assert found.found()["set"] == 1
+    assert not {"auc", "auc_low", "tpr"} & set(found.found())
+
+
+def test_members_and_links_of_another_network_are_refused(tmp_path: Path) -> None:
+    """Else every check of theirs would pass."""
+    seen = small.observe([loud(tmp_path / "net", 8)], EPOCH_US)
+    with pytest.raises(ConfigError, match=r"none of the members .*: 127.1.0.1 is not, and 127.1.0.1:4000 is"):
+        audit.audit(seen, members=[Member("127.1.0.1", "subscriber"), Member("127.2.0.1", "publisher")])
+    with pytest.raises(ConfigError, match="none of the nodes of the topology"):
+        audit.audit(seen, [Link("a", "b")])
+
+
+def test_of_a_moment_it_is_said_that_it_means_little(tmp_path: Path) -> None:
+    found = audit.audit(small.observe([written(tmp_path / "net", record(1)[0][:40])], EPOCH_US))
+    assert any("8 heartbeats at least" in remark for remark in found.remarks)
+
+
 def test_several_runs_are_no_network(tmp_path: Path) -> None:
     cells = [cell(number, number, number + 1, 80) for number in range(9)]
     with pytest.raises(ConfigError, match="several runs"):

@@ -41,7 +41,18 @@ def test_a_link_counts_once_whichever_way_it_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "node,role\n", "node,role\na,\n", "[1]", "{}", '[{"node": "a"}]', '[{"node": 1, "role": "x"}]', "[" * 9999],
+    [
+        "",
+        "node,role\n",
+        "node,role\na,reader\n",
+        "name,job\na,publisher\n",
+        "node,role\na,\n",
+        "[1]",
+        "{}",
+        '[{"node": "a"}]',
+        '[{"node": 1, "role": "x"}]',
+        "[" * 9999,
+    ],
 )
 def test_what_is_no_list_of_members_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "members"

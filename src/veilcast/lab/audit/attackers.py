@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from veilcast.lab.audit.files import Member
+from veilcast.lab.audit.files import ROLES, Member
 from veilcast.lab.audit.observed import Guesses
 from veilcast.lab.audit.suspicion import confidence
 from veilcast.lab.measure import anonymity, ranking
@@ -65,7 +65,7 @@ def _judge(nodes: Sequence[str], guess: Guesses, having: Mapping[str, set[str]] 
     if not len(scores) or scores.min() == scores.max():
         return Attacker(guess.attack, guess.role, says=False, measures=_measures(nodes, guess, having, tried))
     sure = np.zeros(len(nodes)) if guess.attack in UNLIKE else confidence(guess.parts)
-    own = having[guess.role] if having is not None else None
+    own = having[guess.role] or None if having is not None else None
     among = len(nodes) - np.searchsorted(np.sort(scores), scores, side="left")
     first = np.lexsort((np.arange(len(nodes)), -scores, -(sure >= SURE).astype(np.int8)))
     named = int(np.count_nonzero(sure >= SURE))
@@ -122,7 +122,6 @@ def _worth(attacker: Attacker) -> float:
     return sum(sure[: attacker.named]) if attacker.role == "subscriber" else max(sure) / attacker.named
 
 
-ROLES: Final = ("publisher", "subscriber")
 UNLIKE: Final = frozenset({"cadence", "flow-correlation"})
 """Attacks that tell who is unlike others, or goes with them, and not what for."""
 SURE: Final = 0.95

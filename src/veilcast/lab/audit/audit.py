@@ -8,12 +8,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from veilcast.errors import ConfigError
 from veilcast.lab.attack import waves
 from veilcast.lab.audit import attackers, wire
 from veilcast.lab.audit.advice import Advice, advise
 from veilcast.lab.audit.attackers import Attacker
-from veilcast.lab.audit.files import Link, Member
-from veilcast.lab.audit.observed import Observed
+from veilcast.lab.audit.files import ROLES, Link, Member
+from veilcast.lab.audit.observed import PARTS, Observed
 from veilcast.lab.audit.wire import Wire
 from veilcast.lab.capture import Notes
 
@@ -46,26 +47,32 @@ class Audit(msgspec.Struct, frozen=True):
         return next((each for each in self.attackers if each.role == role and each.counts), None)
 
     def found(self) -> dict[str, float]:
-        """What limits are held against (`limits.NAMES`)."""
+        """What limits are held against (`limits.NAMES`), as far as it can be told: who have a role must have been seen,
+        and others too."""
         counted = [each for each in self.attackers if each.counts]
         numbers = {
-            "named": float(sum(best.named for role in attackers.ROLES if (best := self.best(role)))),
+            "named": float(sum(best.named for role in ROLES if (best := self.best(role)))),
             "publications": float(self.publications),
             "sizes": float(len(self.wire.telling)),
             "odd_links": float(len(self.wire.odd)),
         }
-        if self.with_members:
-            readers = [each.measures for each in counted if each.role == "subscriber" and each.measures]
-            sets = [each.measures["set_min"] for each in counted if "set_min" in each.measures]
+        measured = {each.role for each in self.attackers if each.measures}
+        if "subscriber" in measured:
+            readers = [each.measures for each in counted if each.role == "subscriber"]
             numbers["auc"] = max((each["auc"] for each in readers), default=0.5)
             numbers["auc_low"] = max((each["auc_low"] for each in readers), default=0.5)
             numbers["tpr"] = max((each["tpr_1"] for each in readers), default=0.01)
+        if measured:
+            sets = [each.measures["set_min"] for each in counted if each.measures]
             numbers["set"] = min(sets, default=float(self.wire.nodes))
         return numbers
 
 
 def audit(seen: Observed, links: Sequence[Link] = (), members: Sequence[Member] = ()) -> Audit:
     """`links` are those that were known when it was observed."""
+    nodes = {end for link in _links(seen.carried) for end in link}
+    _require_known("members", {member.node for member in members}, nodes)
+    _require_known("nodes of the topology", {end for link in links for end in (link.u, link.v)}, nodes)
     shown = wire.examine(seen)
     judged = attackers.judge(seen.nodes, seen.guesses, members)
     publications, flows = _flows(seen.notes)
@@ -77,7 +84,7 @@ def audit(seen: Observed, links: Sequence[Link] = (), members: Sequence[Member] 
         flows,
         judged,
         advise(shown, publications, judged, bool(members)),
-        tuple(_remarks(seen.carried, links, members)),
+        tuple(_remarks(nodes, shown, links, members)),
         bool(members),
     )
 
@@ -98,8 +105,16 @@ def _links(carried: pa.Table) -> list[tuple[str, str]]:
     return list(zip(carried["src"].to_pylist(), carried["dst"].to_pylist(), strict=True))
 
 
-def _remarks(carried: pa.Table, links: Sequence[Link], members: Sequence[Member]) -> list[str]:
-    seen, found = {end for link in _links(carried) for end in link}, []
+def _require_known(what: str, named: set[str], seen: set[str]) -> None:
+    """That some are of other machines is remarked; if all are, they are called by other names."""
+    if named and not named & seen:
+        raise ConfigError(f"none of the {what} is in the captures: {min(named)} is not, and {min(seen)} is")
+
+
+def _remarks(seen: set[str], shown: Wire, links: Sequence[Link], members: Sequence[Member]) -> list[str]:
+    found = []
+    if shown.last_us - shown.first_us < PARTS * shown.heartbeat_us:
+        found.append(f"{PARTS} heartbeats at least should be recorded; what is said of fewer means little")
     if strange := {end for link in links for end in (link.u, link.v)} - seen:
         found.append(f"{len(strange):,} nodes of the topology were not seen in the captures")
     if members:

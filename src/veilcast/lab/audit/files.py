@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,16 +29,16 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def members(path: Path) -> tuple[Member, ...]:
-    """Every node and role once, at least one."""
+    """Every node and role once, at least one of the roles that are looked for."""
     found: dict[Member, None] = {}
     for number, row in enumerate(_rows(path), 1):
-        known = {**row, "node": row.get("address") or row.get("node") or ""}
+        known = {"role": "", **row, "node": row.get("address") or row.get("node") or ""}
         member = _convert(path, number, known, Member)
         if not member.node or not member.role:
-            raise ConfigError(f"{path}: entry {number} lacks a node or a role")
+            raise ConfigError(f"{path}: entry {number} lacks `node` or `role`")
         found[member] = None
-    if not found:
-        raise ConfigError(f"{path} names no members")
+    if not any(member.role in ROLES for member in found):
+        raise ConfigError(f"{path} names no members who are {' or '.join(ROLES)}")
     return tuple(found)
 
 
@@ -51,9 +51,9 @@ def links(path: Path) -> tuple[Link, ...]:
     """Every link once, whichever way it is written."""
     found: dict[Link, None] = {}
     for number, row in enumerate(_rows(path), 1):
-        link = _convert(path, number, row, Link)
+        link = _convert(path, number, {"u": "", "v": "", **row}, Link)
         if not link.u or not link.v or link.u == link.v:
-            raise ConfigError(f"{path}: entry {number} is no link between two nodes")
+            raise ConfigError(f"{path}: entry {number} is no link between two nodes, `u` and `v`")
         found[Link(min(link.u, link.v), max(link.u, link.v))] = None
     if not found:
         raise ConfigError(f"{path} holds no links")
@@ -85,3 +85,6 @@ def _convert(path: Path, number: int, row: dict[str, Any], kind: type[Kind]) -> 
         return msgspec.convert(row, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: entry {number}: {error}") from error
+
+
+ROLES: Final = ("publisher", "subscriber")

@@ -69,6 +69,6 @@ def about_sizes(ours: int) -> tuple[str, ...]:
     if ours:
         return ()
     return (
-        f"nothing has the {CELL:,} bytes of a Veilcast cell: this is no traffic of ours, or of links that cut "
-        "datagrams to size",
+        f"nothing has the {CELL:,} bytes of a Veilcast cell: this is no traffic of ours, or that of the "
+        "paper profile, whose datagrams have the size of what they carry",
     )

@@ -31,7 +31,7 @@ def read(
     found = tap_owners.together(answers, len(files))
     for name, one in zip(names, found, strict=True):
         if not one.rows:
-            raise ConfigError(f"{name} holds no whole row")
+            raise ConfigError(f"{name} holds no whole row of a tap, and is no other capture")
     arranged, clocks = tap_owners.arrange(names, found)
     kinds = [f"tap of {tap.own}" for tap in arranged] if arranged else ["simulation"] * len(files)
     notes = Notes(
