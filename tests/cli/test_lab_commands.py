@@ -37,8 +37,30 @@ def test_every_experiment_is_listed_with_its_claim_its_size_and_its_time(capsys:
     rows = json.loads(capsys.readouterr().out)["experiments"]
     assert [row["name"] for row in rows] == list(experiment.names())
     assert all(row["claim"] and row["runs"] == row["cells"] * row["seeds"] > 0 < row["minutes"] for row in rows)
+    assert all(row["title"] and row["engines"] for row in rows)
+    assert "mesh-deezer" in {row["name"] for row in rows if row["data"]}
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_the_list_fits_a_terminal(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     assert main(["lab", "list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
+    lines = capsys.readouterr().out.splitlines()
+    assert set(experiment.names()) <= {line.split(" ")[0] for line in lines}
+    assert main(["lab", "list", "mesh-*"]) == 0
+    told = capsys.readouterr().out
+    assert max(map(len, [*lines, *told.splitlines()])) < int(columns)
+    claim = experiment.load("mesh-publishers")[1].claim
+    assert claim in " ".join(told.split())
+
+
+def test_an_experiment_that_there_is_not_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failed(capsys, "list", "mesh-fig99") == (
+        3,
+        "veilcast: no experiment mesh-fig99; `veilcast lab list` shows those there are\n",
+    )
 
 
 @pytest.mark.parametrize(

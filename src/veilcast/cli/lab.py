@@ -36,9 +36,10 @@ def add_commands(commands: Any) -> None:
     _add_json(doctor)
     doctor.set_defaults(run=_doctor, parser=doctor)
 
-    listing = verbs.add_parser("list", help="the experiments, with what they claim, their size and about how long")
-    _add_json(listing)
-    listing.set_defaults(run=_list, parser=listing)
+    listed = verbs.add_parser("list", help="the experiments; of those that are named, what they claim and need")
+    listed.add_argument("names", nargs="*", metavar="NAME", help="or a pattern (mesh-fig*), or a file")
+    _add_json(listed)
+    listed.set_defaults(run=_list, parser=listed)
 
     run = verbs.add_parser(
         "run",
@@ -69,7 +70,9 @@ def add_commands(commands: Any) -> None:
     bench = verbs.add_parser("bench", help="kernels and sweeps, or attacks, beside the same written the obvious way")
     bench.add_argument("what", nargs="?", choices=("kernels", "attacks"), default="kernels", help="default: kernels")
     bench.add_argument("--quick", action="store_true", help="kernels: small sizes, few rounds")
-    bench.add_argument("--rows", type=int, default=100_000_000, help="attacks: of the largest table (%(default)s)")
+    bench.add_argument(
+        "--rows", type=int, default=100_000_000, metavar="N", help="attacks: of the largest table (%(default)s)"
+    )
     _add_json(bench)
     bench.set_defaults(run=_bench, parser=bench)
 
@@ -94,28 +97,12 @@ def _doctor(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"found": diagnosis.found, "wrong": diagnosis.wrong}, lines, FAILED_CHECK if diagnosis.wrong else 0)
 
 
-def _list(_: argparse.Namespace, __: Context) -> Report:
+def _list(arguments: argparse.Namespace, _: Context) -> Report:
+    from veilcast.cli import listing
     from veilcast.lab.sweep import experiment
 
-    rows = []
-    for name in experiment.names():
-        found = experiment.load(name)[1]
-        cells = sum(1 for _ in found.cells())
-        rows.append(
-            {
-                "name": name,
-                "claim": found.claim,
-                "source": found.source,
-                "cells": cells,
-                "seeds": found.seeds,
-                "runs": cells * found.seeds,
-                "minutes": found.minutes,
-            }
-        )
-    width = max(len(str(row["name"])) for row in rows)
-    lines = [f"{'name':{width}} {'runs':>7} {'minutes':>8}  claim"]
-    lines += [f"{row['name']:{width}} {row['runs']:>7,} {row['minutes']:>8g}  {row['claim']}" for row in rows]
-    return Report({"experiments": rows}, lines)
+    rows = listing.rows(_chosen(arguments.names or ["all"], experiment.names()))
+    return Report({"experiments": rows}, listing.sheets(rows) if arguments.names else listing.table(rows))
 
 
 def _run(arguments: argparse.Namespace, context: Context) -> Report:

@@ -1,0 +1,78 @@
+"""What `veilcast lab list` prints: the experiments, a line each; or of some what is to be known before a run."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import Any, TypeAlias
+
+from veilcast.lab.sweep import experiment
+
+Row: TypeAlias = dict[str, Any]
+
+
+def rows(names: list[str]) -> list[Row]:
+    """As they are without options: by the first engine, with all seeds."""
+    found = []
+    for name, definition in map(experiment.load, names):
+        engine = definition.engines[0]
+        cells = list(definition.cells(engine=engine))
+        seeds = definition.seeds_by(engine, quick=False)
+        found.append(
+            {
+                "name": name,
+                "title": definition.title,
+                "claim": definition.claim,
+                "source": definition.source,
+                "engines": definition.engines,
+                "data": any(cell.params.reads_data for cell in cells),
+                "cells": len(cells),
+                "seeds": seeds,
+                "runs": len(cells) * seeds,
+                "minutes": definition.minutes,
+            }
+        )
+    return found
+
+
+def table(found: list[Row]) -> list[str]:
+    name = max(len(row["name"]) for row in found)
+    lines = [f"{'name':{name}} {'min':>4}  title"]
+    for row in found:
+        lines += _hung(f"{row['name']:{name}} {row['minutes']:>4g}  ", row["title"] + ("*" if row["data"] else ""))
+    return [
+        *lines,
+        "",
+        "min: about how many minutes on two cores; *: needs --data",
+        "`veilcast lab list NAME` tells more",
+    ]
+
+
+def sheets(found: list[Row]) -> list[str]:
+    return [line for row in found for line in (*_sheet(row), "")][:-1]
+
+
+def _sheet(row: Row) -> list[str]:
+    size = f"{row['cells']:,} cells with {row['seeds']:,} seeds each, about {row['minutes']:g} minutes on two cores"
+    told = {
+        "claim": row["claim"],
+        "source": row["source"],
+        "runs": size,
+        "engines": ", ".join(row["engines"]),
+        "needs": "a folder of real data, --data" if row["data"] else "",
+    }
+    lines = _hung(f"{row['name']}: ", row["title"])
+    for name, text in told.items():
+        lines += _hung(f"  {name:8} ", text) if text else []
+    return lines
+
+
+def _hung(head: str, text: str) -> list[str]:
+    width = shutil.get_terminal_size().columns
+    return textwrap.wrap(
+        text,
+        max(width - 1, len(head) + 20),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )
