@@ -23,6 +23,7 @@ from veilcast.cli.localnet import Plan, SmallWorld
 from veilcast.cli.main import main
 from veilcast.cli.net import topology_of
 from veilcast.errors import ConfigError, StorageError, TamperedError
+from veilcast.link.machine import BODY
 from veilcast.node import config as node_config
 from veilcast.observe import Cell, read_table
 
@@ -194,6 +195,8 @@ def test_what_is_laid_out_is_what_nodes_read(plan: Plan, tmp_path: Path) -> None
         assert sum(map(len, known.values())) == 2 * len(net.links) == plan.nodes * plan.topology.neighbours
     assert len(net.having("publisher")) == plan.publishers
     assert len(net.having("subscriber")) == plan.subscribers
+    if plan.profile == "paper":
+        assert {-(-config.settings.heartbeat_bytes // BODY) for config in configs} == {2}
     localnet.clear(tmp_path, net)
     assert not tmp_path.exists()
 

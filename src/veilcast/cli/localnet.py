@@ -222,6 +222,9 @@ def _settings(net: Net, number: int) -> dict[str, Any]:
     else:
         mesh["membership"] = "fixed"
         contacts = [v if u == number else u for u, v in net.links if number in (u, v)]
+    if plan.profile == "paper":
+        # Its heartbeats are as long on the wire as they are padded to: let that be what these addresses need.
+        mesh["address_bytes_max"] = max(map(len, net.addresses))
     if plan.cover:
         mesh["cover"] = {"rule": "one", "mu": 0.6, "delay_us": 16 * plan.heartbeat_us}
     if plan.shellgame:
