@@ -44,13 +44,17 @@ def test_every_node_has_a_sample_for_every_quarter_of_a_phase() -> None:
     assert ((kinds != "idle") == samples.labels).all()
 
 
-def test_only_what_happens_is_told() -> None:
-    for works, silent in ((0.0, True), (20_000.0, False)):
-        samples, kinds = samples_of(made_up(64, works))
-        verdict = judge(chosen(samples, kinds, "publishing"), 2)
-        assert verdict.silent == silent
-        if not silent:
-            assert verdict.area > 0.8
+def test_what_happens_is_told() -> None:
+    samples, kinds = samples_of(made_up(64, 20_000.0))
+    verdict = judge(chosen(samples, kinds, "publishing"), 2)
+    assert verdict.area > 0.8 > verdict.high
+
+
+def test_nothing_is_told_where_nothing_happens_but_for_one_in_twenty() -> None:
+    days = [samples_of(made_up(64, 0.0, seed)) for seed in range(1, 7)]
+    verdicts = [judge(chosen(*each, "publishing"), 2) for each in days]
+    assert sum(verdict.silent for verdict in verdicts) >= 5
+    assert max(abs(verdict.area - 0.5) for verdict in verdicts) < 0.1
 
 
 def test_idle_phases_are_held_against_one_kind_or_all() -> None:

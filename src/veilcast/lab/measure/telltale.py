@@ -9,7 +9,8 @@ nothing, 1 everything), and the interval in which it falls for 95 of 100 exchang
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +37,25 @@ class Verdict(NamedTuple):
         return self.low <= self.area <= self.high
 
 
-def judge(samples: Samples, seed: int, exchanges: int = 2000) -> Verdict:
+Fit: TypeAlias = Callable[
+    [NDArray[np.float64], NDArray[np.bool_]], Callable[[NDArray[np.float64]], NDArray[np.float64]]
+]
+"""From rows and whether something happened to what scores other rows."""
+
+
+def additive(
+    features: NDArray[np.float64], happened: NDArray[np.bool_]
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """A weight for each bin of each feature."""
+    return fit_binned(features, happened).scores
+
+
+def judge(samples: Samples, seed: int, exchanges: int = 2000, fit: Fit = additive) -> Verdict:
     """Every phase has one label; there are at least two of either."""
     rng = np.random.default_rng(seed)
     test = _half(samples, rng)
-    model = fit_binned(samples.features[~test], samples.labels[~test] == 1)
-    curve = _Curve(model.scores(samples.features[test]), samples.phases[test], samples.labels[test])
+    scores = fit(samples.features[~test], samples.labels[~test] == 1)(samples.features[test])
+    curve = _Curve(scores, samples.phases[test], samples.labels[test])
     low, high = np.quantile([curve.area(rng.permutation(curve.labels)) for _ in range(exchanges)], [0.025, 0.975])
     return Verdict(curve.area(curve.labels), float(low), float(high))
 

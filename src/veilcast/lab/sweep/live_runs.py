@@ -1,7 +1,7 @@
 """Runs on real sockets: a day of a town on the loopback interface, and what an observer of all its wires makes of it.
 
 Two questions. *Who is it?* Every attacker from outside is held against the roles, as it is on captures of simulated
-networks (`wiretaps`). *Is anything going on?* A classifier of cadence sees what each node sent in each quarter of a
+networks (`wiretaps`). *Is anything going on?* A classifier sees the `pulse` of what each node sent in each quarter of a
 second, and is to tell phases in which something happened from idle ones; it learns from one half of the phases of a day
 and is judged by the other (`telltale`).
 
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
-from veilcast.lab.attack import cadence
+from veilcast.lab.attack import pulse
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.live.day import Day, day
-from veilcast.lab.live.phases import EPOCH_US, MESH, PHASE_US, SLOT_US, notes
+from veilcast.lab.live.phases import EPOCH_US, MESH, PHASE_US, notes
 from veilcast.lab.live.town import TownMesh, one_at_a_time
 from veilcast.lab.measure.telltale import Samples, judge
 from veilcast.lab.sweep.params import Measure, Params
@@ -69,17 +69,16 @@ def samples_of(seen: Day, first: int = 0) -> tuple[Samples, NDArray[np.str_]]:
     """For each node and quarter of a phase what it sent to all its peers; and the kind of each sample's phase. Phases
     are numbered from `first` on."""
     part_us = PHASE_US // _PARTS
-    since_us = seen.t_us - START_US - seen.phases[0].start_us
-    later = since_us >= 0
-    windows = cadence.windows(since_us[later], seen.src[later], seen.dst[later], seen.size[later], part_us)
-    phase, part = np.divmod(windows.window, SLOT_US // part_us)
-    inside = (part < _PARTS) & (phase < len(seen.phases))
-    kinds = np.array([each.kind for each in seen.phases])
-    wanted = np.column_stack([windows.src, windows.window])[inside]
-    keys, group = np.unique(wanted, axis=0, return_inverse=True)
-    values = cadence.over(group, windows.values[inside], len(keys))
-    phases = keys[:, 1] // (SLOT_US // part_us)
-    return Samples(values, (kinds[phases] != "idle").astype(np.int64), first + phases), kinds[phases]
+    rows, phases = [], []
+    for sent in pulse.links(seen.src, seen.dst, seen.t_us, seen.size):
+        for number, phase in enumerate(seen.phases):
+            for part in range(_PARTS):
+                start_us = START_US + phase.start_us + part * part_us
+                if (row := pulse.pulse(sent, start_us, start_us + part_us)) is not None:
+                    rows.append(row)
+                    phases.append(number)
+    kinds = np.array([each.kind for each in seen.phases])[phases]
+    return Samples(np.array(rows), (kinds != "idle").astype(np.int64), first + np.array(phases)), kinds
 
 
 def chosen(samples: Samples, kinds: NDArray[np.str_], kind: str) -> Samples:
