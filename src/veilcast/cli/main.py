@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None, context: Context | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="veilcast",
-        description="Publish and subscribe without revealing who you are, and measure how anonymous you really are.",
+        description="Publish and subscribe without revealing who you are, and measure what shows.",
         epilog="All take --json and --help. Exit codes: docs/operating.md. Not audited.",
     )
     parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
