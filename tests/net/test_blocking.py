@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from veilcast import UnreachableError, connect_sync
+from veilcast.net.blocking import Calls
 
 sys.path.insert(0, str(Path(__file__).parent))
 from desk import TIMEOUT_S, Desk, served
@@ -65,3 +66,11 @@ def test_without_a_node_the_error_says_how_to_start_one(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text("")
     with pytest.raises(UnreachableError, match="veilcast node run -c"), connect_sync(tmp_path / "node.toml"):
         pass
+
+
+def test_a_call_that_a_signal_cancelled_was_interrupted() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
+        Calls(runner).run(cancelled())

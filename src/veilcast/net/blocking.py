@@ -14,67 +14,85 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 from veilcast.machine import Note, Publication, Value
 from veilcast.net.agent import Peer, Status
 from veilcast.net.client import Client, Subscription, Waiting, open_client
 from veilcast.topics import Conjunction, Label
 
+Found = TypeVar("Found")
+
 
 @contextlib.contextmanager
 def connect_sync(config: str | os.PathLike[str]) -> Iterator[BlockingClient]:
     """A client of the node that runs with this configuration file. Not for use where an event loop runs."""
     with asyncio.Runner() as runner:
-        client = runner.run(open_client(config))
+        calls = Calls(runner)
+        client = calls.run(open_client(config))
         try:
-            yield BlockingClient(runner, client)
+            yield BlockingClient(calls, client)
         finally:
-            runner.run(client.close())
+            calls.run(client.close())
+
+
+class Calls:
+    """A runner that no signal gets past. One that comes just as a call begins cancels it, and is forgotten, for
+    `asyncio.Runner` counts from 0 when its handler stands. Nobody else cancels a call here, so it was interrupted."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+
+    def run(self, call: Coroutine[Any, Any, Found]) -> Found:
+        try:
+            return self._runner.run(call)
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
 
 
 class BlockingClient:
     """`Client`, one call at a time."""
 
-    def __init__(self, runner: asyncio.Runner, client: Client) -> None:
-        self._runner, self._client = runner, client
+    def __init__(self, calls: Calls, client: Client) -> None:
+        self._calls, self._client = calls, client
 
     def publish(self, what: str | Label | Publication, body: bytes | str = b"", **values: Value) -> None:
-        self._runner.run(self._client.publish(what, body, **values))
+        self._calls.run(self._client.publish(what, body, **values))
 
     def subscribe(self, interest: str | Conjunction, *, keep: bool = False) -> BlockingSubscription:
-        return BlockingSubscription(self._runner, self._client.subscribe(interest, keep=keep))
+        return BlockingSubscription(self._calls, self._client.subscribe(interest, keep=keep))
 
     def status(self) -> Status:
-        return self._runner.run(self._client.status())
+        return self._calls.run(self._client.status())
 
     def peers(self) -> list[Peer]:
-        return self._runner.run(self._client.peers())
+        return self._calls.run(self._client.peers())
 
     def stop(self) -> None:
-        self._runner.run(self._client.stop())
+        self._calls.run(self._client.stop())
 
 
 class BlockingSubscription:
     """`Subscription`, for `for`."""
 
-    def __init__(self, runner: asyncio.Runner, subscription: Subscription) -> None:
-        self._runner, self._subscription = runner, subscription
+    def __init__(self, calls: Calls, subscription: Subscription) -> None:
+        self._calls, self._subscription = calls, subscription
 
     def start(self) -> None:
-        self._runner.run(self._subscription.start())
+        self._calls.run(self._subscription.start())
 
     def waiting(self) -> Waiting | None:
-        return self._runner.run(self._subscription.waiting())
+        return self._calls.run(self._subscription.waiting())
 
     def __iter__(self) -> Iterator[Note]:
         return self
 
     def __next__(self) -> Note:
-        return self._runner.run(self._subscription.__anext__())
+        return self._calls.run(self._subscription.__anext__())
 
     def acknowledge(self) -> None:
-        self._runner.run(self._subscription.acknowledge())
+        self._calls.run(self._subscription.acknowledge())
 
     def close(self) -> None:
-        self._runner.run(self._subscription.close())
+        self._calls.run(self._subscription.close())
