@@ -89,3 +89,11 @@ def test_topics_that_were_never_told_apart_share_what_they_did() -> None:
     busy = np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
     weights = least_squares.weights(least_squares.moments(busy, np.array([[2.0], [0.0], [2.0]])))
     assert weights.sum() == pytest.approx(2.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("busy", [0.0, 1.0])
+def test_least_squares_says_nothing_where_all_rounds_are_of_one_kind(busy: float) -> None:
+    # What 144 heartbeats of constant cells bring to nodes with three and with five links.
+    activity = np.tile([3600.0, 6000.0], (144, 1))
+    seen = least_squares.moments(np.full((144, 1), busy), activity)
+    assert not least_squares.weights(seen).any()
