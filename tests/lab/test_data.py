@@ -11,7 +11,7 @@ import pytest
 
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import data
-from veilcast.lab.data import EdgeFile, Files, Overlay, SubscriptionFile, largest, load
+from veilcast.lab.data import EdgeFile, Files, Overlay, SubscriptionFile, TimesFile, largest, load
 from veilcast.lab.kernels.graph import from_edges
 
 EDGES = b"a,b\n0,1\n1,2\n2,0\n3,4\n"
@@ -111,6 +111,30 @@ def test_a_file_that_is_damaged_is_refused(folder: Path, damage: slice) -> None:
     path.write_bytes(path.read_bytes()[damage])
     with pytest.raises(StorageError, match=r"edges.csv.gz cannot be read"):
         load("deezer", folder)
+
+
+@pytest.fixture
+def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(data, "PLANETLAB", TimesFile("times.txt.gz", "somewhere", 2))
+    return tmp_path
+
+
+def test_round_trips_are_read_once_and_cannot_be_changed(times: Path) -> None:
+    (times / "times.txt.gz").write_bytes(gzip.compress(b"0\t1.5\n1.5\t0\n"))
+    found = data.round_trips(times)
+    assert found.tolist() == [[0.0, 1.5], [1.5, 0.0]]
+    assert data.round_trips(times) is found
+    assert not found.flags.writeable
+    assert list(data.digests(["planetlab"], times)) == ["times.txt.gz"]
+
+
+@pytest.mark.parametrize(
+    "text", [b"0 1\n", b"0 1\n2 0\n", b"0 -1\n-1 0\n", b"1 1\n1 1\n", b"0 nan\nnan 0\n", b"0 x\nx 0\n"]
+)
+def test_round_trips_that_cannot_be_are_refused(times: Path, text: bytes) -> None:
+    (times / "times.txt.gz").write_bytes(gzip.compress(text))
+    with pytest.raises(StorageError, match=r"times\.txt\.gz .*; get it from somewhere"):
+        data.round_trips(times)
 
 
 def test_the_largest_component_is_found() -> None:

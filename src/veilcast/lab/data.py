@@ -3,7 +3,8 @@
 `gnutella` is a snapshot of a file-sharing network (SNAP, p2p-Gnutella08; Ripeanu et al. 2002): an overlay as a
 protocol without a plan makes it. `deezer` are the friendships of one country's users of a music service and the genres
 each of them likes (GEMSEC 2019): overlay and subscriptions of one population. Users are numbers, and stay so: nothing
-here or in an experiment tries to find out who anybody is.
+here or in an experiment tries to find out who anybody is. `planetlab` are the round-trip times between 490 machines of
+a research network, all over the world.
 
 A file is taken only if it has exactly what it is published to have, so a part of one is not mistaken for the whole. A
 process reads each once.
@@ -76,14 +77,22 @@ def load(source: Source, folder: Path | None) -> Overlay:
     return _loaded(source, folder.absolute())
 
 
-def digests(graphs: Iterable[str], folder: Path | None) -> dict[str, str]:
-    """Of the files that these overlays are read from, by their names: the SHA-256 of each. None is read for a graph
-    that is drawn."""
+def round_trips(folder: Path | None) -> NDArray[np.float64]:
+    """Between any two machines of PlanetLab, in milliseconds; the same both ways. Raises as `load` does."""
+    if folder is None:
+        raise _unnamed("planetlab")
+    return _round_trips(folder.absolute())
+
+
+def digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
+    """Of the files that these are read from, by their names: the SHA-256 of each. None is read for an overlay that is
+    drawn."""
     found = {}
-    for source in sorted(FILES.keys() & set(graphs)):
+    read = {name: files.all() for name, files in FILES.items()} | {"planetlab": [PLANETLAB]}
+    for source in sorted(read.keys() & set(sources)):
         if folder is None:
             raise _unnamed(source)
-        for file in FILES[source].all():
+        for file in read[source]:
             found[file.name] = hashlib.sha256(_stored(file, folder)).hexdigest()
     return found
 
@@ -103,6 +112,19 @@ def _loaded(source: Source, folder: Path) -> Overlay:
     if files.subscriptions is None:
         return Overlay(graph)
     return Overlay(graph, _topics(files.subscriptions, folder, graph.nodes))
+
+
+@lru_cache(maxsize=1)
+def _round_trips(folder: Path) -> NDArray[np.float64]:
+    try:
+        found = np.loadtxt(BytesIO(_text(PLANETLAB, folder)), np.float64, ndmin=2)
+    except ValueError as error:
+        raise _unfit(PLANETLAB, folder, f"is no table of times ({error})") from error
+    known = found.shape == (PLANETLAB.machines,) * 2 and np.isfinite(found).all()
+    if not known or (found != found.T).any() or (found < 0).any() or np.diag(found).any():
+        raise _unfit(PLANETLAB, folder, f"does not have the times between its {PLANETLAB.machines} machines")
+    found.setflags(write=False)
+    return found
 
 
 def _graph(file: EdgeFile, folder: Path) -> Graph:
@@ -132,14 +154,14 @@ def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArr
     return {topic: np.array(users, np.int32) for topic, users in sorted(readers.items())}
 
 
-def _text(file: EdgeFile | SubscriptionFile, folder: Path) -> bytes:
+def _text(file: File, folder: Path) -> bytes:
     try:
         return gzip.decompress(_stored(file, folder))
     except (OSError, EOFError, zlib.error) as error:
         raise _unfit(file, folder, f"cannot be read ({error})") from error
 
 
-def _stored(file: EdgeFile | SubscriptionFile, folder: Path) -> bytes:
+def _stored(file: File, folder: Path) -> bytes:
     try:
         return (folder / file.name).read_bytes()
     except FileNotFoundError as error:
@@ -152,14 +174,18 @@ def _unnamed(source: str) -> ConfigError:
     return ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
 
 
-def _unfit(file: EdgeFile | SubscriptionFile, folder: Path, why: str) -> StorageError:
+def _unfit(file: File, folder: Path, why: str) -> StorageError:
     return StorageError(f"{folder / file.name} {why}; get it from {file.origin}")
 
 
 @dataclass(frozen=True)
-class EdgeFile:
+class File:
     name: str
     origin: str
+
+
+@dataclass(frozen=True)
+class EdgeFile(File):
     nodes: int
     edges: int
     delimiter: str | None
@@ -168,11 +194,14 @@ class EdgeFile:
 
 
 @dataclass(frozen=True)
-class SubscriptionFile:
-    name: str
-    origin: str
+class SubscriptionFile(File):
     topics: int
     subscriptions: int
+
+
+@dataclass(frozen=True)
+class TimesFile(File):
+    machines: int
 
 
 @dataclass(frozen=True)
@@ -180,12 +209,15 @@ class Files:
     edges: EdgeFile
     subscriptions: SubscriptionFile | None = None
 
-    def all(self) -> list[EdgeFile | SubscriptionFile]:
+    def all(self) -> list[File]:
         return [self.edges] if self.subscriptions is None else [self.edges, self.subscriptions]
 
 
 _SNAP: Final = "https://snap.stanford.edu/data/p2p-Gnutella08.html"
 _GEMSEC: Final = "https://github.com/benedekrozemberczki/datasets (gemsec deezer, RO; gzipped)"
+PLANETLAB: Final = TimesFile(
+    "topology/PlanetLabData_1.txt.gz", "https://github.com/uofa-rzhu3/NetLatency-Data (gzipped)", 490
+)
 FILES: Final[dict[str, Files]] = {
     "gnutella": Files(EdgeFile("topology/p2p-Gnutella08.txt.gz", _SNAP, 6_301, 20_777, None, 4)),
     "deezer": Files(
