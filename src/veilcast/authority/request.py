@@ -2,9 +2,9 @@
 
 The member keeps an `Asking` (its link key and, to publish, a seed) and sends a `Request` with the public halves: the
 link key, the key of its lots, and one signing key for each epoch it wants certified. Without a topic it asks for a
-membership alone. The authority answers with a sealed reply that only the link key opens (X25519 with a fresh key of the
-authority's, then a seal). `complete` checks that everything in the reply was signed by one authority and fits what was
-asked for, and makes a keyring of it, or adds it to the one the member has.
+membership alone. The authority answers with a box that only the link key opens. `complete` checks that everything in
+the reply was signed by one authority and fits what was asked for, and makes a keyring of it, or adds it to the one the
+member has.
 
 The reply proves which authority made it, not that it is the right one: a first keyring is bound to whatever root the
 reply names, so the member compares that root's fingerprint, or pins it in advance.
@@ -22,10 +22,10 @@ from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.record import check_topic
 from veilcast.authority.topickeys import Role, publisher_key
 from veilcast.crypto import lottery
-from veilcast.crypto.agree import PUBLIC, agree, public_of
+from veilcast.crypto.agree import PUBLIC, public_of
+from veilcast.crypto.box import box, unbox
 from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
-from veilcast.crypto.derive import derive
-from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.noise import Keypair
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC as SIGNING_PUBLIC
 from veilcast.errors import AuthorityError, ForgedError, MalformedError
@@ -106,15 +106,12 @@ def decode(data: bytes) -> Request:
 
 def seal_reply(reply: Reply, link: bytes, entropy: Entropy) -> bytes:
     """Seal for the holder of the link key alone."""
-    fresh = Secret(entropy(32))
-    public = public_of(fresh)
-    key = derive(agree(fresh, link), b"vc/reply", public, link)
-    return public + seal(key, to_bytes(reply), context=_CONTEXT, entropy=entropy)
+    return box(link, to_bytes(reply), purpose=_PURPOSE, entropy=entropy)
 
 
 def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring:
     """Open the reply, check it against what was asked, and make the keyring of it, or add it to the existing one."""
-    reply = _open(asking.link, sealed)
+    reply = from_bytes(unbox(Keypair(asking.link), sealed, purpose=_PURPOSE), Reply, ForgedError)
     if existing is not None and existing.root != reply.root:
         raise AuthorityError("the reply comes from another authority than the keyring; keep the two apart")
     leaf, asked = reply.membership.leaf, asking.request
@@ -141,12 +138,4 @@ def _with_grant(keyring: Keyring, grant: Grant, asking: Asking) -> Keyring:
     return msgspec.structs.replace(keyring, grants=(*others, grant))
 
 
-def _open(link: Secret, sealed: bytes) -> Reply:
-    public, rest = sealed[:PUBLIC], sealed[PUBLIC:]
-    if len(public) != PUBLIC:
-        raise ForgedError("not a reply to a request")
-    key = derive(agree(link, public), b"vc/reply", public, public_of(link))
-    return from_bytes(unseal(key, rest, context=_CONTEXT), Reply, ForgedError)
-
-
-_CONTEXT: Final = b"veilcast/reply"
+_PURPOSE: Final = b"vc/reply"

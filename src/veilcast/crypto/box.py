@@ -1,0 +1,44 @@
+"""A box for one reader: sealed with a fresh X25519 key to a public key, whose private half alone opens it.
+
+Nothing in a box tells who made it, and two boxes of one content have nothing in common. The key of the seal comes from
+what the two halves agree on together with both public keys, so a box is bound to its reader. `purpose` (at most 16
+bytes) names the use; a box made for one does not open for another.
+
+A box: public key of the maker, made for this box (32) | sealed bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.crypto import seal as seals
+from veilcast.crypto.derive import derive
+from veilcast.crypto.noise import KEY_SIZE, Keypair
+from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError, MalformedError
+from veilcast.machine import Entropy
+
+
+def box(public: bytes, plaintext: bytes, *, purpose: bytes, entropy: Entropy) -> bytes:
+    """Close it for the holder of this key's private half; `MalformedError` if it is no key."""
+    maker = Keypair.draw(entropy)
+    key = _key(maker, public, purpose, maker.public, public)
+    return maker.public + seal(key, plaintext, context=purpose, entropy=entropy)
+
+
+def unbox(reader: Keypair, boxed: bytes, *, purpose: bytes) -> bytes:
+    """Give the plaintext back; every failure is the same `ForgedError`."""
+    maker = boxed[:KEY_SIZE]
+    try:
+        key = _key(reader, maker, purpose, maker, reader.public)
+    except MalformedError as error:
+        raise ForgedError("the box does not open") from error
+    return unseal(key, boxed[KEY_SIZE:], context=purpose)
+
+
+def _key(mine: Keypair, theirs: bytes, purpose: bytes, maker: bytes, reader: bytes) -> Secret:
+    return derive(Secret(mine.agree(theirs)), purpose, maker, reader)
+
+
+OVERHEAD: Final = KEY_SIZE + seals.OVERHEAD
