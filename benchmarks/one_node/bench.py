@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import patch
 
+from veilcast.authority.content import Content
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto import certificate, lottery
@@ -18,7 +19,6 @@ from veilcast.crypto.secret import Secret
 from veilcast.machine import Address, Delivered, Frame, Publication
 from veilcast.mesh import adverts, content, credentials, roots
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US

@@ -8,13 +8,13 @@ from random import Random
 import msgspec
 
 from one_node.bench import EPOCH, Bench, Item, Work, note_content, same
+from veilcast.authority.content import make_certified_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto import chain
 from veilcast.machine import Address
 from veilcast.mesh.adverts import make_call, retold
 from veilcast.mesh.config import HARDENED, Certified, Config, Hardening, Rate
-from veilcast.mesh.content import make_certified_notify
 from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials, Meeting
 from veilcast.mesh.roots import make_root_advert
 from veilcast.mesh.stem import cargo_name

@@ -9,11 +9,11 @@ from random import Random
 import msgspec
 
 from one_node.bench import EPOCH, Bench, Item, Work, note_content, same
+from veilcast.authority.content import make_notify
 from veilcast.crypto import chain
 from veilcast.machine import Address
 from veilcast.mesh.adverts import make_advert, retold
 from veilcast.mesh.config import Config, Cover, ShellGame
-from veilcast.mesh.content import make_notify
 from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.topics import Label
 from veilcast.wire.messages import (

@@ -8,12 +8,12 @@ from random import Random
 import msgspec
 from village import Bench, Village, note
 
+from veilcast.authority.content import Content, make_certified_notify
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.crypto import lottery
 from veilcast.machine import Address, Delivered, Event, Frame
 from veilcast.mesh.adverts import make_call
 from veilcast.mesh.config import Config, Hardening
-from veilcast.mesh.content import Content, make_certified_notify
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.roots import make_root_advert
 from veilcast.sim.checkers import Checker

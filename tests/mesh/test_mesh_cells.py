@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veilcast.authority.content import Content, check_certified_notify, make_certified_notify
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring, TopicKeys
 from veilcast.authority.record import Profile, TopicRecord
@@ -21,7 +22,6 @@ from veilcast.machine import Publication
 from veilcast.mesh import roots
 from veilcast.mesh.adverts import check_advert, check_call, make_advert, make_call
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content, check_certified_notify, make_certified_notify
 from veilcast.mesh.roots import check_root_advert, make_root_advert
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC

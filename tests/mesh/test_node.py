@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilcast.authority import issuer
+from veilcast.authority.content import Content, make_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.crypto import chain
 from veilcast.errors import LocalError, UnknownTopicError
@@ -19,7 +20,6 @@ from veilcast.machine import Address, Delivered, Publication
 from veilcast.mesh import paper
 from veilcast.mesh.adverts import retold
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content, make_notify
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.routes import Origin, Routes
 from veilcast.sim.engine import START_US

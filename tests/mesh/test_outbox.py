@@ -9,10 +9,10 @@ from random import Random
 import msgspec
 import pytest
 
+from veilcast.authority.content import Content, open_notify
 from veilcast.authority.keyring import TopicKeys
 from veilcast.errors import ExpiredError, LocalError
 from veilcast.machine import Address, Delivered, Overdue, Publication
-from veilcast.mesh.content import Content, open_notify
 from veilcast.mesh.departures import Departures
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.outbox import Outbox

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilcast.authority.content import Content, open_notify, place_id
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Address, Delivered, Event, Overdue, Publication, Record, Settled
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content, open_notify, place_id
 from veilcast.mesh.lingering import Lingering
 from veilcast.mesh.links import OF_NEIGHBOURHOOD
 from veilcast.mesh.records import Letter, Records, read_record

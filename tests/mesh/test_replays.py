@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilcast.authority.content import Content, make_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.machine import Address, Delivered, Frame
 from veilcast.mesh import paper
 from veilcast.mesh.config import Config, Defences
-from veilcast.mesh.content import Content, make_notify
 from veilcast.mesh.heartbeat import NUMBERS
 from veilcast.mesh.replays import LIVES_MAX, STRIDE, Generations, Heard, Lives
 from veilcast.sim.engine import START_US

@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
+from veilcast.authority.content import Content, make_notify, open_notify, place_id
 from veilcast.authority.epoch import epoch_of
 from veilcast.crypto.seal import NONCE
 from veilcast.machine import Address, Publication
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content, make_notify, open_notify, place_id
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.node import MeshNode
 from veilcast.node import store as store_module

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
+from veilcast.authority.content import check_notify, open_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.crypto.certificate import Kind
 from veilcast.errors import ForgedError
 from veilcast.machine import Address, Frame, Publication
 from veilcast.mesh.adverts import check_advert
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import check_notify, open_notify
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from veilcast.authority import content
+from veilcast.authority.content import Content, note_id, open_notify
 from veilcast.crypto.seal import seal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import UnknownTopicError
 from veilcast.link.window import Window
 from veilcast.machine import Address, Delivered, Entropy, Note
-from veilcast.mesh import content, overlay, paper
-from veilcast.mesh.content import Content, note_id, open_notify
+from veilcast.mesh import overlay, paper
 from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.inbox import Inbox, Stream
 from veilcast.mesh.node import MeshNode

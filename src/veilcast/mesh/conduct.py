@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
 
+from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
 from veilcast.machine import Address, Entropy, Event, Publication
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.records import Letter, Records

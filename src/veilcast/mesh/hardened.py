@@ -15,6 +15,7 @@ from math import ceil
 
 import msgspec
 
+from veilcast.authority.content import check_certified_notify, check_content, note_id, open_notify
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, TopicKeys
 from veilcast.crypto.cell import lineage_of
@@ -24,7 +25,6 @@ from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.adverts import check_call
 from veilcast.mesh.anchors import table_of_routes
 from veilcast.mesh.conduct import Outfit
-from veilcast.mesh.content import check_certified_notify, check_content, note_id, open_notify
 from veilcast.mesh.departures import Departures
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.holding import Holding

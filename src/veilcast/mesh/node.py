@@ -13,6 +13,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from veilcast.authority.content import Content, place_id
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
@@ -21,7 +22,6 @@ from veilcast.mesh.caps import Backlogs
 from veilcast.mesh.certified import Certified, read_anchors
 from veilcast.mesh.conduct import Conduct, Outfit
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import Content, place_id
 from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials
 from veilcast.mesh.hardened import Hardened
 from veilcast.mesh.heartbeat import NUMBERS, Heartbeats, read_heartbeat

@@ -16,13 +16,13 @@ from contextlib import suppress
 from random import Random
 from typing import Protocol
 
+from veilcast.authority.content import make_certified_notify
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto.cell import lineage_of
 from veilcast.errors import AuthorityError, LocalError
 from veilcast.machine import Entropy, Overdue
 from veilcast.mesh.adverts import make_call
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import make_certified_notify
 from veilcast.mesh.departures import Departures
 from veilcast.mesh.records import Letter
 from veilcast.mesh.stem import Cargo, cargo_name

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 
+from veilcast.authority.content import check_content, check_notify, make_notify, note_id, open_notify
 from veilcast.authority.keyring import TopicKeys
 from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address, Event, Publication
@@ -13,7 +14,6 @@ from veilcast.mesh.adverts import check_advert, make_advert
 from veilcast.mesh.anchors import ByPublisher, anchored, table_of_routes
 from veilcast.mesh.conduct import Outfit
 from veilcast.mesh.config import Config
-from veilcast.mesh.content import check_content, check_notify, make_notify, note_id, open_notify
 from veilcast.mesh.cover import ProbabilisticForwarding
 from veilcast.mesh.epochs import Epochs
 from veilcast.mesh.lingering import Lingering

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+from veilcast.authority.content import Content, stream_of
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Entropy, Event, Publication, Record, Settled
-from veilcast.mesh.content import Content, stream_of
 from veilcast.mesh.links import OF_NEIGHBOURHOOD
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from veilcast.authority.content import Content, make_certified_notify, make_notify
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto import chain
 from veilcast.crypto.certificate import Chain, Kind, certify
@@ -15,7 +16,6 @@ from veilcast.crypto.chain import Anchor
 from veilcast.crypto.sign import SigningKey
 from veilcast.machine import Address, Entropy, Frame, Machine, Publication
 from veilcast.mesh.adverts import make_advert, retold
-from veilcast.mesh.content import Content, make_certified_notify, make_notify
 from veilcast.mesh.heartbeat import NUMBERS, read_heartbeat
 from veilcast.sim.adversaries import Wrapper
 from veilcast.wire import decode, encode, pad

@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.authority.content import note_id
 from veilcast.errors import RemoteError
 from veilcast.lab.kernels.epochs import Population
 from veilcast.lab.kernels.insiders import View, links
 from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, SILENT
 from veilcast.machine import Address, Frame
-from veilcast.mesh.content import note_id
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.observe import Insider
 from veilcast.sim.checkers import Checker

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from veilcast.authority.content import note_id
 from veilcast.machine import Address, Machine
-from veilcast.mesh.content import note_id
 from veilcast.sim.active.mouth import Mouth
 from veilcast.wire.messages import Message, Notify, Stem, Subscribe
 
