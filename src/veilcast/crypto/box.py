@@ -13,7 +13,8 @@ from typing import Final
 
 from veilcast.crypto import seal as seals
 from veilcast.crypto.derive import derive
-from veilcast.crypto.noise import KEY_SIZE, Keypair
+from veilcast.crypto.noise import Keypair
+from veilcast.crypto.noise_patterns import KEY_SIZE
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, MalformedError

@@ -77,6 +77,9 @@ BODY_MAX: Final = 32 * 1024
 
 SEALED_BODY_MAX: Final = BODY_MAX + seal.OVERHEAD
 
+BODY_CLASSES: Final = (1024, 4096, 16 * 1024, 36 * 1024)
+"""What a relay's clients pad a whole note to; the last has room for the largest, with its certificates."""
+
 PART_MAX: Final = 16 * 1024
 """One part of something too long for a message."""
 

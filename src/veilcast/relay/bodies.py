@@ -1,0 +1,121 @@
+"""Bodies: what a publisher says, on its way through proxy and server to its readers.
+
+Pure recipes.
+
+*Paper* (P2 4.1). A random point M gives the key that the body is sealed with; M is encrypted under the publisher's k_u,
+moved to k_r by the proxy, re-randomised by the server, and moved to each reader's key by the proxy. The server holds
+k_r and opens M, and the sealed body itself passes unchanged, so it tells which delivery was which upload.
+
+*Hardened*. Three layers, and no part of the group: k_r protects no content.
+
+- From end to end: the note as every mode has it (`authority.content`: sealed for the topic, signed with the publisher's
+  one-show certificate), padded to one of a few sizes, and sealed once more for the topic, because token and certificate
+  would tell the server which publications are of one topic and of one publisher.
+- Upstream: a box for the server, so that the proxy sees fresh bytes and not what it will carry downstream.
+- Downstream: sealed by the server with a key that the reader sent in a box when it subscribed. Copies of one note to
+  two readers, and two deliveries of it to one, have nothing in common but their size.
+
+The layers of a class of size have one size, too: each adds a constant.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.authority.content import Content, check_notify, make_certified_notify, open_notify
+from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.box import box, unbox
+from veilcast.crypto.derive import derive
+from veilcast.crypto.group import Ciphertext, Point, Scalar, decrypt, encrypt, rerandomise, transform
+from veilcast.crypto.seal import KEY, seal, unseal
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError, LocalError
+from veilcast.machine import Entropy
+from veilcast.relay.joining import ServerKeys
+from veilcast.wire.codec import decode, encode
+from veilcast.wire.geometry import BODY_CLASSES, LENGTH_PREFIX
+from veilcast.wire.messages import Notify
+from veilcast.wire.padding import pad, unpad
+
+# --- paper ------------------------------------------------------------------------------------------------------------
+
+
+def seal_body(body: bytes, key: Scalar, entropy: Entropy) -> tuple[Ciphertext, bytes]:
+    """The publisher: the encrypted point, and the body sealed under it."""
+    point = Point.draw(entropy)
+    sealed = seal(point.key(), body, context=_PAPER, entropy=entropy)
+    return encrypt(point, key.public(), entropy), sealed
+
+
+def move_up(encrypted: Ciphertext, transformation: Scalar) -> Ciphertext:
+    """The proxy: from the publisher's k_u to k_r."""
+    return transform(encrypted, transformation)
+
+
+def refresh(encrypted: Ciphertext, keys: ServerKeys, entropy: Entropy) -> Ciphertext:
+    """The server: the same point, unrecognisable to who lacks k_r."""
+    return rerandomise(encrypted, keys.k_r.public(), entropy)
+
+
+def move_down(encrypted: Ciphertext, transformation: Scalar) -> Ciphertext:
+    """The proxy: from k_r to the k_u of the reader whose transformation key this is."""
+    return transform(encrypted, transformation.inverse())
+
+
+def open_body(encrypted: Ciphertext, sealed: bytes, key: Scalar) -> bytes:
+    """The reader; `ForgedError` if it was not moved to this key."""
+    return unseal(decrypt(encrypted, key).key(), sealed, context=_PAPER)
+
+
+# --- hardened ---------------------------------------------------------------------------------------------------------
+
+
+def seal_note(keys: TopicKeys, content: Content, entropy: Entropy) -> bytes:
+    """The publisher: the innermost layer, for the readers of the topic in the epoch of these keys."""
+    note = encode(make_certified_notify(keys, content, entropy))
+    size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
+    if size is None:
+        raise LocalError("a note is longer than the largest class of bodies")
+    return seal(_note_key(keys), pad(note, size), context=_NOTE, entropy=entropy)
+
+
+def open_note(keys: TopicKeys, sealed: bytes, root: bytes, epoch: int) -> Content:
+    """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
+    note = decode(unpad(unseal(_note_key(keys), sealed, context=_NOTE)))
+    if not isinstance(note, Notify) or note.certificate is None or note.token != keys.token:
+        raise ForgedError("not a certified note of this topic and epoch")
+    keys.check_publisher(note.certificate, root, epoch)
+    check_notify(note, [note.certificate.leaf.subject])
+    return open_notify(keys, note)
+
+
+def wrap_for_server(public: bytes, plaintext: bytes, *, purpose: bytes, entropy: Entropy) -> bytes:
+    """A client: for the server's key of boxes. Give each kind of request a `purpose` of its own, of up to 16 bytes."""
+    return box(public, plaintext, purpose=purpose, entropy=entropy)
+
+
+def open_at_server(keys: ServerKeys, wrapped: bytes, *, purpose: bytes) -> bytes:
+    return unbox(keys.pair, wrapped, purpose=purpose)
+
+
+def delivery_key(entropy: Entropy) -> Secret:
+    """A reader: drawn for each subscription, and sent to the server in a box."""
+    return Secret(entropy(KEY))
+
+
+def wrap_for_reader(key: Secret, plaintext: bytes, entropy: Entropy) -> bytes:
+    """The server: one of many copies, in a layer that only this one has."""
+    return seal(key, plaintext, context=_DELIVERY, entropy=entropy)
+
+
+def open_at_reader(key: Secret, wrapped: bytes) -> bytes:
+    return unseal(key, wrapped, context=_DELIVERY)
+
+
+def _note_key(keys: TopicKeys) -> Secret:
+    return derive(keys.content, b"vc/relay-note")
+
+
+_PAPER: Final = b"veilcast/relay-paper"
+_NOTE: Final = b"veilcast/relay-note"
+_DELIVERY: Final = b"veilcast/relay-delivery"

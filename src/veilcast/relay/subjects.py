@@ -1,0 +1,120 @@
+"""Subjects: what a client wants or publishes on, as tags that the server can compare and nobody else can make.
+
+Pure recipes. An element (`topics.elements`) becomes a point H of the group, and a tag is a name for k_r H.
+
+*Paper* (P2 4.1). The client uploads k_u H(element), the proxy multiplies by t_u = k_r / k_u, the server has k_r H. This
+is deterministic in every place: the proxy computes k_r H itself and so links clients by topic, and the server, who
+knows k_r, can try any element it thinks of (`tests/papers/test_p2_relay_flaws.py`).
+
+*Hardened*. Three things change, each against one party:
+
+- elements are keyed with the topic's subject key of the epoch: nobody outside the topic can name one, and tags of two
+  epochs have nothing in common;
+- the upload is veiled: (k_u H + rho G, rho Y) with Y = y G the server's subject key, that is k_u H encrypted to the
+  server. The proxy multiplies both parts; what it sees is fresh each time, and rests on the decisional Diffie-Hellman
+  assumption even if it has k_u (from a user it bribed) and the topic's key;
+- the proxies multiply by a mask xs, too, which all proxies of one server share and the server does not have. The tag is
+  k_r xs H, so even a server that has a topic's key cannot try its elements at home. As a user it can send them one by
+  one through the proxy, as fast as the proxy's limits let it.
+
+A veiled upload is a `Ciphertext` of the group: the same arithmetic moves messages in `paper` (`bodies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.bulk import Multiply, one_by_one
+from veilcast.crypto.derive import derive, digest
+from veilcast.crypto.group import Ciphertext, Point, Scalar, encrypt
+from veilcast.crypto.secret import Secret
+from veilcast.machine import Entropy
+from veilcast.relay.joining import ServerKeys
+
+# --- paper ------------------------------------------------------------------------------------------------------------
+
+
+def named(topic: str, element: bytes) -> bytes:
+    """An element of one topic among all: with the topic's name and its length in front."""
+    name = topic.encode()
+    return len(name).to_bytes(2, "big") + name + element
+
+
+def upload(element: bytes, key: Scalar) -> Point:
+    """The client: k_u H."""
+    return _point(element) * key
+
+
+def move(uploaded: Point, transformation: Scalar) -> Point:
+    """The proxy: k_r H."""
+    return uploaded * transformation
+
+
+def tag(moved: Point) -> bytes:
+    """The server: what the index knows the element by."""
+    return digest(moved.encode(), purpose=b"vc/relay-tag", size=TAG)
+
+
+# --- hardened ---------------------------------------------------------------------------------------------------------
+
+
+def subject_key(keys: TopicKeys) -> Secret:
+    """What a topic's elements are keyed with in one epoch; whoever reads the topic has it, and nobody else."""
+    return derive(keys.content, b"vc/relay-subject")
+
+
+def keyed(key: Secret, element: bytes) -> bytes:
+    """An element as only members of its topic can name it, in this epoch."""
+    return derive(key, b"vc/relay-element", element).reveal()
+
+
+def upload_veiled(element: bytes, key: Scalar, subject: Point, entropy: Entropy) -> Ciphertext:
+    """The client: (k_u H + rho G, rho Y)."""
+    return encrypt(_point(element) * key, subject, entropy)
+
+
+def move_veiled(uploaded: Ciphertext, transformation: Scalar, mask: Scalar) -> Ciphertext:
+    """The proxy: what is inside becomes k_r xs H."""
+    return uploaded * (transformation * mask)
+
+
+def tag_veiled(moved: Ciphertext, keys: ServerKeys) -> bytes:
+    """The server: take the veil off."""
+    return tag(moved.body - moved.key_part * keys.unveil)
+
+
+def upload_many(
+    elements: Sequence[bytes], key: Scalar, subject: Point, entropy: Entropy, multiply: Multiply = one_by_one
+) -> list[Ciphertext]:
+    """`upload_veiled` for each element."""
+    rhos = [Scalar.draw(entropy) for _ in elements]
+    products = multiply([(_point(element), key) for element in elements] + [(subject, rho) for rho in rhos])
+    inside, veils = products[: len(elements)], products[len(elements) :]
+    return [Ciphertext(p + rho.public(), veil) for p, rho, veil in zip(inside, rhos, veils, strict=True)]
+
+
+def move_many(
+    uploaded: Sequence[Ciphertext], transformation: Scalar, mask: Scalar, multiply: Multiply = one_by_one
+) -> list[Ciphertext]:
+    """`move_veiled` for each of one client's uploads."""
+    factor = transformation * mask
+    moved = multiply([(part, factor) for each in uploaded for part in (each.body, each.key_part)])
+    return [Ciphertext(body, key_part) for body, key_part in zip(moved[::2], moved[1::2], strict=True)]
+
+
+def tag_many(moved: Sequence[Ciphertext], keys: ServerKeys, multiply: Multiply = one_by_one) -> list[bytes]:
+    """`tag_veiled` for each."""
+    veils = multiply([(each.key_part, keys.unveil) for each in moved])
+    return [tag(each.body - veil) for each, veil in zip(moved, veils, strict=True)]
+
+
+def _point(element: bytes) -> Point:
+    return Point.hash(element, _DOMAIN)
+
+
+TAG: Final = 16
+"""Among 2^32 tags two are the same by chance with a probability of 2^-65."""
+
+_DOMAIN: Final = b"vc/relay-point"
