@@ -22,7 +22,7 @@ from veilcast.wire import decode, encode, unpad
 sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
 from strategies import of_type
 
-from veilcast.wire.messages import TYPE_BYTES
+from veilcast.wire.codec import TYPE_BYTES
 
 
 def check(data: bytes) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from veilcast.crypto.certificate import COVER_MAX, NO_LINEAGE, Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.wire import encode
-from veilcast.wire.messages import TYPE_BYTES, Candidacy, Message
+from veilcast.wire.codec import TYPE_BYTES
+from veilcast.wire.messages import Candidacy, Message
 
 SIZES = 40
 """Long fields are drawn short; the bounds themselves have tests of their own."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire import codec, decode, encode
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import TYPE_BYTES, Heartbeat, Message, Notify, Replace, Subscribe, SwapAsk
+from veilcast.wire.codec import TYPE_BYTES
+from veilcast.wire.messages import Heartbeat, Message, Notify, Replace, Subscribe, SwapAsk
 
 sys.path.insert(0, str(Path(__file__).parent))
 from strategies import beyond, messages, of_type, with_garbage
@@ -208,6 +209,16 @@ def test_type_bytes_are_never_reused_or_renumbered() -> None:
         25: "Answer",
         26: "Show",
         27: "Admit",
+        0x40: "Enrol",
+        0x41: "Blind",
+        0x42: "Blinded",
+        0x43: "Lease",
+        0x44: "Release",
+        0x45: "Resume",
+        0x46: "Submit",
+        0x47: "Reply",
+        0x48: "Delivery",
+        0x49: "Receipt",
     }
 
 

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from veilcast.errors import LocalError, MalformedError
+from veilcast.wire import messages, relay
 from veilcast.wire.geometry import MESSAGE_MAX
-from veilcast.wire.messages import TYPE_BYTES, Message
+from veilcast.wire.messages import Message
 
 
 def encode(message: Message) -> bytes:
@@ -45,6 +46,9 @@ def decode(data: bytes) -> Message:
         raise MalformedError("not the one encoding of its message")
     return message
 
+
+TYPE_BYTES: Final[dict[int, type[Message]]] = {**messages.TYPE_BYTES, **relay.TYPE_BYTES}
+"""Every type of message there is; each mode counts its own."""
 
 _TYPE_BYTE: Final = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
 _DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in TYPE_BYTES.items()}

@@ -130,3 +130,34 @@ CHUNK_MAX: Final = CELL_PAYLOAD
 
 ROOM_MIN: Final = ACKNOWLEDGEMENTS + CHUNK_HEAD + ZEROS_FIELD + CHUNK_MAX
 """A body has room for the largest chunk, whatever else is to be said; what is left is for small messages."""
+
+SCALAR: Final = 32
+POINT: Final = 32
+CIPHERTEXT: Final = 64
+"""A point under a key, as it travels (`crypto.group.CIPHERTEXT_SIZE`, which takes a tenth of a second to load)."""
+
+BOXED_SCALAR_MAX: Final = 128
+
+SUBJECT_MIN: Final = 32
+"""A subject of the relay: a point."""
+
+SUBJECT_MAX: Final = 64
+"""Or two of them."""
+
+SUBJECTS_MAX: Final = 176
+"""Of one subscription or publication, in all its groups."""
+
+GROUPS_MAX: Final = 33
+"""The declared attributes of a topic, and its name."""
+
+LEASE_NAME: Final = 16
+TICKET: Final = 16
+
+MOMENT_MAX: Final = 1 << 62
+"""Microseconds; later than anything that ends."""
+
+RELAYED_MAX: Final = 36 * 1024 + 256
+"""A publication as the relay carries it: one of the largest class of sizes, with all its layers."""
+
+ADDRESSEES_MAX: Final = 512
+"""Pseudonyms that one delivery may name."""
