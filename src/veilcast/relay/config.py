@@ -38,7 +38,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deliver_again_us: int = 30_000_000
     """After which a note that nobody acknowledged is delivered again."""
     retention_us: int = 3_600_000_000
-    """How long after its end a lease may still have something waiting; what the server holds longer is not asked for."""
+    """How long after its end a lease is still asked for what waits under it."""
     unread_max: int = 1024
     """Notes delivered and not acknowledged; with that many, the server keeps the rest."""
     seen_max: int = 16_384
@@ -47,8 +47,8 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Publications that are not through."""
     subscriptions_max: int = 256
     rate_us: int = 0
-    """Constant-size records to the proxy at this distance, whether or not there is something to say; 0 is no such thing.
-    The proxy must have the same."""
+    """Records of one size at this distance, whether or not there is something to say; 0 is no such thing. Client and
+    proxy must have the same, of this and of `record_bytes`."""
     record_bytes: int = 4096
 
     def __post_init__(self) -> None:
@@ -80,7 +80,8 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """So many leave without waiting longer."""
     clients_max: int = 10_000
     leases_each: int = 1_024
-    """Of one client; a subscription takes up to `ahead_epochs` + 2 of them, and those that are over count for a while."""
+    """Of one client; a subscription takes up to `ahead_epochs` + 2 of them, and those that are over count on for a
+    while."""
     subjects_each: int = g.SUBJECTS_MAX
     """Subjects of one subscription or publication."""
     publications: Allowance = Allowance(50_000, 40)
