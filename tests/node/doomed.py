@@ -27,6 +27,7 @@ from veilcast.machine import Address, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.node import MeshNode
+from veilcast.node import database
 from veilcast.node import store as store_module
 from veilcast.node.agent import Agent
 from veilcast.node.store import Store
@@ -258,7 +259,7 @@ def doom(point: int) -> None:
             return super().executescript(script)
 
     connect = sqlite3.connect
-    store_module.sqlite3.connect = lambda *arguments, **named: connect(*arguments, factory=Doomed, **named)  # type: ignore
+    database.sqlite3.connect = lambda *arguments, **named: connect(*arguments, factory=Doomed, **named)  # type: ignore
 
 
 KILLED = 9

@@ -255,7 +255,7 @@ def test_when_the_disk_fails_nobody_is_told_that_anything_is_safe(store: Store) 
     scribe = Scribe()
     agent = agent_of(scribe, store)
     record = agent.publish(X, 0)
-    store._writer.execute("PRAGMA query_only = 1")
+    store._database._writer.execute("PRAGMA query_only = 1")
     with pytest.raises(StorageError):
         agent.step(scribe, 0)
     assert not agent.is_safe(record)

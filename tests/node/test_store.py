@@ -17,18 +17,8 @@ from hypothesis import strategies as st
 from veilcast.crypto.secret import Secret
 from veilcast.errors import PermissionsError, StorageError, TamperedError
 from veilcast.machine import Note, Publication
-from veilcast.node.store import (
-    FILE,
-    Acknowledge,
-    Arrive,
-    Change,
-    Forget,
-    Keep,
-    Remember,
-    Store,
-    Subscribe,
-    Unsubscribe,
-)
+from veilcast.node.ledger import Forget, Keep
+from veilcast.node.store import FILE, Acknowledge, Arrive, Change, Remember, Store, Subscribe, Unsubscribe
 
 SECRET = Secret(b"k" * 32)
 PLANTED = b"the planted topic"
@@ -124,7 +114,7 @@ def test_the_memory_of_what_was_acknowledged_is_bounded(disk: Path) -> None:
     with opened(disk, unread=100, remembered=5) as store:
         store.write([Subscribe(1, b"a"), *(Arrive(1, note(number)) for number in range(20))])
         store.write([Acknowledge(1, note(number).id) for number in range(20)])
-        [(count,)] = store._reader.execute("SELECT count(*) FROM acknowledged")
+        [(count,)] = store._database._reader.execute("SELECT count(*) FROM acknowledged")
         assert count == 5
         store.write([Arrive(1, note(number)) for number in range(20)])
         assert waiting(store) == list(range(15)), "the last five are known"
