@@ -1,23 +1,20 @@
 """The owner of a node's machine: joins what it keeps, and the disk, with the event loop, for the clients to use.
 
-The keeper does the book-keeping and waits for nothing; the disk is slow. So one thread writes, all that has gathered
-since the last write in one go, and the links go on meanwhile. Whoever was promised something on the disk waits for the
-write that has it. A write that fails ends the node: it must not go on as if it had succeeded.
+The keeper does the book-keeping and waits for nothing; a `Writer` brings it to the disk. Whoever was promised something
+on the disk waits for the write that has it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from veilcast.errors import LocalError
-from veilcast.machine import Event, Note, Publication
+from veilcast.machine import Note, Publication
 from veilcast.net.agent import Peer, Status
-from veilcast.net.udp import UdpDriver
+from veilcast.net.writing import Books, Touched, Writer
 from veilcast.topics import Conjunction
 
 
@@ -47,8 +44,8 @@ class Kept(Protocol):
         """From when on a subscription gets something, if not from its start; None if nobody can say."""
 
 
-class Keeper(Protocol):
-    """What joins a machine with what is kept of it, without waiting; `changes` are the disk's own."""
+class Keeper(Books, Protocol):
+    """What joins a machine with what is kept of it."""
 
     def publish(self, publication: Publication, now: int) -> int: ...
 
@@ -63,12 +60,6 @@ class Keeper(Protocol):
     def interests(self) -> dict[int, Conjunction]: ...
 
     def status(self) -> Kept: ...
-
-    def take(self, event: Event, now: int) -> bool: ...
-
-    def changes(self) -> list[Any]: ...
-
-    def written(self, changes: Sequence[Any], refused: Sequence[bytes], now: int) -> None: ...
 
 
 class Disk(Protocol):
@@ -102,35 +93,12 @@ class View(Protocol):
 class NodeOwner:
     """Fulfils `service.Owner`."""
 
-    def __init__(self, keeper: Keeper, disk: Disk, driver: UdpDriver, view: View) -> None:
+    def __init__(self, keeper: Keeper, disk: Disk, driver: Touched, view: View) -> None:
         self._keeper, self._disk, self._driver, self._view = keeper, disk, driver, view
+        self._writer = Writer(keeper, disk.write, driver)
+        self.run, self.act_on = self._writer.run, self._writer.act_on
         self._born_us = driver.now()
         self._draining = False
-        self._dirty = asyncio.Event()
-        self._news = asyncio.Event()
-        """Set, and replaced, when a write is done."""
-        self._begun = 0
-        self._done = 0
-
-    async def run(self) -> None:
-        """Write what gathers, for as long as the node lives."""
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1, "disk") as thread:
-            while True:
-                await self._dirty.wait()
-                self._dirty.clear()
-                self._begun += 1
-                if changes := self._keeper.changes():
-                    refused = await loop.run_in_executor(thread, self._disk.write, changes)
-                    self._keeper.written(changes, refused, self._driver.now())
-                    self._driver.touch()
-                self._done = self._begun
-                news, self._news = self._news, asyncio.Event()
-                news.set()
-
-    def act_on(self, event: Event) -> None:
-        if self._keeper.take(event, self._driver.now()):
-            self._dirty.set()
 
     async def publish(self, publication: Publication) -> None:
         if self._draining:
@@ -139,22 +107,22 @@ class NodeOwner:
         # The machine asks for the record by an event, which the driver brings.
         self._driver.touch()
         while not self._keeper.is_safe(record):
-            await self._news.wait()
+            await self._writer.news.wait()
 
     async def subscribe(self, interest: Conjunction) -> int:
         number = self._keeper.subscribe(interest, self._driver.now())
-        await self._written()
+        await self._writer.written()
         return number
 
     async def unsubscribe(self, number: int) -> None:
         self._keeper.unsubscribe(number, self._driver.now())
-        await self._written()
+        await self._writer.written()
 
     async def notes(self, number: int) -> AsyncGenerator[Note, None]:
         after = 0
         while number in self._keeper.interests():
             # Taken before looking, so that what is written in between wakes us.
-            news = self._news
+            news = self._writer.news
             places = self._disk.unread(number, after, _PAGE)
             for place, note in places:
                 yield note
@@ -164,7 +132,7 @@ class NodeOwner:
 
     async def acknowledge(self, number: int, note: bytes) -> None:
         self._keeper.acknowledge(number, note)
-        await self._written()
+        await self._writer.written()
 
     def status(self) -> Status:
         kept, now = self._keeper.status(), self._driver.now()
@@ -190,18 +158,9 @@ class NodeOwner:
 
     async def finish(self) -> None:
         self._draining = True
-        await self._written()
+        await self._writer.written()
         while self._keeper.status().unsettled:
-            await self._news.wait()
-
-    async def _written(self) -> None:
-        """Wait until all that the keeper has been told by now is on the disk."""
-        self._driver.touch()
-        self._dirty.set()
-        # A write under way may have begun before; the next one has it for certain.
-        goal = self._begun + 1
-        while self._done < goal:
-            await self._news.wait()
+            await self._writer.news.wait()
 
 
 _PAGE: Final = 16
