@@ -34,13 +34,14 @@ from pathlib import Path
 from desk import Desk
 from veilcast.cli import main, node
 from veilcast.net.service import Service
+from veilcast.net.udp import over_udp
 from veilcast.sim.flood import Flood
 
 @contextlib.contextmanager
 def compose(config, passphrase, around):
     assert passphrase.reveal() == b"correct horse"
     members = int((Path(config.state) / "members").read_text())
-    yield Service(machine=Flood(), hire=lambda driver: Desk(members=members), listen=["127.0.0.1:0"],
+    yield Service(machine=Flood(), hire=lambda driver: Desk(members=members), drive=over_udp("127.0.0.1:0"),
                   control=config.control_path)
 
 node.compose = compose

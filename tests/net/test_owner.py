@@ -13,8 +13,8 @@ from veilcast import Label, LocalError, Publication, StorageError, connect
 from veilcast.machine import Address, Delivered, Event, Frame, Note, Record
 from veilcast.net.agent import Peer
 from veilcast.net.owner import About, NodeOwner
-from veilcast.net.service import Service, serve
-from veilcast.net.udp import UdpDriver
+from veilcast.net.service import Driver, Service, serve
+from veilcast.net.udp import over_udp
 from veilcast.topics import Conjunction
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -137,11 +137,11 @@ def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain
         books, ready = Books(), asyncio.Event()
         (directory / "node.toml").write_text('state = "."')
 
-        def hire(driver: UdpDriver) -> NodeOwner:
+        def hire(driver: Driver) -> NodeOwner:
             return NodeOwner(books, books, driver, books)
 
         service = Service(
-            machine=books, hire=hire, listen=["127.0.0.1:0"], control=directory / "control.sock", drain_s=drain_s
+            machine=books, hire=hire, drive=over_udp("127.0.0.1:0"), control=directory / "control.sock", drain_s=drain_s
         )
         async with asyncio.timeout(TIMEOUT_S):
             running = asyncio.create_task(serve(service, lambda _: ready.set()))

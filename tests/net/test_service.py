@@ -12,8 +12,8 @@ import pytest
 
 from veilcast import LocalError, connect
 from veilcast.net.address import parse
-from veilcast.net.service import Service, serve
-from veilcast.net.udp import UdpDriver
+from veilcast.net.service import Driver, Service, serve
+from veilcast.net.udp import over_udp
 from veilcast.sim.flood import Flood
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -31,7 +31,7 @@ def in_service(
         service = Service(
             machine=Flood(),
             hire=lambda driver: desk,
-            listen=["127.0.0.1:0"],
+            drive=over_udp("127.0.0.1:0"),
             control=directory / "control.sock",
             metrics="127.0.0.1:0",
             drain_s=drain_s,
@@ -98,9 +98,9 @@ def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(t
 
 def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: Path) -> None:
     async def run() -> str:
-        desk, drivers, started = Desk(), list[UdpDriver](), asyncio.Event()
+        desk, drivers, started = Desk(), list[Driver](), asyncio.Event()
 
-        def ready(driver: UdpDriver) -> None:
+        def ready(driver: Driver) -> None:
             drivers.append(driver)
             started.set()
 
@@ -108,7 +108,7 @@ def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: 
         service = Service(
             machine=Flood(),
             hire=lambda driver: desk,
-            listen=["127.0.0.1:0"],
+            drive=over_udp("127.0.0.1:0"),
             control=tmp_path / "control.sock",
             metrics=f"127.0.0.1:{port}",
         )

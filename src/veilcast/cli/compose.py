@@ -26,6 +26,7 @@ from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
 from veilcast.net.owner import About, NodeOwner
 from veilcast.net.service import Service
+from veilcast.net.udp import over_udp
 from veilcast.node import config as node_config
 from veilcast.node.agent import Agent
 from veilcast.node.config import Log, NodeConfig
@@ -66,7 +67,7 @@ def compose(config: NodeConfig, passphrase: Secret, around: Around | None = None
         yield Service(
             machine=links if around is None else around(links, keyring.epoch_us),
             hire=lambda driver: NodeOwner(agent, store, driver, view),
-            listen=[config.listen],
+            drive=over_udp(config.listen),
             control=config.control_path,
             metrics=config.metrics.listen,
             clients_max=config.limits.clients,

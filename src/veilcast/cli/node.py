@@ -18,8 +18,7 @@ from veilcast.cli.tap import Around, tapped
 from veilcast.crypto.secret import Secret
 from veilcast.errors import StorageError
 from veilcast.net.blocking import connect_sync
-from veilcast.net.service import serve
-from veilcast.net.udp import UdpDriver
+from veilcast.net.service import Driver, serve
 from veilcast.node.config import NodeConfig
 
 
@@ -53,7 +52,7 @@ def add_commands(commands: Any) -> None:
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
     config = set_up(config_of(arguments))
 
-    def ready(driver: UdpDriver) -> None:
+    def ready(driver: Driver) -> None:
         places = list(driver.addresses)
         context.say(json.dumps({"listening": places}) if arguments.json else f"listening at {', '.join(places)}")
 

@@ -1,4 +1,4 @@
-"""A node in service: driver, control socket and metrics, up in order, and down in order when told to stop.
+"""A machine in service: driver, control socket and metrics, up in order, and down in order when told to stop.
 
 The first SIGTERM or SIGINT, or a client's wish, lets the owner finish: what was promised goes out, cells keep their
 rate meanwhile, clients may still read and acknowledge. That has a limit, and a second signal ends it at once.
@@ -10,78 +10,121 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
-from veilcast.machine import Event, Machine
+from veilcast.machine import Address, Event, Machine
 from veilcast.net.agent import Agent
 from veilcast.net.clock import Clock
 from veilcast.net.control import ControlServer
 from veilcast.net.log import LoopFaults
 from veilcast.net.metrics import MetricsServer
-from veilcast.net.udp import UdpDriver
+from veilcast.net.writing import Touched
 
 
-class Owner(Agent, Protocol):
-    """The agent that owns a machine: it hears its events, too, and knows its numbers."""
+class Driver(Touched, Protocol):
+    """What carries a machine's frames, and calls it."""
+
+    @property
+    def addresses(self) -> tuple[Address, ...]: ...
+
+    def open(self) -> None:
+        """Start, on the running event loop."""
+
+    async def drain(self, finish: Callable[[], Awaitable[None]], within_s: float) -> bool:
+        """Let the owner finish, with the machine running on, then close; whether that was done in time."""
+
+    def close(self) -> None: ...
+
+    def numbers(self) -> Mapping[str, float]:
+        """What went through the sockets, by names of `metrics.METRICS`."""
+
+
+class Owner(Protocol):
+    """Owns a machine: hears its events, and knows its numbers."""
 
     async def run(self) -> None:
         """Its own work. Returns never; what it raises ends the node."""
 
     def act_on(self, event: Event) -> None: ...
 
+    async def finish(self) -> None:
+        """Return when all that was promised has been done."""
+
     def numbers(self) -> Mapping[str, float]:
         """By names of `metrics.METRICS`; what the sockets count is added to it."""
 
 
+class AgentOwner(Owner, Agent, Protocol):
+    """One that serves clients, too."""
+
+
+_O = TypeVar("_O", bound=Owner)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Service:
-    """The parts of one node, not yet running."""
+class Station(Generic[_O]):
+    """The parts of one machine in service, not yet running; nobody talks to it but its peers."""
 
     machine: Machine
-    hire: Callable[[UdpDriver], Owner]
+    drive: Callable[[Machine, Callable[[Event], object], Clock], Driver]
+    hire: Callable[[Driver], _O]
     """Makes the owner. It calls the machine with the driver's `now()`, and the driver's `touch()` after each call."""
-    listen: Sequence[str]
-    control: Path
     metrics: str | None = None
-    clients_max: int = 16
     drain_s: float = 10.0
     clock: Clock = field(default_factory=Clock)
     """The driver's. Whoever builds the machine reads the same one."""
 
+    def desk(self, owner: _O, stop: Callable[[], object]) -> ControlServer | None:
+        """Where clients are served, if there are any."""
+        return None
 
-async def serve(service: Service, on_ready: Callable[[UdpDriver], object] = lambda _: None) -> bool:
+
+@dataclass(frozen=True, kw_only=True)
+class Service(Station[AgentOwner]):
+    """The parts of one node, which serves the clients of its control socket."""
+
+    control: Path
+    clients_max: int = 16
+
+    def desk(self, owner: AgentOwner, stop: Callable[[], object]) -> ControlServer:
+        return ControlServer(self.control, owner, stop, self.clients_max)
+
+
+async def serve(station: Station[_O], on_ready: Callable[[Driver], object] = lambda _: None) -> bool:
     """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
-        return await attend(service, stop, hurry, on_ready)
+        return await attend(station, stop, hurry, on_ready)
 
 
 async def attend(
-    service: Service,
+    station: Station[_O],
     stop: asyncio.Event,
     hurry: asyncio.Event,
-    on_ready: Callable[[UdpDriver], object] = lambda _: None,
+    on_ready: Callable[[Driver], object] = lambda _: None,
 ) -> bool:
     """The same for whoever has signals of its own, as a process with several nodes on one event loop has."""
     faults = LoopFaults()
     asyncio.get_running_loop().set_exception_handler(faults)
-    driver = UdpDriver(service.machine, service.listen, lambda event: owner.act_on(event), service.clock)
-    owner = service.hire(driver)
-    control = ControlServer(service.control, owner, stop.set, service.clients_max)
+    driver = station.drive(station.machine, lambda event: owner.act_on(event), station.clock)
+    owner = station.hire(driver)
+    desk = station.desk(owner, stop.set)
 
     def numbers() -> dict[str, float]:
-        return {**owner.numbers(), **_of_sockets(driver, control, faults)}
+        clients = {} if desk is None else {"control_clients": desk.clients}
+        return {**owner.numbers(), **driver.numbers(), **clients, "callback_faults_total": faults.count}
 
     async with contextlib.AsyncExitStack() as parts:
         parts.callback(driver.close)
-        # The control socket comes first: it tells whether another node lives here.
-        await control.open()
-        parts.push_async_callback(control.close)
-        if service.metrics is not None:
-            metrics = MetricsServer(service.metrics, numbers)
+        if desk is not None:
+            # The control socket comes first: it tells whether another node lives here.
+            await desk.open()
+            parts.push_async_callback(desk.close)
+        if station.metrics is not None:
+            metrics = MetricsServer(station.metrics, numbers)
             await metrics.open()
             parts.push_async_callback(metrics.close)
         driver.open()
@@ -90,8 +133,8 @@ async def attend(
         _LOG.info("started")
         on_ready(driver)
         await _first(work, stop.wait())
-        _LOG.info("stopping; at most %g s for what is under way", service.drain_s)
-        drained = await driver.drain(lambda: _finish(owner, hurry), service.drain_s)
+        _LOG.info("stopping; at most %g s for what is under way", station.drain_s)
+        drained = await driver.drain(lambda: _finish(owner, hurry), station.drain_s)
         drained = drained and not hurry.is_set()
         if work.done():
             work.result()
@@ -138,20 +181,6 @@ def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-
-
-def _of_sockets(driver: UdpDriver, control: ControlServer, faults: LoopFaults) -> dict[str, float]:
-    counts = driver.counts
-    return {
-        "datagrams_received_total": counts.received,
-        "datagrams_sent_total": counts.sent,
-        "datagrams_blocked_total": counts.blocked,
-        "datagrams_undeliverable_total": counts.undeliverable,
-        "timer_lateness_seconds_sum": counts.late_us / 1e6,
-        "timer_lateness_seconds_count": counts.timers,
-        "callback_faults_total": faults.count,
-        "control_clients": control.clients,
-    }
 
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

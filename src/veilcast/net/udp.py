@@ -39,6 +39,22 @@ class Counts:
         self.late_us = 0
         """By how much timers ran after their time, summed up."""
 
+    def numbers(self) -> dict[str, float]:
+        """By the names of metrics."""
+        return {
+            "datagrams_received_total": self.received,
+            "datagrams_sent_total": self.sent,
+            "datagrams_blocked_total": self.blocked,
+            "datagrams_undeliverable_total": self.undeliverable,
+            "timer_lateness_seconds_sum": self.late_us / 1e6,
+            "timer_lateness_seconds_count": self.timers,
+        }
+
+
+def over_udp(*listen: str) -> Callable[[Machine, Callable[[Event], object], Clock], UdpDriver]:
+    """What drives a node's machine at these addresses."""
+    return lambda machine, act_on, clock: UdpDriver(machine, listen, act_on, clock)
+
 
 class UdpDriver:
     """One machine on one UDP socket of each address family it listens on."""
@@ -55,6 +71,7 @@ class UdpDriver:
         self._clock = clock or Clock()
         self.now = self._clock.now
         self.counts = Counts()
+        self.numbers = self.counts.numbers
         self._wanted = [parse(text) for text in listen]
         if len({family for family, _ in self._wanted}) != len(self._wanted):
             raise ConfigError("listen: at most one address of each family")
