@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from veilcast.node.config import Limits, Log, Metrics, NodeConfig
+from veilcast.node.config import Limits, NodeConfig
 from veilcast.node.modes import MODES
+from veilcast.node.tomlfile import Log, Metrics
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
 TABLES: dict[str, type[msgspec.Struct]] = {"limits": Limits, "log": Log, "metrics": Metrics}

@@ -29,10 +29,11 @@ from veilcast.net.service import Service
 from veilcast.net.udp import over_udp
 from veilcast.node import config as node_config
 from veilcast.node.agent import Agent
-from veilcast.node.config import Log, NodeConfig
+from veilcast.node.config import NodeConfig
 from veilcast.node.modes import LiveMember, Start, mode_of
 from veilcast.node.naming import with_topic
 from veilcast.node.store import Store
+from veilcast.node.tomlfile import Log
 from veilcast.topics import TOPIC, Equal
 
 

@@ -1,0 +1,131 @@
+"""What the files of all our processes have in common: a node's, and those of a relay's server and proxies.
+
+A file is read into one frozen value that cannot be wrong. Every error names the file and the key. Paths are relative to
+where the file lies. Addresses are numbers, never names: to ask for a name would tell a stranger whom this process is
+going to talk to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.errors import ConfigError
+
+
+class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Literal["pretty", "json"] = "pretty"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    file: str | None = None
+    """Or to where the process's complaints go, the standard error."""
+
+
+class Metrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str | None = None
+    """Where they can be read; on this machine alone. None is nowhere."""
+
+    def __post_init__(self) -> None:
+        if self.listen is not None and not host_of(check_address("metrics.listen", self.listen)).is_loopback:
+            raise ConfigError("metrics.listen: metrics are for this machine alone; use 127.0.0.1 or [::1]")
+
+
+class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The keys that every file has."""
+
+    keyring: str
+    profile: Profile = "hardened"
+    passphrase_file: str | None = None
+    passphrase_fd: int | None = None
+    state: str = "state"
+    """The directory of what the process keeps; nobody else may read it."""
+    bulletins: str = "bulletins"
+    """The directory, if it is there, of the authority's bulletins: whom they shut out is not let in."""
+    log: Log = Log()
+    metrics: Metrics = Metrics()
+
+    def __post_init__(self) -> None:
+        if self.passphrase_file is not None and self.passphrase_fd is not None:
+            raise ConfigError("passphrase_fd: there is a passphrase_file too; name one of the two")
+        if self.passphrase_fd is not None and self.passphrase_fd < 0:
+            raise ConfigError("passphrase_fd: must not be negative")
+
+
+_P = TypeVar("_P", bound=Process)
+
+
+def load(path: Path, parse: Callable[[bytes, Path], _P]) -> _P:
+    try:
+        return parse(path.read_bytes(), path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; name the file with -c") from error
+
+
+def parse(
+    toml: bytes, path: Path, kind: type[_P], convert: Callable[[dict[str, Any]], _P], paths: Iterable[str] = ()
+) -> _P:
+    """A file's content, with its paths in full: those that every file has, and those at the keys of `paths`."""
+    try:
+        config = convert(msgspec.toml.decode(toml, type=dict[str, Any]))
+        named = ((key, getattr(config, key)) for key in (*_PATHS, *paths))
+        config = msgspec.structs.replace(config, **{key: str(path.parent / at) for key, at in named if at is not None})
+        if config.log.file is not None:
+            log = msgspec.structs.replace(config.log, file=str(path.parent / config.log.file))
+            config = msgspec.structs.replace(config, log=log)
+        return config
+    except (ConfigError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: {naming_the_key(str(error), kind=kind)}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+
+
+def check_address(key: str, text: str) -> str:
+    """`127.0.0.1:4000` or `[::1]:4000`, in the one spelling that everybody compares."""
+    try:
+        host, port = host_of(text), int(text.rpartition(":")[2])
+    except ValueError:
+        raise ConfigError(
+            f"{key}: {text!r} is not like 127.0.0.1:4000 or [::1]:4000; names are not looked up"
+        ) from None
+    if not 1 <= port <= _PORT_MAX:
+        raise ConfigError(f"{key}: a port is a number from 1 to {_PORT_MAX}")
+    spelled = f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
+    if text != spelled:
+        raise ConfigError(f"{key}: write {spelled} for {text}")
+    return text
+
+
+def host_of(text: str) -> Any:
+    """The IP address of an address with a port."""
+    host = text.rpartition(":")[0]
+    return ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
+
+
+def naming_the_key(text: str, within: str = "", kind: type[msgspec.Struct] | None = None) -> str:
+    """The key first, in the file's own spelling; the libraries name it last, if it is not the file itself."""
+    what, _, path = text.partition(" - at `")
+    inner = path.rstrip("`").removeprefix("$").removeprefix(".")
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        inner, what = f"{inner}.{unknown[1]}".lstrip("."), "unknown key"
+    elif missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        inner, what = f"{inner}.{missing[1]}".lstrip("."), "needed, and not there"
+    elif (wrong := re.fullmatch(r"Invalid enum value (.*)", what)) and (choices := _choices(inner, kind)):
+        what = f"{wrong[1]} is none of {', '.join(map(str, choices))}"
+    key = ".".join(part for part in (within, inner) if part)
+    return f"{key}: {what}" if key else what
+
+
+def _choices(key: str, kind: Any) -> list[Any]:
+    """What may stand at this key, where only some values may; nothing for a key of a mode's own."""
+    for part in key.split("."):
+        kind = get_type_hints(kind).get(part) if kind is not None else None
+    return sorted(get_args(kind))  # Literals of the same values share one order, of whoever came first.
+
+
+_PORT_MAX: Final = 65_535
+_PATHS: Final = ("keyring", "passphrase_file", "state", "bulletins")
