@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
-from typing import Final, TextIO
+from typing import Final
 
 from veilcast.authority import bulletin
 from veilcast.authority.epoch import epoch_of
@@ -21,19 +21,16 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, ExpiredError, RemoteError
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
-from veilcast.net import log
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
 from veilcast.net.owner import About, NodeOwner
 from veilcast.net.service import Service
 from veilcast.net.udp import over_udp
-from veilcast.node import config as node_config
 from veilcast.node.agent import Agent
 from veilcast.node.config import NodeConfig
 from veilcast.node.modes import LiveMember, Start, mode_of
 from veilcast.node.naming import with_topic
 from veilcast.node.store import Store
-from veilcast.node.tomlfile import Log
 from veilcast.topics import TOPIC, Equal
 
 
@@ -74,13 +71,6 @@ def compose(config: NodeConfig, passphrase: Secret, around: Around | None = None
             clients_max=config.limits.clients,
             clock=clock,
         )
-
-
-def set_up(path: Path) -> NodeConfig:
-    """Read a node's file, and log as it says from here on."""
-    config = node_config.load(path)
-    log.set_up(config.log.format, config.log.level, _log_file(config.log))
-    return config
 
 
 class _View:
@@ -154,15 +144,6 @@ def _revoked(directory: Path, keyring: Keyring, now: int) -> Revoked:
         except RemoteError as error:
             raise ConfigError(f"bulletins: {path} is not of this keyring's authority, or damaged: {error}") from error
     return revoked
-
-
-def _log_file(settings: Log) -> TextIO | None:
-    if settings.file is None:
-        return None
-    try:
-        return open(settings.file, "a", encoding="utf-8", buffering=1)  # For the life of the process.
-    except OSError as error:
-        raise ConfigError(f"log.file: cannot write {settings.file}: {error.strerror}") from error
 
 
 _VOID_MAX: Final = 65_536

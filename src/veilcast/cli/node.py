@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from veilcast.cli import new_node, passphrase
-from veilcast.cli.compose import compose, set_up
+from veilcast.cli import new_node, running
+from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import passphrase_file
 from veilcast.cli.reach import add_config, config_of
 from veilcast.cli.tap import Around, tapped
-from veilcast.crypto.secret import Secret
-from veilcast.errors import StorageError
 from veilcast.net.blocking import connect_sync
-from veilcast.net.service import Driver, serve
-from veilcast.node.config import NodeConfig
+from veilcast.node.config import NodeConfig, load
 
 
 def add_commands(commands: Any) -> None:
@@ -31,9 +25,7 @@ def add_commands(commands: Any) -> None:
 
     run = verbs.add_parser("run", help="run the node until SIGTERM", description="Run a node until SIGTERM or Ctrl-C.")
     add_config(run)
-    source = run.add_mutually_exclusive_group()
-    source.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
-    source.add_argument("--passphrase-fd", type=int, metavar="N", help="read it from the open file descriptor N")
+    running.add_source(run)
     run.add_argument(
         "--danger-tap",
         type=Path,
@@ -50,30 +42,10 @@ def add_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
-    config = set_up(config_of(arguments))
-
-    def ready(driver: Driver) -> None:
-        places = list(driver.addresses)
-        context.say(json.dumps({"listening": places}) if arguments.json else f"listening at {', '.join(places)}")
-
-    secret = _passphrase(arguments, config, context)
+    config = running.set_up(config_of(arguments), load)
+    secret = running.passphrase_of(arguments, config, context)
     with _tap(arguments, config, context) as around, compose(config, secret, around) as service:
-        drained = asyncio.run(serve(service, ready))
-    line = "all that was promised has gone out" if drained else "the outbox keeps what has not gone out"
-    return Report({"drained": drained}, [line])
-
-
-def _passphrase(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> Secret:
-    """From where the command line says, or else the file, or from who started us."""
-    if not Path(config.keyring).exists():  # Nobody should type a passphrase for nothing.
-        raise StorageError(f"keyring: there is no {config.keyring}; the authority grants one")
-    named, descriptor = arguments.passphrase_file, arguments.passphrase_fd
-    if named is None and descriptor is None:
-        named = None if config.passphrase_file is None else Path(config.passphrase_file)
-        descriptor = config.passphrase_fd
-    if descriptor is not None:
-        return passphrase.from_descriptor(descriptor)
-    return passphrase.existing(context, config.keyring, named, passphrase_file(Path(config.keyring)))
+        return running.run(service, context, as_json=arguments.json)
 
 
 def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> AbstractContextManager[Around | None]:

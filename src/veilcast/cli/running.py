@@ -1,0 +1,70 @@
+"""What the commands share that run a process until it is told to stop: its file, passphrase, log and last word."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+from veilcast.cli import passphrase
+from veilcast.cli.context import Context, Report
+from veilcast.cli.files import passphrase_file
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError, StorageError
+from veilcast.net import log
+from veilcast.net.service import Driver, Station, serve
+from veilcast.node.tomlfile import Log, Process
+
+_P = TypeVar("_P", bound=Process)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """The options by which the passphrase is given."""
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
+    source.add_argument("--passphrase-fd", type=int, metavar="N", help="read it from the open file descriptor N")
+
+
+def set_up(path: Path, load: Callable[[Path], _P]) -> _P:
+    """Read a process's file, and log as it says from here on."""
+    config = load(path)
+    log.set_up(config.log.format, config.log.level, _log_file(config.log))
+    return config
+
+
+def passphrase_of(arguments: argparse.Namespace, config: Process, context: Context) -> Secret:
+    """From where the command line says, or else the file, or from who started us."""
+    if not Path(config.keyring).exists():  # Nobody should type a passphrase for nothing.
+        raise StorageError(f"keyring: there is no {config.keyring}; the authority grants one")
+    named, descriptor = arguments.passphrase_file, arguments.passphrase_fd
+    if named is None and descriptor is None:
+        named = None if config.passphrase_file is None else Path(config.passphrase_file)
+        descriptor = config.passphrase_fd
+    if descriptor is not None:
+        return passphrase.from_descriptor(descriptor)
+    return passphrase.existing(context, config.keyring, named, passphrase_file(Path(config.keyring)))
+
+
+def run(station: Station[Any], context: Context, *, as_json: bool) -> Report:
+    """Serve until told to stop, saying where when it begins."""
+
+    def ready(driver: Driver) -> None:
+        places = list(driver.addresses)
+        line = f"listening at {', '.join(places)}" if places else "running"
+        context.say(json.dumps({"listening": places}) if as_json else line)
+
+    drained = asyncio.run(serve(station, ready))
+    line = "all that was promised has gone out" if drained else "the outbox keeps what has not gone out"
+    return Report({"drained": drained}, [line])
+
+
+def _log_file(settings: Log) -> TextIO | None:
+    if settings.file is None:
+        return None
+    try:
+        return open(settings.file, "a", encoding="utf-8", buffering=1)  # For the life of the process.
+    except OSError as error:
+        raise ConfigError(f"log.file: cannot write {settings.file}: {error.strerror}") from error
