@@ -13,6 +13,7 @@ import pytest
 from veilcast.errors import ConfigError, StorageError
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Frame, Machine
 from veilcast.net import udp
+from veilcast.net.turns import FRAMES, RETRY_US
 from veilcast.net.udp import UdpDriver
 from veilcast.sim.flood import ID_SIZE, Flood
 
@@ -184,7 +185,7 @@ def test_a_timer_that_stays_due_does_not_take_the_whole_loop() -> None:
             await enough.wait()
             times = [now for _, now in machine.calls]
             assert times
-            assert all(later - earlier >= udp.RETRY_US for earlier, later in itertools.pairwise(times))
+            assert all(later - earlier >= RETRY_US for earlier, later in itertools.pairwise(times))
 
     run(test())
 
@@ -216,11 +217,11 @@ def test_one_turn_takes_no_more_than_a_batch_and_timers_run_between_batches() ->
 def test_many_frames_go_out_over_several_turns() -> None:
     async def test() -> None:
         machine, ear = Puppet(), Puppet()
-        total = udp.FRAMES * 2 + 10
+        total = FRAMES * 2 + 10
         async with running(machine) as driver, running(ear) as other:
             machine.frames = [Frame(other.addresses[0], b"x")] * total
             driver._turn(driver.now())
-            assert len(machine.frames) == total - udp.FRAMES
+            assert len(machine.frames) == total - FRAMES
             while machine.frames:
                 await asyncio.sleep(0)
             assert driver.counts.sent + driver.counts.blocked == total
