@@ -1,0 +1,240 @@
+"""One TLS stream on a non-blocking socket: handshake, records in, records out, and one end with a named reason.
+
+TLS runs in memory here and we move the bytes ourselves. So what goes out is ours to decide: when a handshake fails, or
+a record is wrong, OpenSSL's alert stays in memory, and the other side sees the stream end and no more. The reason is
+for whoever owns the stream.
+
+A stream never waits. What the system will not take now is kept up to a limit; past it, the other side reads too slowly
+and the stream ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import deque
+from itertools import islice
+from typing import Final, Protocol
+
+from veilcast.errors import ExcessError
+from veilcast.net.records import Reader, framed
+
+
+class Ears(Protocol):
+    """Who owns a stream."""
+
+    def shaken(self, stream: Stream, certificate: bytes) -> None:
+        """The handshake is over, and this is what the other side has shown (DER)."""
+
+    def heard(self, stream: Stream, records: list[bytes]) -> None: ...
+
+    def calm(self, stream: Stream) -> None:
+        """What was kept for it has been sent."""
+
+    def ended(self, stream: Stream, reason: str) -> None:
+        """Once, and the last that is heard of it, unless the owner ended it."""
+
+
+class Stream:
+    """From a socket that is connected, or about to be."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        context: ssl.SSLContext,
+        ears: Ears,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        called: bool,
+        record_max: int,
+        write_max: int,
+    ) -> None:
+        """`called`: by the other side; otherwise we are calling."""
+        self._socket, self._ears, self._loop, self._write_max = bound, ears, loop, write_max
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called)
+        self._reader = Reader(record_max)
+        self._plain: list[bytes] = []
+        """Records that wait for the end of a turn, to be encrypted together."""
+        self._waiting: deque[memoryview] = deque()
+        """What the system has not taken yet, encrypted."""
+        self._watching = False
+        self._shaken = False
+        self._open = True
+        self._patience = HANDSHAKE_BYTES
+        self.called: Final = called
+        self.unsent = 0
+        """How many bytes wait for the system."""
+        self.sent = 0
+        """How many it has taken, so that a stream that stands still can be told from a slow one."""
+
+    def start(self) -> None:
+        """Begin on a socket that is connected."""
+        self._loop.add_reader(self._socket, self._readable)
+        if not self.called:
+            self._shake()
+
+    def start_when_connected(self) -> None:
+        self._loop.add_writer(self._socket, self._connected)
+
+    def send(self, record: bytes) -> None:
+        """Put a record on its way; it leaves with the next `flush`."""
+        self._plain.append(framed(record))
+
+    def flush(self) -> None:
+        """Let go what was put on its way; what the system will not take yet stays in `unsent`."""
+        if self._plain and self._open:
+            rest = memoryview(b"".join(self._plain))
+            self._plain.clear()
+            while rest:
+                rest = rest[self._tls.write(rest) :]
+            self._push()
+
+    def end(self) -> None:
+        """By our own will: the other side is told that nothing more comes, if there is room to say so."""
+        if self._open and self._shaken and not self._waiting:
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+            self._push()
+        self._close()
+
+    def drop(self, reason: str) -> None:
+        """At once and without a word to the other side."""
+        if self._open:
+            self._close()
+            self._ears.ended(self, reason)
+
+    # --- what the event loop brings ---------------------------------------------------------------------------
+
+    def _connected(self) -> None:
+        self._loop.remove_writer(self._socket)
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.drop(UNREACHABLE)
+        else:
+            self.start()
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.drop(CLOSED if self._shaken else LEFT)
+            return
+        self._incoming.write(data)
+        if not self._shaken:
+            self._patience -= len(data)
+            self._shake()
+        if self._shaken and self._open:
+            self._read()
+
+    def _writable(self) -> None:
+        self._push()
+        if not self._waiting:
+            self._ears.calm(self)
+
+    # --- TLS --------------------------------------------------------------------------------------------------
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._push()
+            if self._patience < 0:
+                self.drop(TOO_LONG)
+        except ssl.SSLError as error:
+            self.drop(_why(error))
+        else:
+            self._shaken = True
+            self._push()
+            if self._open:
+                self._ears.shaken(self, self._tls.getpeercert(binary_form=True) or b"")
+
+    def _read(self) -> None:
+        reason, records = "", list[bytes]()
+        try:
+            while chunk := self._tls.read(READ):
+                records += self._reader.feed(chunk)
+            reason = CLOSED
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            reason = CLOSED
+        except ssl.SSLError as error:
+            # In TLS 1.3 a caller learns here that its certificate was not taken, if the other side says so.
+            reason = _why(error)
+        except ExcessError:
+            reason = TOO_LONG
+        if records:
+            self._ears.heard(self, records)
+        if reason:
+            self.drop(reason)
+
+    def _push(self) -> None:
+        """Give the system what it takes; for the rest, watch for room."""
+        if fresh := self._outgoing.read():
+            self._waiting.append(memoryview(fresh))
+            self.unsent += len(fresh)
+        try:
+            while self._waiting:
+                self._took(self._socket.sendmsg(islice(self._waiting, PIECES)))
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.drop(CLOSED if self._shaken else LEFT)
+            return
+        if self.unsent > self._write_max:
+            self.drop(SLOW)
+        elif self._watching and not self._waiting:
+            self._watching = False
+            self._loop.remove_writer(self._socket)
+        elif self._waiting and not self._watching:
+            self._watching = True
+            self._loop.add_writer(self._socket, self._writable)
+
+    def _took(self, size: int) -> None:
+        self.unsent -= size
+        self.sent += size
+        while size:
+            piece = self._waiting.popleft()
+            if size < len(piece):
+                self._waiting.appendleft(piece[size:])
+            size -= min(size, len(piece))
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+
+
+def _why(error: ssl.SSLError) -> str:
+    """Of what OpenSSL says, a word from our own list."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _CERTIFICATE.get(error.verify_code, STRANGE)
+    return _REASONS.get(error.reason or "", NOT_TLS)
+
+
+READ: Final = 1 << 16
+PIECES: Final = 64
+HANDSHAKE_BYTES: Final = 1 << 16
+"""More than any handshake of ours has; who sends more before it is over wants something else."""
+
+UNREACHABLE: Final = "nobody answers there"
+LEFT: Final = "it left before the handshake was over"
+CLOSED: Final = "it closed the stream"
+NOT_TLS: Final = "it does not speak TLS 1.3 as we do"
+STRANGE: Final = "its certificate is not of our authority"
+UNSHOWN: Final = "it showed no certificate"
+UNFIT: Final = "its certificate is not for this side of a call"
+OVER: Final = "its certificate is not for this time"
+TOO_LONG: Final = "it sent something too long"
+SLOW: Final = "it reads too slowly"
+_CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT}
+"""By the numbers of OpenSSL: not yet valid, expired, of another purpose."""
+_REASONS: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE": UNSHOWN}
