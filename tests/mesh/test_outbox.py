@@ -11,12 +11,12 @@ import pytest
 
 from veilcast.authority.content import Content, open_notify
 from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.letters import Letter
 from veilcast.errors import ExpiredError, LocalError
 from veilcast.machine import Address, Delivered, Overdue, Publication
 from veilcast.mesh.departures import Departures
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.outbox import Outbox
-from veilcast.mesh.records import Letter
 from veilcast.mesh.stem import Cargo, cargo_name
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.authority.content import Content, open_notify, place_id
+from veilcast.authority.letters import Letter, Records, read_record
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Address, Delivered, Event, Overdue, Publication, Record, Settled
 from veilcast.mesh.config import Config
 from veilcast.mesh.lingering import Lingering
 from veilcast.mesh.links import OF_NEIGHBOURHOOD
-from veilcast.mesh.records import Letter, Records, read_record
 from veilcast.mesh.stem import cargo_name
 from veilcast.sim.checkers import Checker
 from veilcast.sim.mesh import TOPIC, keyrings
@@ -49,7 +49,7 @@ def keep(records: Records, *bodies: bytes) -> list[int]:
 
 
 def test_numbers_go_up_from_one_in_each_stream_and_a_draft_takes_none() -> None:
-    records = Records(Random(1).randbytes, {}, 10)
+    records = Records(Random(1).randbytes, {}, 10, OF_NEIGHBOURHOOD)
     for _ in range(3):
         assert records.draft(TOPIC, None, note(b"x")).content.number == 1
     keep(records, b"1", b"2")
@@ -59,7 +59,7 @@ def test_numbers_go_up_from_one_in_each_stream_and_a_draft_takes_none() -> None:
 
 
 def test_a_record_leaves_once_and_only_after_it_is_stored() -> None:
-    records = Records(Random(1).randbytes, {}, 10)
+    records = Records(Random(1).randbytes, {}, 10, OF_NEIGHBOURHOOD)
     [number] = keep(records, b"x")
     assert [letter.content.publication for letter in records.stored(number)] == [note(b"x")]
     assert records.stored(number) == ()
@@ -67,7 +67,7 @@ def test_a_record_leaves_once_and_only_after_it_is_stored() -> None:
 
 
 def test_a_record_is_settled_when_all_its_letters_are() -> None:
-    records = Records(Random(1).randbytes, {}, 10)
+    records = Records(Random(1).randbytes, {}, 10, OF_NEIGHBOURHOOD)
     letters = [records.draft(topic, None, note(b"x")) for topic in ("a", "b")]
     number = records.keep(letters)
     records.stored(number)
@@ -80,7 +80,7 @@ def test_a_record_is_settled_when_all_its_letters_are() -> None:
 
 
 def test_a_full_table_refuses_and_says_so() -> None:
-    records = Records(Random(1).randbytes, {}, 2)
+    records = Records(Random(1).randbytes, {}, 2, OF_NEIGHBOURHOOD)
     keep(records, b"1", b"2")
     with pytest.raises(LocalError, match="2 publications wait already"):
         keep(records, b"3")
@@ -99,7 +99,7 @@ def test_over_any_lives_no_place_is_used_twice_and_nothing_stored_is_forgotten(l
     places: dict[tuple[bytes, int], bytes] = {}
     safe: dict[bytes, None] = {}
     for life, acts in enumerate(lives):
-        records = Records(Random(life).randbytes, disk, 1000)
+        records = Records(Random(life).randbytes, disk, 1000, OF_NEIGHBOURHOOD)
         asked: list[Record] = []
         for step, act in enumerate(acts):
             if act == "publish":
@@ -128,7 +128,7 @@ def read_letters(asked: Sequence[Record]) -> list[Letter]:
 
 
 def test_lingering_settles_what_is_out_after_its_time_and_early_only_for_want_of_room() -> None:
-    records = Records(Random(1).randbytes, {}, 2)
+    records = Records(Random(1).randbytes, {}, 2, OF_NEIGHBOURHOOD)
     lingering = Lingering(10, records)
     first, second = keep(records, b"1", b"2")
     for number, out in ((first, False), (second, True)):

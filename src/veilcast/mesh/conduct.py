@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.letters import Letter, Records
 from veilcast.machine import Address, Entropy, Event, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
-from veilcast.mesh.records import Letter, Records
 from veilcast.topics import Conjunction
 from veilcast.wire.messages import Message, Notify
 

@@ -18,6 +18,7 @@ import msgspec
 from veilcast.authority.content import check_certified_notify, check_content, note_id, open_notify
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, TopicKeys
+from veilcast.authority.letters import Letter
 from veilcast.crypto.cell import lineage_of
 from veilcast.crypto.certificate import Chain
 from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, RemoteError, StaleError
@@ -31,7 +32,6 @@ from veilcast.mesh.holding import Holding
 from veilcast.mesh.joining import BatchJoins
 from veilcast.mesh.outbox import Outbox
 from veilcast.mesh.overlay import Overlay
-from veilcast.mesh.records import Letter
 from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.roots import ByRoot, Roots, call_of, check_root_advert
 from veilcast.mesh.routes import Origin

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from veilcast.mesh.records import Letter, Records
+from veilcast.authority.letters import Letter, Records
 
 
 class Stay(NamedTuple):

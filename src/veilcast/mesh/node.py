@@ -15,6 +15,7 @@ from typing import Final
 
 from veilcast.authority.content import Content, place_id
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.letters import Records
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
@@ -32,7 +33,6 @@ from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
 from veilcast.mesh.prefixes import Prefix
-from veilcast.mesh.records import Records
 from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import TOPIC, Conjunction, Equal
@@ -80,7 +80,7 @@ class MeshNode:
         )
         self._frames: list[Frame] = []
         records = records or {}
-        self._records = Records(entropy, records, config.records_max)
+        self._records = Records(entropy, records, config.records_max, OF_NEIGHBOURHOOD)
         outfit = Outfit(
             config,
             keyring,

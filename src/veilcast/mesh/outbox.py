@@ -18,13 +18,13 @@ from typing import Protocol
 
 from veilcast.authority.content import make_certified_notify
 from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.letters import Letter
 from veilcast.crypto.cell import lineage_of
 from veilcast.errors import AuthorityError, LocalError
 from veilcast.machine import Entropy, Overdue
 from veilcast.mesh.adverts import make_call
 from veilcast.mesh.config import Config
 from veilcast.mesh.departures import Departures
-from veilcast.mesh.records import Letter
 from veilcast.mesh.stem import Cargo, cargo_name
 from veilcast.wire import encode
 from veilcast.wire.messages import Notify

@@ -8,6 +8,7 @@ from random import Random
 
 from veilcast.authority.content import check_content, check_notify, make_notify, note_id, open_notify
 from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.letters import Letter
 from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.adverts import check_advert, make_advert
@@ -20,7 +21,6 @@ from veilcast.mesh.lingering import Lingering
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.publishing import Publishing
-from veilcast.mesh.records import Letter
 from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.shellgame import ShellGamePolicy
 from veilcast.topics import Conjunction

@@ -1,4 +1,4 @@
-"""Records: what the owner published and is not through yet, kept by the driver over restarts.
+"""Letters: what the owner published and is not through yet, kept by the driver over restarts.
 
 A publication gets its place in our streams at once, and is written down; it leaves when the driver says that it is on
 the disk, and always under the same place, however often and in whichever life of the node it is sent. So readers know a
@@ -17,7 +17,6 @@ import msgspec
 from veilcast.authority.content import Content, stream_of
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Entropy, Event, Publication, Record, Settled
-from veilcast.mesh.links import OF_NEIGHBOURHOOD
 
 
 class Letter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -30,14 +29,14 @@ class Letter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 class Records:
     """Bounded: at most `records_max` publications that are not settled; those of earlier lives count, and all are kept.
 
-    `kept` is what earlier lives asked for and did not settle, the neighbourhood's record too, which is not for us.
+    `kept` is what earlier lives asked for and did not settle; the record `reserved` is another's, and not for us.
     """
 
-    def __init__(self, entropy: Entropy, kept: Mapping[int, bytes], records_max: int) -> None:
+    def __init__(self, entropy: Entropy, kept: Mapping[int, bytes], records_max: int, reserved: int = 0) -> None:
         self._stream, self._records_max = entropy(8), records_max
         self._numbers: dict[tuple[str, bytes], int] = {}
-        self._open = {number: read_record(data) for number, data in kept.items() if number != OF_NEIGHBOURHOOD}
-        self._last = max(self._open, default=OF_NEIGHBOURHOOD)
+        self._open = {number: read_record(data) for number, data in kept.items() if number != reserved}
+        self._last = max(self._open, default=reserved)
         self._unwritten: dict[int, None] = {}
         self._events: deque[Event] = deque()
 
