@@ -54,11 +54,22 @@ def test_a_target_known_from_elsewhere_is_what_counts() -> None:
     assert (verdict.verdict, verdict.published, verdict.target) == ("fits", 0.6, 0.69)
 
 
-def test_a_bound_has_one_side() -> None:
+def test_a_bound_has_one_side_and_fits_if_all_of_the_interval_keeps_it() -> None:
     assert judge(published(value=0.9, compare="at most", within=0), CURVES).verdict == "fits"
     assert judge(published(value=0.9, compare="at least", within=0), CURVES).verdict == "not reproduced"
-    assert judge(published(value=0.705, compare="at least", within=0), CURVES).verdict == "partly"
+    for value in (0.695, 0.705):  # The interval is from 0.69 to 0.71.
+        assert judge(published(value=value, compare="at least", within=0), CURVES).verdict == "partly"
+        assert judge(published(value=value, compare="at most", within=0), CURVES).verdict == "partly"
+    assert judge(published(value=0.705, compare="at most", within=0.005), CURVES).verdict == "fits"
+    assert judge(published(value=0.685, compare="at least", within=0), CURVES).verdict == "fits"
     assert judge(published(value=0.9, compare="at most", within=0), CURVES).statistic == "value, at most"
+
+
+def test_what_is_not_told_from_chance_holds_it_in_an_interval_that_is_narrow_enough() -> None:
+    chance = {"compare": "not told from", "within": 0.02}
+    assert judge(published(value=0.695, **chance), CURVES).verdict == "fits"
+    assert judge(published(value=0.715, **chance), CURVES).verdict == "not reproduced"
+    assert judge(published(value=0.695, **chance | {"within": 0.009}), CURVES).verdict == "partly"
 
 
 def test_change_and_gap_are_differences_with_an_interval_of_their_own() -> None:

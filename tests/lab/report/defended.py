@@ -90,4 +90,4 @@ def scores() -> list[Score]:
 
 
 def _score(cell: str, attack: str, metric: str, step: float, value: float) -> Score:
-    return Score(cell, attack, metric, step, value, value - 0.005, value + 0.005)
+    return Score(cell, attack, metric, step, value, value - 0.005, value + 0.005, 30)

@@ -86,6 +86,15 @@ def test_a_bound_is_not_shown_as_a_value() -> None:
     )
 
 
+def test_what_a_bound_asks_for_is_said_under_the_table() -> None:
+    bound = msgspec.structs.replace(ROW, statistic="value, at most")
+    chance = msgspec.structs.replace(ROW, statistic="value, not told from", published=0.5, target=0.5)
+    assert "fits if the whole interval" not in table.verdicts([ROW])
+    assert table.verdicts([bound, bound]).count("fits if the whole interval") == 1
+    assert "hold for all of them together" in table.verdicts([chance])
+    assert "known to 0.015 not told from 0.5" in said(statistic=chance.statistic, published=0.5, target=0.5)
+
+
 def test_the_numbers_of_a_figure_stand_under_their_curves() -> None:
     lines = (
         Line("BL", "line", (Point(4.0, 0.9, 0.88, 0.92), Point(2.0, 0.8, 0.8, 0.8))),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from scipy.special import stdtrit
 
 from veilcast.lab.measure.verdicts import Point
 from veilcast.lab.sweep import curves, experiment
@@ -67,6 +68,7 @@ def scores(ratio: float) -> curves.Scores:
             "value": mu - step / 1000,
             "low": mu - 0.01,
             "high": mu + 0.01,
+            "seeds": 20,
         }
         for mu in (0.3, 0.7)
         for step in (10.0, 5.0)
@@ -91,6 +93,22 @@ def test_over_steps_it_takes_one_cell_in_order() -> None:
 def test_verdicts_are_of_what_was_run() -> None:
     found = curves.verdicts("two", experiment.parse(TOML, "x"), scores(0.1))
     assert [(verdict.what, verdict.verdict) for verdict in found] == [("it", "fits")]
+
+
+def test_intervals_hold_for_as_many_numbers_as_are_looked_at() -> None:
+    tried = experiment.parse(TOML, "x")
+    alone, together = (
+        curves.points(tried, tried.figures[0], tried.figures[0].curves[0], scores(0.1), among)[1] for among in (1, 18)
+    )
+    assert together.value == alone.value
+    wider = (together.high - together.value) / (alone.high - alone.value)
+    assert wider == pytest.approx(stdtrit(19, 1 - 0.025 / 18) / stdtrit(19, 0.975))
+    assert together.value - together.low == pytest.approx(together.high - together.value)
+    chance = TOML.replace(b"value = 0.71", b'value = 0.731\ncompare = "not told from"\nwithin = 0.1', 1)
+    chance = chance.replace(b"within = 0.02\n", b"", 1)
+    assert curves.verdicts("two", experiment.parse(chance, "x"), scores(0.1))[0].verdict == "not reproduced"
+    among = chance.replace(b"within = 0.1", b"within = 0.1\namong = 1000", 1)
+    assert curves.verdicts("two", experiment.parse(among, "x"), scores(0.1))[0].verdict == "fits"
 
 
 def test_of_a_part_of_the_cells_nothing_is_said_of_a_curve_as_a_whole() -> None:

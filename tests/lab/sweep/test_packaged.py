@@ -55,7 +55,7 @@ def lacking(tried: Experiment, run: Callable[[Cell], list[Measure]] = each_cell)
     """Curves that have no point at some x, columns of matrices that nobody fills, and published numbers without a
     verdict, after a run of each cell."""
     rows = [
-        Score(cell.name, found.attack, found.metric, found.step, found.value, found.value, found.value)
+        Score(cell.name, found.attack, found.metric, found.step, found.value, found.value, found.value, 2)
         for cell in tried.cells()
         for found in run(cell)
     ]

@@ -36,8 +36,18 @@ def summarise(values: Iterable[float]) -> Summary:
     if count == 1:
         return Summary(mean, inf, -inf, inf, count)
     spread = sqrt(fsum((number - mean) ** 2 for number in numbers) / (count - 1))
-    half = float(stdtrit(count - 1, _UPPER)) * spread / sqrt(count)
+    half = _reach(count, 1) * spread / sqrt(count)
     return Summary(mean, spread, mean - half, mean + half, count)
+
+
+def widening(seeds: int, among: int) -> float:
+    """By how much intervals of so many seeds must be wider so that `among` of them hold together, at 95 %: each may
+    miss so many times more seldom (Bonferroni), however the runs that they share make them go together."""
+    return _reach(seeds, among) / _reach(seeds, 1) if seeds > 1 else 1.0
+
+
+def _reach(seeds: int, among: int) -> float:
+    return float(stdtrit(seeds - 1, 1 - _MISS / 2 / among))
 
 
 def scores(measures: DataFrame) -> DataFrame:
@@ -49,6 +59,6 @@ def scores(measures: DataFrame) -> DataFrame:
     return gathered.select(*_KEYS, "summary.*")
 
 
-_UPPER: Final = 0.975
+_MISS: Final = 0.05
 _KEYS: Final = ("experiment", "cell", "attack", "metric", "step")
 _TYPE: Final = "value double, spread double, low double, high double, seeds int"

@@ -1,11 +1,14 @@
 """Published, reproduced, verdict: a number of a paper held against a curve of ours.
 
-A number *fits* if ours lies within the stated margin of the target: of the published value, or of what the reading
-gives when it is executed elsewhere, where that is known. It fits *partly* if ours does not, but our own uncertainty
-reaches into the margin; and is *not reproduced* otherwise. What is claimed without a number ("at most", "at least") has
-a margin on one side only. The uncertainty is the interval of the mean; for where a curve is least, the range over which
-it is not distinguished from its minimum. An experiment also says what it expects, and a verdict other than that is
-news, good or bad.
+A number *fits* if ours lies within the stated margin of the target (of the published value, or of what the reading
+gives when it is executed elsewhere, where that is known) and is known as well as that; it fits *partly* if it may lie
+there, for our own uncertainty reaches into the margin, and is *not reproduced* otherwise. A bound ("at most", "at
+least") has a margin on one side only: it fits if all of the uncertainty keeps it, and partly if some does. What is "not
+told from" a target fits if the uncertainty holds the target, and is no wider than the margin on either side; partly if
+it is wider, for then little was asked of it.
+
+The uncertainty is the interval of the mean; for where a curve is least, the range over which it is not distinguished
+from its minimum. An experiment also says what it expects, and a verdict other than that is news, good or bad.
 """
 
 from __future__ import annotations
@@ -73,24 +76,14 @@ def judge(experiment: str, published: Published, curves: Mapping[str, Sequence[P
     `NoPointError` where the curve has no point that it is about."""
     target = published.value if published.target is None else published.target
     found, low, high = _statistic(published, curves)
-    above, below = published.compare != "at least", published.compare != "at most"
-    word: Word = "not reproduced"
-    if _lies(found, found, target, published.within, above=above, below=below):
-        # Where on a plateau a curve is least is chance: only a minimum that stands out is where it is. And what is
-        # known less well than within the margin may lie in it by luck; what has no interval, on either side of a bound.
-        margin = published.within + _ROUNDING
-        vague = published.statistic == "argmin" and max(target - low, high - target) > margin
-        wide = published.compare == "equal" and high - low > 2 * margin
-        word = "partly" if vague or wide or not math.isfinite(high - low) else "fits"
-    elif _lies(low, high, target, published.within, above=above, below=below):
-        word = "partly"
+    bound = "" if published.compare == "equal" else f", {published.compare}"
     return Verdict(
         experiment=experiment,
         what=published.what,
         figure=published.figure,
         curve=published.curve,
         x=published.x,
-        statistic=published.statistic if above and below else f"{published.statistic}, {published.compare}",
+        statistic=f"{published.statistic}{bound}",
         published=published.value,
         target=target,
         reproduced=found,
@@ -98,7 +91,7 @@ def judge(experiment: str, published: Published, curves: Mapping[str, Sequence[P
         high=high,
         within=published.within,
         difference=found - target,
-        verdict=word,
+        verdict=_word(published, target, (found, low, high)),
         expected=published.expect,
         why=published.why,
     )
@@ -107,11 +100,25 @@ def judge(experiment: str, published: Published, curves: Mapping[str, Sequence[P
 Estimate: TypeAlias = tuple[float, float, float]
 
 
-def _lies(low: float, high: float, target: float, within: float, *, above: bool, below: bool) -> bool:
-    """Whether some of what lies between low and high is no further from the target than this: above it, and below it,
-    where that matters."""
-    margin = within + _ROUNDING
-    return not (above and low > target + margin) and not (below and high < target - margin)
+def _word(published: Published, target: float, ours: Estimate) -> Word:
+    found, low, high = ours
+    margin = published.within + _ROUNDING
+    least, most = target - margin, target + margin
+    match published.compare:
+        case "at most":
+            sure, possible = high <= most, low <= most
+        case "at least":
+            sure, possible = low >= least, high >= least
+        case "not told from":
+            possible = low <= target + _ROUNDING and high >= target - _ROUNDING
+            sure = possible and high - low <= 2 * margin
+        case _:
+            possible = low <= most and high >= least
+            # What is known less well than within the margin may lie in it by luck. Where on a plateau a curve is least
+            # is chance altogether: only a minimum that stands out is where it is.
+            known = least <= low and high <= most if published.statistic == "argmin" else high - low <= 2 * margin
+            sure = known and least <= found <= most
+    return "fits" if sure else "partly" if possible else "not reproduced"
 
 
 def _statistic(published: Published, curves: Mapping[str, Sequence[Point]]) -> Estimate:

@@ -25,8 +25,13 @@ def verdicts(rows: Sequence[Verdict]) -> Markup:
         tag("th", "Verdict", scope="col"),
     )
     table = tag("table", tag("thead", head), tag("tbody", *map(_verdict, rows)), class_="verdicts")
-    starred = any(row.target != row.published for row in rows)
-    return join(table, tag("p", _STAR, class_="small") if starred else "")
+    compares = {_statistic(row)[1] for row in rows}
+    notes = {
+        _STAR: any(row.target != row.published for row in rows),
+        _BOUND: bool(compares & {"at most", "at least"}),
+        _CHANCE: "not told from" in compares,
+    }
+    return join(table, *(tag("p", said, class_="small") for said, needed in notes.items() if needed))
 
 
 def numbers(plot: Plot) -> Markup:
@@ -86,7 +91,8 @@ def _aim(row: Verdict) -> Markup:
     margin = f"fits within {short(row.within)} of" if row.within else "fits if equal to"
     origin = "it" if row.target == row.published else f"{short(row.target, 4)} *"
     if compare:
-        margin, origin = (f"give or take {short(row.within)}" if row.within else ""), ""
+        given = "known to" if compare == "not told from" else "give or take"
+        margin, origin = (f"{given} {short(row.within)}" if row.within else ""), ""
     return _note("; ".join(filter(None, [_STATISTICS.get(statistic, ""), f"{margin} {origin}".strip()])))
 
 
@@ -137,6 +143,11 @@ def _note(said: str) -> Markup:
 _STAR: Final = (
     "* What this reading of the paper gives when it is executed elsewhere. Where that is known and differs from what"
     " was published, ours is held against it."
+)
+_BOUND: Final = "A bound fits if the whole interval of ours keeps it, and partly if only a part of the interval does."
+_CHANCE: Final = (
+    "Ours is not told from a number that lies in its interval; where that is wider than stated, it fits partly."
+    " Where several are looked at, any of which would be a finding, the intervals hold for all of them together."
 )
 _STATISTICS: Final = {
     "change": "a change along the curve",

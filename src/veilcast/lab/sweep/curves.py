@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from veilcast.lab.measure.summary import widening
 from veilcast.lab.measure.verdicts import NoPointError, Point, judge
 from veilcast.lab.sweep.experiment import Curve, Experiment, Figure
 from veilcast.lab.tables import Verdict
@@ -24,6 +25,7 @@ class Score(NamedTuple):
     value: float
     low: float
     high: float
+    seeds: int
 
 
 class Scores:
@@ -39,8 +41,8 @@ class Scores:
         return self._steps.get((cell, attack, metric), {})
 
 
-def points(experiment: Experiment, figure: Figure, curve: Curve, scores: Scores) -> list[Point]:
-    """In order of x. Where a cell has no such score, there is no point."""
+def points(experiment: Experiment, figure: Figure, curve: Curve, scores: Scores, among: int = 1) -> list[Point]:
+    """In order of x. Where a cell has no such score, there is no point. Intervals hold for so many numbers together."""
     found = []
     at = {name: value for name, value in curve.at.items() if name != "step"}
     for cell in experiment.cells():
@@ -48,10 +50,10 @@ def points(experiment: Experiment, figure: Figure, curve: Curve, scores: Scores)
             continue
         steps = scores.steps(cell.name, curve.attack, curve.metric)
         if figure.x == "step":
-            found += [_point(step, score) for step, score in steps.items()]
+            found += [_point(step, score, among) for step, score in steps.items()]
         elif steps:
             step = curve.at.get("step", max(steps))
-            found += [_point(float(cell.at[figure.x]), steps[step])] if step in steps else []
+            found += [_point(float(cell.at[figure.x]), steps[step], among)] if step in steps else []
     return sorted(found)
 
 
@@ -60,8 +62,13 @@ def verdicts(name: str, experiment: Experiment, scores: Scores) -> list[Verdict]
     of another part is left out, and what is said of a curve as a whole."""
     judged = []
     for figure in experiment.figures:
-        curves = {curve.label: points(experiment, figure, curve, scores) for curve in figure.curves}
-        for published in (point for point in experiment.published if point.figure == figure.name):
+        said = [published for published in experiment.published if published.figure == figure.name]
+        drawn = {
+            among: {curve.label: points(experiment, figure, curve, scores, among) for curve in figure.curves}
+            for among in sorted({published.among for published in said})
+        }
+        for published in said:
+            curves = drawn[published.among]
             whole = figure.x == "step" or len(curves[published.curve]) == len(experiment.axes[figure.x])
             if whole or published.x is not None:
                 with suppress(NoPointError):
@@ -69,5 +76,8 @@ def verdicts(name: str, experiment: Experiment, scores: Scores) -> list[Verdict]
     return judged
 
 
-def _point(x: float, score: Score) -> Point:
-    return Point(x, score.value, score.low, score.high)
+def _point(x: float, score: Score, among: int) -> Point:
+    if among == 1:
+        return Point(x, score.value, score.low, score.high)
+    half = (score.high - score.value) * widening(score.seeds, among)
+    return Point(x, score.value, score.value - half, score.value + half)

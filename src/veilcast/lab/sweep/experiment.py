@@ -72,9 +72,11 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the curve: its value at x; that less its value at `since`, or less that of the curve `beside`; the slope of
     its least-squares line; where it is least; from which x on it stays within `margin` of `beside`; its last value."""
     since: float | None = None
-    compare: Literal["equal", "at most", "at least"] = "equal"
+    compare: Literal["equal", "at most", "at least", "not told from"] = "equal"
     """Whether the number is a value, or the bound of what is claimed without one: that a curve falls, that costs stay
-    below those of a broadcast."""
+    below those of a broadcast; or what would come of chance, from which ours is not to be told."""
+    among: int = 1
+    """How many numbers are looked at of which any one would be a finding: the interval holds for all of them."""
     beside: str = ""
     margin: float = 0.0
     target: float | None = None
@@ -189,6 +191,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 if free:
                     raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` must fix {', '.join(sorted(free))}")
         for point in self.published:
+            if point.among < 1:
+                raise ConfigError(f"published {point.what!r}: among is at least 1, itself")
             for name, meant in _NEEDED.items():
                 if (getattr(point, name) in (None, "")) == (point.statistic in meant):
                     raise ConfigError(f"published {point.what!r}: {name} is for {' or '.join(meant)}, and needed there")
