@@ -12,7 +12,7 @@ from veilcast.lab.live.phases import PHASE_US, SLOT_US, plan
 from veilcast.lab.live.town import one_at_a_time
 from veilcast.lab.measure.telltale import judge
 from veilcast.lab.sweep.experiment import load
-from veilcast.lab.sweep.live_runs import KINDS, _captured, chosen, population, samples_of
+from veilcast.lab.sweep.live_runs import KINDS, _captured, chosen, made_of, population, samples_of
 from veilcast.lab.sweep.params import Params
 from veilcast.sim.chance import generator
 from veilcast.sim.engine import START_US
@@ -74,8 +74,21 @@ def test_the_experiment_runs_on_real_sockets_alone() -> None:
     assert experiment.engines == ("live",)
     for cell in experiment.cells(engine="live"):
         population(cell.params)
-    asked = {(curve.attack, curve.metric) for figure in experiment.figures for curve in figure.curves}
-    assert asked == {("cadence", f"busy_{kind}") for kind in (*KINDS, "anything")}
+
+
+def test_the_experiment_draws_what_days_give_and_its_intervals_hold_for_all_attackers() -> None:
+    _, experiment = load("mesh-silence")
+    people = population(msgspec.structs.replace(HARDENED, nodes=6, ratio=0.34))
+    given = {(found.attack, found.metric) for found in made_of(people, made_up(16, 0.0), 1)}
+    drawn = {(curve.attack, curve.metric) for figure in experiment.figures for curve in figure.curves}
+    roles = {(attack, metric) for attack, metric in given if metric.startswith("auc")}
+    assert drawn == roles | {("cadence", f"busy_{kind}") for kind in (*KINDS, "anything")}
+    assert drawn <= given
+    hidden = [each for each in experiment.published if each.compare == "not told from"]
+    assert {(each.figure, each.curve) for each in hidden} == {
+        ("hardened-readers" if metric == "auc" else "hardened-publishers", attack) for attack, metric in roles
+    }
+    assert {each.among for each in hidden} == {len(roles)}
 
 
 @pytest.mark.all_only

@@ -36,6 +36,11 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     people = population(params)
     with one_at_a_time():
         seen = day(people, seed, PHASES)
+    return made_of(people, seen, seed)
+
+
+def made_of(people: TownMesh, seen: Day, seed: int) -> list[Measure]:
+    """All that an observer of this day learns."""
     found = [*measures(*_captured(people, seen, seed), Trained({})), Measure("", "delivered", 0, seen.delivered)]
     samples, kinds = samples_of(seen)
     for kind in (*KINDS, "anything"):
