@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from veilcast.lab.attack.features import NAMES, features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import pooled
-from veilcast.lab.attack.sights import until
 
 sys.path.insert(0, str(Path(__file__).parent))
 from coalitions import case, tells_nothing_of_shuffled_labels
@@ -18,7 +17,7 @@ from coalitions import case, tells_nothing_of_shuffled_labels
 
 def table(name: str, seed: int, epochs: int) -> dict[str, NDArray[np.float64]]:
     world = case(name, seed, 20)
-    shown = until(world.view, epochs)
+    shown = world.view.until(epochs)
     found = features(world.people.graph, shown, beliefs(pooled(world.people.graph, shown), 500, 0.1))
     assert found.shape == (500, len(NAMES))
     assert np.isfinite(found).all()

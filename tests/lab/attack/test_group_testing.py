@@ -8,7 +8,6 @@ import pytest
 
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import Pools, pooled
-from veilcast.lab.attack.sights import until
 
 sys.path.insert(0, str(Path(__file__).parent))
 from coalitions import Case, case, tells_nothing_of_shuffled_labels
@@ -51,7 +50,7 @@ def mean_aucs(name: str, prior: float, steps: tuple[int, ...], seeds: int, *, ke
     values = []
     for seed in range(seeds):
         world = case(name, 100 + seed, steps[-1])
-        tests = [pooled(world.people.graph, until(world.view, step), kept=kept) for step in steps]
+        tests = [pooled(world.people.graph, world.view.until(step), kept=kept) for step in steps]
         values.append([world.auc(beliefs(test, 500, prior)) for test in tests])
     return [float(value) for value in np.mean(values, axis=0)]
 

@@ -24,7 +24,6 @@ from veilcast.lab.attack.conspirators import CONSPIRATORS, UNTRAINED, Known
 from veilcast.lab.attack.features import features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import distances, pooled
-from veilcast.lab.attack.sights import Seen, until
 from veilcast.lab.kernels.epochs import CONDUCTS, Population
 from veilcast.lab.kernels.insiders import View, rows, watch
 from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
@@ -117,7 +116,7 @@ def fit(run: str, epoch: int) -> NDArray[np.float64]:
 
 def expected(run: str, attack: str, epochs: int) -> NDArray[np.float64]:
     people, view, adverts = world(run)
-    graph, seen = people.graph, until(view, epochs)
+    graph, seen = people.graph, view.until(epochs)
     early = adverts[adverts[:, 0] < epochs]
     peer, time = early[:, 2].astype(np.int32), early[:, 3].astype(np.float64)
     answers: dict[str, Callable[[], NDArray[np.float64]]] = {
@@ -191,8 +190,7 @@ def test_a_run_that_is_shorter_than_what_was_trained_for_is_judged_by_that() -> 
     known = replace(KNOWN, trained={("linear", 1): other, ("linear", 20): learned, ("linear", 50): other})
     nobody, nothing = np.empty(0, np.int32), np.empty(0, np.int64)
     adverts, chains = Adverts(nothing, nothing, nobody), Chains(nothing, nobody, [])
-    seen = Seen(view.observer, view.peer, view.origin, view.present, view.seen, view.delay, view.handed)
-    coalition = Coalition(people.graph, people.insiders, seen, view.passed, adverts, chains, view.read.astype(np.int64))
+    coalition = Coalition(people.graph, people.insiders, view, view.passed, adverts, chains, view.read.astype(np.int64))
     [linear] = [each for each in CONSPIRATORS if each.attack == "linear"]
     assert linear.scores(coalition, known) == pytest.approx(learned.scores(shown))
 

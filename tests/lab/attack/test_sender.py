@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from veilcast.lab.attack import predecessor, presence, sender
 from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.sights import Seen
 from veilcast.lab.kernels.epochs import CONDUCTS, Population, settle
 from veilcast.lab.kernels.graph import Graph, from_edges
 from veilcast.lab.kernels.insiders import View, watch
+from veilcast.lab.kernels.sights import Sights
 
 sys.path.insert(0, str(Path(__file__).parent))
 from floods import success
@@ -26,10 +26,10 @@ from towns import town
 RING = from_edges(6, [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0])
 
 
-def seen(present: NDArray[np.bool_], root: int = 5) -> Seen:
+def seen(present: NDArray[np.bool_], root: int = 5) -> Sights:
     count, nothing = len(present), np.empty((len(present), 0))
     nobody = np.empty(0, np.int32)
-    return Seen(
+    return Sights(
         np.array([0], np.int32),
         nobody,
         np.full(count, root, np.int32),

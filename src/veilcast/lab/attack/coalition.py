@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from veilcast.lab.attack import first_spy, trilateration
 from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.sights import Seen, until
 from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.kernels.sights import Sights
 
 
 class Adverts(NamedTuple):
@@ -43,7 +43,7 @@ class Coalition:
     """The overlay of all epochs together."""
     enemy: NDArray[np.bool_]
     """By node, whether it is of the coalition."""
-    seen: Seen
+    seen: Sights
     passed: NDArray[np.int32]
     """Rows (epoch, observer, from whom, to whom, whether it came climbing), as `predecessor` has them."""
     adverts: Adverts
@@ -68,7 +68,7 @@ class Coalition:
         values = [self.chains.value[row] for row in held]
         return replace(
             self,
-            seen=until(self.seen, epochs),
+            seen=self.seen.until(epochs),
             passed=self.passed[self.passed[:, 0] < epochs],
             adverts=adverts,
             chains=Chains(self.chains.epoch[held], self.chains.peer[held], values),

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from veilcast.lab.attack.handed import named, outermost
 from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.sights import Sights, hostile
 from veilcast.lab.kernels.graph import Graph
-from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT
+from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT, Sights
 
 
 def features(graph: Graph, sights: Sights, belief: NDArray[np.float64]) -> NDArray[np.float64]:
     """Nodes x `NAMES`; `belief` is what group testing makes of the same."""
-    nodes, enemy, half = graph.nodes, hostile(sights), len(sights.origin) // 2
+    nodes, enemy, half = graph.nodes, sights.hostile, len(sights.origin) // 2
     seen, delay, observer, peer = sights.seen, sights.delay, sights.observer, sights.peer
     far = distances(graph, sights)
     there = np.maximum(1, np.count_nonzero(sights.present, axis=0))

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.sights import Sights
 from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.kernels.sights import Sights
 
 
 def named(sights: Sights) -> NDArray[np.bool_]:

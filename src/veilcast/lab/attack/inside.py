@@ -35,9 +35,8 @@ from veilcast.lab.attack.conspirators import (
 )
 from veilcast.lab.attack.folder import Folder, Sheet, distinct, filed
 from veilcast.lab.attack.guessing import told
-from veilcast.lab.attack.sights import Seen
 from veilcast.lab.kernels.graph import Graph, from_edges
-from veilcast.lab.kernels.sights import ASKED, AWAY, SILENT
+from veilcast.lab.kernels.sights import ASKED, AWAY, SILENT, Sights
 from veilcast.lab.tables import Guess
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def _seen(
     origin: NDArray[np.int32],
     epochs: NDArray[np.int64],
     hop_us: int | None,
-) -> Seen:
+) -> Sights:
     """What happened on each link between a member and an honest neighbour; on most, nothing."""
     ends = np.repeat(np.arange(graph.nodes, dtype=np.int32), graph.degrees)
     outward = enemy[ends] & ~enemy[graph.targets]
@@ -206,7 +205,7 @@ def _seen(
     nothing = np.zeros(len(names), np.int32)
     at = np.searchsorted(epochs, names["at"].to_numpy())
     handed = np.column_stack([at, nothing, named[0], named[1], nothing, named[2]]).astype(np.int32)
-    return Seen(observer, peer, origin, present, seen, delay, handed)
+    return Sights(observer, peer, origin, present, seen, delay, handed)
 
 
 def _pairs(observer: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -28,10 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.handed import named
-from veilcast.lab.attack.sights import Sights, hostile
 from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.graph import Graph
-from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
+from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED, Sights
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class Pools:
 
 def pooled(graph: Graph, sights: Sights, *, kept: bool = False) -> Pools:
     """The tests of all epochs. `kept` says that nodes keep the order in which they prefer their parents."""
-    enemy = hostile(sights)
+    enemy = sights.hostile
     recruits, names = recruited(sights), named(sights)
     caught = naming(sights, names)
     far = distances(graph, sights)
@@ -98,7 +97,7 @@ def recruited(sights: Sights) -> float:
     """The share of those outside a mesh who are recruited, as insiders have it: they are outside like others."""
     inside = _by_observer(sights, (sights.seen == ASKED) | (sights.seen == FOLLOWED))
     invited = _by_observer(sights, sights.seen == INVITED)
-    outside = hostile(sights) & ~inside
+    outside = sights.hostile & ~inside
     return _share(invited, outside)
 
 

@@ -23,8 +23,8 @@ from scipy.special import gammaln, xlogy
 
 from veilcast.lab.attack.pools import distances
 from veilcast.lab.attack.predecessor import Step, relayed, steps
-from veilcast.lab.attack.sights import Sights, hostile
 from veilcast.lab.kernels.graph import Graph
+from veilcast.lab.kernels.sights import Sights
 
 
 def scores(
@@ -42,7 +42,7 @@ def scores(
     `passed` is as in `predecessor.scores`, `read` has the number of notes that readers got in each epoch; `departures`
     and `hold` are what everybody knows of how the network is run.
     """
-    enemy, far = hostile(sights), distances(graph, sights)
+    enemy, far = sights.hostile, distances(graph, sights)
     first = np.repeat(np.arange(graph.nodes), graph.degrees)
     second = graph.targets
     total = -np.log(graph.degrees[first]) + _walked(graph, enemy, far, steps(passed, kept=True), onward)

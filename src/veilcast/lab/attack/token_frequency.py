@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.sights import Sights
 from veilcast.lab.kernels.graph import Graph
-from veilcast.lab.kernels.sights import ASKED, AWAY
+from veilcast.lab.kernels.sights import ASKED, AWAY, Sights
 
 Floats = NDArray[np.float64]
 

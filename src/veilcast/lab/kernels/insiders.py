@@ -27,28 +27,14 @@ from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.mesh import Mesh
 from veilcast.lab.kernels.publishing import published
-from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT
+from veilcast.lab.kernels.sights import ASKED, AWAY, FOLLOWED, INVITED, RECRUITED, REFUSED, SILENT, Sights
 from veilcast.observe import Insider
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """Of E epochs and L links between an insider and an honest neighbour."""
+class View(Sights):
+    """And what else it knows of the notes of a topic that it reads, or that went by its members."""
 
-    observer: NDArray[np.int32]
-    """L: the insider."""
-    peer: NDArray[np.int32]
-    """L: the neighbour."""
-    origin: NDArray[np.int32]
-    """E: where the flood began."""
-    present: NDArray[np.bool_]
-    """E x nodes: who was there."""
-    seen: NDArray[np.int8]
-    """E x L: a code of `kernels.sights`."""
-    delay: NDArray[np.int16]
-    """E x L: where the neighbour asked of its own accord, how many hops after the advert; -1 where nobody can tell."""
-    handed: NDArray[np.int32]
-    """Rows of (epoch, game, observer, peer, message, node): names in the messages of shell games."""
     passed: NDArray[np.int32]
     """Rows of (epoch, observer, from whom, to whom, whether it came climbing): the notes that left in an epoch, all by
     one stem, in the order of its way. To whom is the observer itself where it is the root."""

@@ -1,12 +1,51 @@
-"""What an insider may have seen on a link to an honest neighbour in an epoch, as codes.
+"""What a coalition of members was shown: arrays over epochs and links, with codes for what may be seen on one.
 
-Whoever makes a view writes them and attackers read them; they stand alone here, so that an attacker gets them without
+Whoever makes a view fills them in and attackers read them; they stand alone here, so that an attacker gets them without
 anything that knows the truth.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sights:
+    """Of E epochs, and L links between an insider and an honest neighbour."""
+
+    observer: NDArray[np.int32]
+    """L: the insider."""
+    peer: NDArray[np.int32]
+    """L: its neighbour."""
+    origin: NDArray[np.int32]
+    """E: where the flood began."""
+    present: NDArray[np.bool_]
+    """E x nodes: who was there."""
+    seen: NDArray[np.int8]
+    """E x L: one of the codes below."""
+    delay: NDArray[np.int16]
+    """E x L: where the neighbour asked of its own accord, how many hops after the advert; -1 where nobody can tell."""
+    handed: NDArray[np.int32]
+    """Rows of (epoch, game, observer, peer, message, node): names in the messages of shell games."""
+
+    @property
+    def hostile(self) -> NDArray[np.bool_]:
+        """By node, whether it is of the coalition, as far as it has honest neighbours."""
+        mask = np.zeros(self.present.shape[1], np.bool_)
+        mask[self.observer] = True
+        return mask
+
+    def until(self, epochs: int) -> Sights:
+        """What was shown in the first epochs: all that somebody may use who stands there."""
+        return Sights(
+            self.observer, self.peer, self.origin[:epochs], self.present[:epochs], self.seen[:epochs],
+            self.delay[:epochs], self.handed[self.handed[:, 0] < epochs],
+        )  # fmt: skip
+
 
 AWAY: Final = -1
 """The neighbour was not there."""

@@ -22,9 +22,9 @@ from veilcast.lab.attack.classifiers import Binned, Linear, fit_binned, fit_line
 from veilcast.lab.attack.features import features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import distances, pooled
-from veilcast.lab.attack.sights import Sights, until
 from veilcast.lab.kernels.epochs import Population
 from veilcast.lab.kernels.insiders import View, watch
+from veilcast.lab.kernels.sights import Sights
 from veilcast.lab.sweep.params import Params
 from veilcast.lab.sweep.plan import SEEDS_MAX
 from veilcast.lab.sweep.worlds import conduct, settled
@@ -42,7 +42,7 @@ class Trained:
 
 def suspected(people: Population, view: View, params: Params, epochs: int, data: Path | None) -> dict[str, Scores]:
     """By attack, and by node how much it looks like a subscriber, after so many epochs."""
-    seen = until(view, epochs)
+    seen = view.until(epochs)
     belief = _belief(people, seen, params)
     found = {"group-testing": belief}
     if "handed" in params.attacks:
@@ -86,7 +86,7 @@ def _trained(params: Params, data: Path | None) -> dict[int, Trained]:
         people = settled(params, SEEDS_MAX + len(labels), data)
         view, among = watch(people, conduct(params), steps[-1]), asked(people)
         for step in steps:
-            seen = until(view, step)
+            seen = view.until(step)
             rows[step].append(features(people.graph, seen, _belief(people, seen, params))[among])
         subscribes = np.zeros(people.graph.nodes, np.bool_)
         subscribes[people.subscribers] = True

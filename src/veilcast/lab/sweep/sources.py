@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from veilcast.crypto.chain import LENGTH_MAX, advance
 from veilcast.lab.attack import first_spy, predecessor, presence, sender, trilateration
 from veilcast.lab.attack.pools import distances
-from veilcast.lab.attack.sights import until
 from veilcast.lab.kernels import adverts, hardened
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population
@@ -60,7 +59,7 @@ class Spies:
 def by_stems(people: Population, view: View, epochs: int) -> Scores:
     """By node, the log-likelihood that it publishes, from where stems met insiders."""
     passed = view.passed[view.passed[:, 0] < epochs]
-    far = distances(people.graph, until(view, epochs))
+    far = distances(people.graph, view.until(epochs))
     return predecessor.scores(people.graph, passed, people.insiders, far, hardened.ONWARD, kept=True)
 
 
@@ -78,7 +77,7 @@ def by_both(people: Population, view: View, conduct: Conduct, epochs: int) -> Sc
     """The same from stems and presence together."""
     return sender.scores(
         people.graph,
-        until(view, epochs),
+        view.until(epochs),
         view.passed[view.passed[:, 0] < epochs],
         view.read[:epochs],
         onward=hardened.ONWARD,

@@ -27,7 +27,6 @@ from veilcast.errors import ConfigError
 from veilcast.lab.attack import relinking
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import pooled
-from veilcast.lab.attack.sights import until
 from veilcast.lab.attack.token_frequency import likelihoods, matched, paired, refined, tally
 from veilcast.lab.data import load
 from veilcast.lab.kernels import tokens
@@ -155,7 +154,7 @@ def _paired(
     if together is None:
         return
     topic = shown.topic[0]
-    both = paired([until(traces.views[number], step) for number in topic], shown.nodes)
+    both = paired([traces.views[number].until(step) for number in topic], shown.nodes)
     names = refined(_likelihoods(shown, asks, step, _kept(shown, step)), both, together)
     yield "token-frequency-pairs", _right(town, names, topic)
 
@@ -221,7 +220,7 @@ def _interests(
     graph, honest = town.topics[0].graph, ~town.topics[0].insiders
     evidence = np.stack(
         [
-            beliefs(pooled(graph, until(view, step), kept=way.parents == "kept"), graph.nodes, _PRIOR) - logit(_PRIOR)
+            beliefs(pooled(graph, view.until(step), kept=way.parents == "kept"), graph.nodes, _PRIOR) - logit(_PRIOR)
             for view in traces.views
         ],
         axis=1,
