@@ -12,16 +12,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    MultipleResults,
-    RuleBasedStateMachine,
-    consumes,
-    invariant,
-    multiple,
-    rule,
-)
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Publication
@@ -29,27 +19,22 @@ from veilcast.topics import (
     All,
     BloomIndex,
     Box,
-    Cover,
     Geometry,
     Integers,
     Range,
     Schema,
-    coarse_match,
     covers,
     pair_elements,
     queries,
 )
-from veilcast.topics.index import NEVER
+from veilcast.topics.columns import NEVER
 
 sys.path.insert(0, str(Path(__file__).parent))
+from index_model import IndexMachine, element
 from matching_law import Case, Delivery, cases, check_deliveries
 
 SHARP = Geometry.sized(elements=64, queries=200, bound=1e-9)
 """So rarely wrong that what these tests see of it is exact."""
-
-
-def element(number: int) -> bytes:
-    return b"element %d" % number
 
 
 # --- completeness -------------------------------------------------------------------------------------------
@@ -69,76 +54,17 @@ def test_the_index_keeps_the_definition(bound: float, case: Case) -> None:
     )
 
 
-small_covers = st.lists(
-    st.lists(st.integers(0, 8).map(element), min_size=1, max_size=4, unique=True).map(tuple),
-    min_size=1,
-    max_size=3,
-)
+class BloomMachine(IndexMachine):
+    def make(self) -> BloomIndex:
+        return BloomIndex(SHARP, capacity=150)
 
 
-class IndexMachine(RuleBasedStateMachine):
-    """Any order of inserting, removing, expiring and matching agrees with a list that is searched one by one."""
-
-    subscriptions = Bundle("subscriptions")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.index = BloomIndex(SHARP, capacity=150)
-        self.model: dict[int, tuple[int, list[Cover]]] = {}
-        self.now = 0
-
-    @rule(target=subscriptions, batch=st.lists(small_covers, min_size=1, max_size=30), lasts=st.integers(1, 5))
-    def insert(self, batch: list[list[Cover]], lasts: int) -> MultipleResults[int]:
-        expiry = self.now + lasts
-        if self.index.columns + sum(map(len, batch)) > self.index.capacity:
-            with pytest.raises(LocalError, match="full"):
-                self.index.insert_many(batch, expiry)
-            return multiple()
-        numbers = self.index.insert_many(batch, expiry).tolist()
-        assert not any(number in self.model for number in numbers)
-        self.model.update({n: (expiry, covers) for n, covers in zip(numbers, batch, strict=True)})
-        return multiple(*numbers)
-
-    @rule(number=consumes(subscriptions))
-    def remove(self, number: int) -> None:
-        if number in self.model:
-            self.index.remove(number)
-            del self.model[number]
-        else:
-            with pytest.raises(LocalError, match="no subscription"):
-                self.index.remove(number)
-
-    @rule(passes=st.integers(0, 6))
-    def expire(self, passes: int) -> None:
-        self.now += passes
-        expired = sorted(number for number, (expiry, _) in self.model.items() if expiry <= self.now)
-        assert self.index.expire(self.now).tolist() == expired
-        for number in expired:
-            del self.model[number]
-
-    @rule(asked=st.lists(st.lists(st.integers(0, 9).map(element), max_size=6), max_size=4))
-    def match(self, asked: list[list[bytes]]) -> None:
-        expected = [
-            sorted(number for number, (_, covers) in self.model.items() if coarse_match(covers, one)) for one in asked
-        ]
-        assert [hits.tolist() for hits in self.index.match_batch(asked)] == expected
-        assert [self.index.match(one).tolist() for one in asked] == expected
-
-    @invariant()
-    def counts_agree(self) -> None:
-        assert len(self.index) == len(self.model)
-        assert self.index.columns == sum(len(covers) for _, covers in self.model.values())
-        soonest = self.index.next_expiry()
-        assert (soonest is None) == (not self.model)
-        assert soonest is None or soonest <= min(expiry for expiry, _ in self.model.values())
-
-
-TestIndexMachine = IndexMachine.TestCase
-TestIndexMachine.settings = settings(max_examples=50)
+TestBloomMachine = BloomMachine.TestCase
+TestBloomMachine.settings = settings(max_examples=50)
 
 
 def test_the_model_catches_bits_that_expiry_leaves_behind() -> None:
-    machine = IndexMachine()
+    machine = BloomMachine()
     with patch.object(BloomIndex, "_clear_bits", lambda self, columns: None):
         machine.insert([[(element(1),)]], 1)
         machine.expire(2)

@@ -8,6 +8,7 @@ Imports the errors and the contract only, and touches nothing: no clock, no chan
     dyadic      ranges as binary prefixes
     elements    interests and publications as sets of elements; `coarse_match`, the oracle of the indexes
     bloom       the shape of a filter and the bound it proves
+    columns     whose the columns of an index are, and until when
     index       one publication against a million filters
 """
 

@@ -1,13 +1,13 @@
 """The bit-sliced Bloom index: which of a million subscriptions might want this publication?
 
-Touches nothing; imports the errors and the filters. The bits of all filters form one matrix whose rows are
+Touches nothing; imports the errors, the columns and the filters. The bits of all filters form one matrix whose rows are
 bit positions and whose columns are filters. Looking an element up reads `hashes` whole rows and ANDs them, 64
 columns a word, instead of visiting a million filters; a publication is the OR over its elements. Rows are
 read whole: cutting them into blocks for the cache (at one and ten million columns), following only the words
 that still have a hit, or sharing lookups between the publications of a batch measured no or little faster.
 
-A column is one constraint, a subscription is one or more columns. It matches if each of its columns does,
-which is resolved once the columns that hit are known. So a subscription that should not match has at least
+A column is one constraint, a subscription is one or more columns (`columns`). It matches if each of its columns
+does, which is resolved once the columns that hit are known. So a subscription that should not match has at least
 one column that should not hit, and is let through with a chance of at most `geometry.bound`, however many
 constraints it has. Nothing that matches is ever missed.
 
@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
+from veilcast.topics.columns import Columns, Numbers
 from veilcast.topics.elements import Cover
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
 Bitmap: TypeAlias = npt.NDArray[np.uint64]
 """One bit a column, 64 columns a little-endian word, the first column in the lowest bit."""
 
@@ -37,39 +37,30 @@ class BloomIndex:
     """At most `capacity` columns; `key` says where elements fall, and is the public one unless given."""
 
     def __init__(self, geometry: Geometry, *, capacity: int, key: bytes = PUBLIC_KEY) -> None:
-        if capacity < 1:
-            raise ConfigError("an index needs a capacity of at least one column")
         if not 1 <= len(key) <= 64:
             raise ConfigError("the key of an index must have 1 to 64 bytes")
         self.geometry = geometry
-        self.capacity = capacity
         self._key = key
+        self._columns = Columns(capacity)
         self._bits: Bitmap = np.zeros((geometry.rows, 0), dtype="<u8")
-        # A subscription is numbered by its first column. Of every column we keep the number it belongs to and
-        # the next column of that; of a first column, how many there are (else 0) and when they expire.
-        self._number = np.zeros(0, dtype=np.int64)
-        self._next = np.zeros(0, dtype=np.int64)
-        self._count = np.zeros(0, dtype=np.int64)
-        self._expiry = np.zeros(0, dtype=np.int64)
-        self._used = 0  # columns that were ever used; those of them that are free again are listed
-        self._free: list[int] = []
-        self._live = 0
-        self._soonest = NEVER
 
     def __len__(self) -> int:
         """How many subscriptions there are."""
-        return self._live
+        return self._columns.live
+
+    @property
+    def capacity(self) -> int:
+        return self._columns.capacity
 
     @property
     def columns(self) -> int:
         """How many columns they take, of `capacity`."""
-        return self._used - len(self._free)
+        return self._columns.taken
 
     @property
     def nbytes(self) -> int:
         """The memory held for bits and bookkeeping."""
-        kept = (self._bits, self._number, self._next, self._count, self._expiry)
-        return sum(array.nbytes for array in kept)
+        return self._bits.nbytes + self._columns.nbytes
 
     def insert(self, covers: Collection[Cover], expiry: int) -> int:
         """Add one subscription, valid before `expiry`, and return its number."""
@@ -83,48 +74,32 @@ class BloomIndex:
         filters = [cover for covers in subscriptions for cover in covers]
         if not all(subscriptions) or not all(1 <= len(cover) <= self.geometry.elements for cover in filters):
             raise LocalError(f"a subscription needs filters of 1 to {self.geometry.elements} elements each")
-        if not -NEVER <= expiry < NEVER:
-            raise LocalError("an expiry must fit 64 bits")
         rows = self._rows(filters)
-        columns = self._take(len(filters))
+        columns, numbers = self._columns.take([len(covers) for covers in subscriptions], expiry)
+        self._grow(_words(self._columns.size))
         self._set_bits(np.repeat(columns, [len(cover) for cover in filters]), rows)
-        counts = np.array([len(covers) for covers in subscriptions], dtype=np.int64)
-        lasts = np.cumsum(counts) - 1
-        numbers: Numbers = columns[lasts - counts + 1]
-        self._number[columns] = np.repeat(numbers, counts)
-        self._next[columns] = np.append(columns[1:], _NONE)
-        self._next[columns[lasts]] = _NONE
-        self._count[numbers] = counts
-        self._expiry[numbers] = expiry
-        self._live += len(numbers)
-        self._soonest = min(self._soonest, expiry)
         return numbers
 
     def remove(self, number: int) -> None:
         """Take one subscription out before it expires."""
-        if not 0 <= number < self._used or not self._count[number]:
-            raise LocalError(f"there is no subscription {number}")
-        self._release(np.array([number], dtype=np.int64))
+        self._release(self._columns.drop(number))
 
     def expire(self, now: int) -> Numbers:
         """Take out what has expired by `now`, and return its numbers, ascending: they are free for others."""
-        if now < self._soonest:
-            return np.zeros(0, dtype=np.int64)
-        numbers = np.flatnonzero(self._expiry[: self._used] <= now)
-        self._release(numbers)
-        self._soonest = int(self._expiry[: self._used].min(initial=NEVER))
+        columns, numbers = self._columns.expire(now)
+        self._release(columns)
         return numbers
 
     def next_expiry(self) -> int | None:
         """A time before which nothing expires; None if nothing ever will."""
-        return self._soonest if self._live else None
+        return self._columns.next_expiry()
 
     def match(self, queries: Collection[bytes]) -> Numbers:
         """The subscriptions that share an element with the queries in each of their columns, ascending."""
         asked = dict.fromkeys(queries)
         if len(asked) > self.geometry.queries:
             raise LocalError(f"a publication may ask at most {self.geometry.queries} elements here")
-        words = _words(self._used)
+        words = _words(self._columns.used)
         hits: Bitmap = np.zeros(words, dtype="<u8")
         scratch: Bitmap = np.empty(words, dtype="<u8")
         for first, *others in self.geometry.positions(asked, self._key).tolist():
@@ -132,44 +107,20 @@ class BloomIndex:
             for row in others:
                 found = np.bitwise_and(found, self._bits[row, :words], out=scratch)
             hits |= found
-        return self._subscriptions(hits)
+        columns = np.flatnonzero(np.unpackbits(hits.view(np.uint8), bitorder="little").view(np.bool_))
+        return self._columns.subscriptions(columns)
 
     def match_batch(self, batch: Iterable[Collection[bytes]]) -> list[Numbers]:
         """`match` for each of several publications."""
         return [self.match(queries) for queries in batch]
 
-    def _subscriptions(self, hits: Bitmap) -> Numbers:
-        """The subscriptions all of whose columns hit."""
-        columns = np.flatnonzero(np.unpackbits(hits.view(np.uint8), bitorder="little").view(np.bool_))
-        if self.columns == self._live:
-            return columns  # each is a subscription of its own
-        numbers = self._number[columns]
-        count = self._count[numbers]
-        several, met = np.unique(numbers[count > 1], return_counts=True)
-        return np.sort(np.concatenate((numbers[count == 1], several[met == self._count[several]])))
+    # --- bits -----------------------------------------------------------------------------------------------
 
-    # --- columns --------------------------------------------------------------------------------------------
-
-    def _take(self, wanted: int) -> Numbers:
-        """Columns to write to, all bits clear: those given back last first, then new ones."""
-        if self.columns + wanted > self.capacity:
-            raise LocalError(f"the index is full: it holds at most {self.capacity} columns")
-        reused = [self._free.pop() for _ in range(min(wanted, len(self._free)))]
-        fresh = np.arange(self._used, self._used + wanted - len(reused))
-        self._used += len(fresh)
-        if self._used > len(self._number):
-            self._grow(min(self.capacity, max(self._used, 2 * len(self._number))))
-        return np.concatenate((np.array(reused, dtype=np.int64), fresh))
-
-    def _grow(self, columns: int) -> None:
-        bits: Bitmap = np.zeros((self.geometry.rows, _words(columns)), dtype="<u8")
-        bits[:, : self._bits.shape[1]] = self._bits
-        self._bits = bits
-        more = columns - len(self._number)
-        self._number = np.append(self._number, np.full(more, _NONE))
-        self._next = np.append(self._next, np.full(more, _NONE))
-        self._count = np.append(self._count, np.zeros(more, dtype=np.int64))
-        self._expiry = np.append(self._expiry, np.full(more, NEVER))
+    def _grow(self, words: int) -> None:
+        if words > self._bits.shape[1]:
+            bits: Bitmap = np.zeros((self.geometry.rows, words), dtype="<u8")
+            bits[:, : self._bits.shape[1]] = self._bits
+            self._bits = bits
 
     def _rows(self, filters: Sequence[Cover]) -> Numbers:
         """The rows of all elements in turn, computed before any column is taken: this may raise."""
@@ -187,17 +138,10 @@ class BloomIndex:
         # `at` is the one way to OR several bits into the same word, and is fast in one dimension only.
         np.bitwise_or.at(self._bits.reshape(-1), words.reshape(-1), masks.reshape(-1))
 
-    def _release(self, numbers: Numbers) -> None:
-        """Clear the columns of these subscriptions and list them as free."""
-        self._live -= len(numbers)
-        self._count[numbers] = 0
-        self._expiry[numbers] = NEVER
-        columns = numbers
-        while len(columns):
-            self._clear_bits(columns)
-            self._free.extend(columns.tolist())
-            following = self._next[columns]
-            columns = following[following != _NONE]
+    def _release(self, columns: Numbers) -> None:
+        """Clear columns that are nobody's, and free them for others."""
+        self._clear_bits(columns)
+        self._columns.free(columns)
 
     def _clear_bits(self, columns: Numbers) -> None:
         words, where = np.unique(columns // 64, return_inverse=True)
@@ -216,11 +160,6 @@ def _bit(columns: Numbers) -> Bitmap:
     """The bit of each column within its word."""
     return np.left_shift(np.uint64(1), (columns % 64).astype(np.uint64))
 
-
-NEVER: Final = 2**63 - 1
-"""Later than any expiry."""
-
-_NONE: Final = -1
 
 _CLEARING: Final = 1024
 """Words of a row that are cleared at once, so that clearing a million columns takes no copy of the index."""

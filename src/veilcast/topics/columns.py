@@ -1,0 +1,154 @@
+"""The columns of an index: whose each is, until when, and which are free.
+
+Touches nothing; imports the errors. A column is one constraint; a subscription is one or more columns, numbered by its
+first, and matches if each of them is hit. What a column holds is the index's business: bits of a filter, places in
+lists of tags. So this knows nothing of elements, and every index of ours keeps its columns here.
+
+A column goes three ways: `take` gives it to a subscription, `drop` takes it away from its subscription, `free` lets it
+be given out again, once the index holds nothing of it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from veilcast.errors import ConfigError, LocalError
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class Columns:
+    """At most `capacity` columns."""
+
+    def __init__(self, capacity: int) -> None:
+        if not 1 <= capacity <= MOST:
+            raise ConfigError(f"an index needs a capacity of 1 to {MOST} columns")
+        self.capacity = capacity
+        # Of every column we keep the number it belongs to and the next column of that; of a first column, how many
+        # there are (else 0) and when they expire.
+        self._number = np.zeros(0, dtype=np.int64)
+        self._next = np.zeros(0, dtype=np.int64)
+        self._count = np.zeros(0, dtype=np.int64)
+        self._expiry = np.zeros(0, dtype=np.int64)
+        self.used = 0
+        """Columns that were ever used; all others are above these."""
+        self._free: list[int] = []  # of those, which may be used again
+        self.live = 0
+        """How many subscriptions there are."""
+        self.taken = 0
+        """How many columns are theirs."""
+        self._soonest = NEVER
+
+    @property
+    def size(self) -> int:
+        """Columns that there is room for by now; it grows with what is used."""
+        return len(self._number)
+
+    @property
+    def spare(self) -> int:
+        """Columns that can be taken; those that were dropped and are not yet free are not among them."""
+        return self.capacity - self.used + len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in (self._number, self._next, self._count, self._expiry))
+
+    def take(self, counts: Sequence[int], expiry: int) -> tuple[Numbers, Numbers]:
+        """Columns for subscriptions of so many each, one after the other, and the subscriptions' numbers. All or none.
+
+        Columns that were freed last come first, then new ones.
+        """
+        if not -NEVER <= expiry < NEVER:
+            raise LocalError("an expiry must fit 64 bits")
+        wanted = sum(counts)
+        if wanted > self.spare:
+            raise LocalError(f"the index is full: it holds at most {self.capacity} columns")
+        columns = self._allot(wanted)
+        each = np.array(counts, dtype=np.int64)
+        lasts = np.cumsum(each) - 1
+        numbers: Numbers = columns[lasts - each + 1]
+        self._number[columns] = np.repeat(numbers, each)
+        self._next[columns] = np.append(columns[1:], _NONE)
+        self._next[columns[lasts]] = _NONE
+        self._count[numbers] = each
+        self._expiry[numbers] = expiry
+        self.live += len(numbers)
+        self.taken += wanted
+        self._soonest = min(self._soonest, expiry)
+        return columns, numbers
+
+    def drop(self, number: int) -> Numbers:
+        """This subscription is no more; its columns, which are nobody's now."""
+        if not 0 <= number < self.used or not self._count[number]:
+            raise LocalError(f"there is no subscription {number}")
+        return self._drop(np.array([number], dtype=np.int64))
+
+    def expire(self, now: int) -> tuple[Numbers, Numbers]:
+        """Drop what has expired by `now`: its columns, and its numbers, ascending."""
+        if now < self._soonest:
+            nothing = np.zeros(0, dtype=np.int64)
+            return nothing, nothing
+        numbers = np.flatnonzero(self._expiry[: self.used] <= now)
+        columns = self._drop(numbers)
+        self._soonest = int(self._expiry[: self.used].min(initial=NEVER))
+        return columns, numbers
+
+    def next_expiry(self) -> int | None:
+        """A time before which nothing expires; None if nothing ever will."""
+        return self._soonest if self.live else None
+
+    def free(self, columns: Numbers) -> None:
+        self._free.extend(columns.tolist())
+
+    def are_taken(self, columns: Numbers) -> npt.NDArray[np.bool_]:
+        return np.not_equal(self._number[columns], _NONE)
+
+    def subscriptions(self, columns: Numbers) -> Numbers:
+        """The subscriptions all of whose columns are among these, which are taken and ascend; ascending, too."""
+        if self.taken == self.live:
+            return columns  # each is a subscription of its own
+        numbers = self._number[columns]
+        count = self._count[numbers]
+        several, met = np.unique(numbers[count > 1], return_counts=True)
+        return np.sort(np.concatenate((numbers[count == 1], several[met == self._count[several]])))
+
+    def _drop(self, numbers: Numbers) -> Numbers:
+        self.live -= len(numbers)
+        self._count[numbers] = 0
+        self._expiry[numbers] = NEVER
+        dropped = [numbers]
+        while len(columns := dropped[-1]):
+            following = self._next[columns]
+            dropped.append(following[following != _NONE])
+        every = np.concatenate(dropped)
+        self._number[every] = _NONE
+        self.taken -= len(every)
+        return every
+
+    def _allot(self, wanted: int) -> Numbers:
+        reused = [self._free.pop() for _ in range(min(wanted, len(self._free)))]
+        fresh = np.arange(self.used, self.used + wanted - len(reused))
+        self.used += len(fresh)
+        if self.used > self.size:
+            self._grow(min(self.capacity, max(self.used, 2 * self.size)))
+        return np.concatenate((np.array(reused, dtype=np.int64), fresh))
+
+    def _grow(self, size: int) -> None:
+        more = size - self.size
+        self._number = np.append(self._number, np.full(more, _NONE))
+        self._next = np.append(self._next, np.full(more, _NONE))
+        self._count = np.append(self._count, np.zeros(more, dtype=np.int64))
+        self._expiry = np.append(self._expiry, np.full(more, NEVER))
+
+
+NEVER: Final = 2**63 - 1
+"""Later than any expiry."""
+
+MOST: Final = 2**31 - 1
+"""Columns that a number of 32 bits can name."""
+
+_NONE: Final = -1

@@ -1,0 +1,104 @@
+"""What every index must do: in any order of calls it agrees with a list that is searched one by one.
+
+A room that has an index derives a machine from `IndexMachine` and gives it its own to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, consumes, invariant, multiple, rule
+
+from veilcast.errors import LocalError
+from veilcast.topics import Cover, coarse_match
+from veilcast.topics.columns import Numbers
+
+
+class Index(Protocol):
+    """The methods that all have."""
+
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    def __len__(self) -> int: ...
+    def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> Numbers: ...
+    def remove(self, number: int) -> None: ...
+    def expire(self, now: int) -> Numbers: ...
+    def next_expiry(self) -> int | None: ...
+    def match(self, queries: Collection[bytes]) -> Numbers: ...
+    def match_batch(self, batch: Iterable[Collection[bytes]]) -> list[Numbers]: ...
+
+
+def element(number: int) -> bytes:
+    """16 bytes, so that it may pass for a tag."""
+    return b"element %08d" % number
+
+
+small_covers = st.lists(
+    st.lists(st.integers(0, 8).map(element), min_size=1, max_size=4, unique=True).map(tuple),
+    min_size=1,
+    max_size=3,
+)
+
+
+class IndexMachine(RuleBasedStateMachine):
+    subscriptions = Bundle("subscriptions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = self.make()
+        self.model: dict[int, tuple[int, list[Cover]]] = {}
+        self.now = 0
+
+    def make(self) -> Index:
+        """With room for 150 columns."""
+        raise NotImplementedError
+
+    @rule(target=subscriptions, batch=st.lists(small_covers, min_size=1, max_size=30), lasts=st.integers(1, 5))
+    def insert(self, batch: list[list[Cover]], lasts: int) -> MultipleResults[int]:
+        expiry = self.now + lasts
+        if self.index.columns + sum(map(len, batch)) > self.index.capacity:
+            with pytest.raises(LocalError, match="full"):
+                self.index.insert_many(batch, expiry)
+            return multiple()
+        numbers = self.index.insert_many(batch, expiry).tolist()
+        assert not any(number in self.model for number in numbers)
+        self.model.update({n: (expiry, covers) for n, covers in zip(numbers, batch, strict=True)})
+        return multiple(*numbers)
+
+    @rule(number=consumes(subscriptions))
+    def remove(self, number: int) -> None:
+        if number in self.model:
+            self.index.remove(number)
+            del self.model[number]
+        else:
+            with pytest.raises(LocalError, match="no subscription"):
+                self.index.remove(number)
+
+    @rule(passes=st.integers(0, 6))
+    def expire(self, passes: int) -> None:
+        self.now += passes
+        expired = sorted(number for number, (expiry, _) in self.model.items() if expiry <= self.now)
+        assert self.index.expire(self.now).tolist() == expired
+        for number in expired:
+            del self.model[number]
+
+    @rule(asked=st.lists(st.lists(st.integers(0, 9).map(element), max_size=6), max_size=4))
+    def match(self, asked: list[list[bytes]]) -> None:
+        expected = [
+            sorted(number for number, (_, covers) in self.model.items() if coarse_match(covers, one)) for one in asked
+        ]
+        assert [hits.tolist() for hits in self.index.match_batch(asked)] == expected
+        assert [self.index.match(one).tolist() for one in asked] == expected
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert len(self.index) == len(self.model)
+        assert self.index.columns == sum(len(covers) for _, covers in self.model.values())
+        soonest = self.index.next_expiry()
+        assert (soonest is None) == (not self.model)
+        assert soonest is None or soonest <= min(expiry for expiry, _ in self.model.values())
