@@ -1,0 +1,56 @@
+"""Multiplications in the group, shared out to threads: what a busy proxy or server is handed as its `Multiply`.
+
+libsodium is called with the interpreter's lock released, and a multiplication is 95 % libsodium, so threads are as good
+as processes up to some ten cores, and no secret has to leave the process (`benchmarks/relay_bulk.py`). The calling
+thread takes a share, too, and waits for the others: a machine sees an ordinary function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Final, Self
+
+from veilcast.crypto.bulk import one_by_one
+from veilcast.crypto.group import Point, Scalar
+from veilcast.errors import ConfigError
+
+
+class Workers:
+    """A `Multiply` on so many threads, the caller's own among them; to be closed, or used in a `with`."""
+
+    def __init__(self, threads: int) -> None:
+        if not 1 <= threads <= MOST:
+            raise ConfigError(f"multiplications take 1 to {MOST} threads")
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads - 1, "multiply") if threads > 1 else None
+
+    def __call__(self, pairs: Sequence[tuple[Point, Scalar]]) -> list[Point]:
+        shares = min(self.threads, len(pairs) // WORTHWHILE)
+        if self._pool is None or shares < 2:
+            return one_by_one(pairs)
+        size = -(-len(pairs) // shares)
+        others = [self._pool.submit(one_by_one, pairs[start : start + size]) for start in range(size, len(pairs), size)]
+        products = one_by_one(pairs[:size])
+        for other in others:
+            products += other.result()
+        return products
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+MOST: Final = 64
+
+WORTHWHILE: Final = 4
+"""A share of fewer takes less time than waking a thread for it."""
