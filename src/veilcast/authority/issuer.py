@@ -17,6 +17,7 @@ from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring
 from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
 from veilcast.authority.request import Reply, Request, ask, complete, seal_reply
+from veilcast.authority.tls import Certificates, Standing, delegate_certificates, issue, root_certificates
 from veilcast.authority.topickeys import (
     Bridge,
     Role,
@@ -78,7 +79,8 @@ class Member(msgspec.Struct, frozen=True):
 class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole state. A sub-authority has the root's public key, a group of topics and a delegation for it.
 
-    `network` is the key that every member of the root and of its sub-authorities is given: one network, one key.
+    `network` is the key that every member of the root and of its sub-authorities is given: one network, one key. `tls`
+    has a sub-authority's certificates for TLS streams, its own and the root's; the root makes its own.
 
     The last bulletin is part of the state, so that a number once signed always means the same bytes.
     """
@@ -94,6 +96,7 @@ class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: dict[str, Member] = {}
     bulletins: int = 0
     bulletin: Bulletin | None = None
+    tls: Certificates = ()
 
     @property
     def key(self) -> SigningKey:
@@ -155,41 +158,66 @@ def declare_label(authority: Authority, name: str, profile: Profile, entropy: En
 
 
 def grant(
-    authority: Authority, member: str, request: Request, epoch: int, epochs: int, entropy: Entropy
+    authority: Authority,
+    member: str,
+    request: Request,
+    epoch: int,
+    epochs: int,
+    entropy: Entropy,
+    standing: Standing = "member",
 ) -> tuple[Authority, bytes]:
-    """Grant what is asked: the new state, and a reply that only the asking member can open."""
+    """Grant what is asked: the new state, and a reply that only the asking member can open.
+
+    In which role it will stand on TLS streams is for the authority to say, not for who asks.
+    """
     known = _admissible(authority, member, request, epoch, epochs)
+    if standing != "member" and (request.topic or not request.tls):
+        raise AuthorityError(f"a {standing} is let in with a TLS key and with no topic")
     last = request.first + epochs - 1
     names = [Issued(fingerprint(request.link), "", last)]
     names += [Issued(fingerprint(key), request.topic, last) for key in _split(request.publisher_keys)]
-    standing = {issued.name: issued for issued in known.issued if issued.last >= epoch}
+    lasting = {issued.name: issued for issued in known.issued if issued.last >= epoch}
     for issued in names:
-        before = standing.get(issued.name, issued)
-        standing[issued.name] = msgspec.structs.replace(issued, last=max(issued.last, before.last))
+        before = lasting.get(issued.name, issued)
+        lasting[issued.name] = msgspec.structs.replace(issued, last=max(issued.last, before.last))
     # A membership never ends before something that was granted with it.
-    until = standing[names[0].name].last
+    until = lasting[names[0].name].last
     membership = certify(authority.key, Kind.MEMBER, request.link, request.lot, min(epoch, request.first), until)
     granted, held = None, known.given
     if request.topic:
         granted, given = _grant_of(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
         held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
-    members = {**authority.members, member: Member(held, tuple(standing.values()))}
+    members = {**authority.members, member: Member(held, tuple(lasting.values()))}
     chain = Chain(membership, authority.delegation)
-    reply = Reply(authority.root, authority.epoch_us, authority.network, chain, granted)
+    reply = Reply(
+        authority.root,
+        authority.epoch_us,
+        authority.network,
+        chain,
+        granted,
+        _on_tls(authority, request, membership, standing),
+    )
     return msgspec.structs.replace(authority, members=members), seal_reply(reply, request.link, entropy)
 
 
 def grant_ready(
-    authority: Authority, member: str, wanted: list[tuple[str, Role]], epoch: int, epochs: int, entropy: Entropy
+    authority: Authority,
+    member: str,
+    wanted: list[tuple[str, Role]],
+    epoch: int,
+    epochs: int,
+    entropy: Entropy,
+    standing: Standing | None = None,
 ) -> tuple[Authority, Keyring]:
     """The short cut: make the member's keys too, and hand out a ready keyring for all that is wanted.
 
-    Nothing wanted is a membership alone: all that forwarders, covers, proxies, servers and brokers need.
+    Nothing wanted is a membership alone: all that forwarders, covers, proxies, servers and brokers need. With no
+    `standing` it is of no use on TLS streams.
     """
     keyring, link = None, Secret(entropy(32))
     for topic, role in wanted or [("", "subscriber")]:
-        asking = ask(topic, role, authority.epoch_us, epoch, epochs, entropy, link)
-        authority, reply = grant(authority, member, asking.request, epoch, epochs, entropy)
+        asking = ask(topic, role, authority.epoch_us, epoch, epochs, entropy, link, tls=standing is not None)
+        authority, reply = grant(authority, member, asking.request, epoch, epochs, entropy, standing or "member")
         keyring = complete(asking, reply, keyring)
     assert keyring is not None
     return authority, keyring
@@ -261,7 +289,8 @@ def delegate(
     issued = Issued(fingerprint(delegation.subject), group, last)
     known = tuple(one for one in authority.delegated.get(group, ()) if one.last >= epoch)
     root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: (*known, issued)})
-    return root, Authority(seed, authority.root, authority.epoch_us, authority.network, group, delegation)
+    tls = delegate_certificates(authority.key, delegation.subject, epoch, last, authority.epoch_us)
+    return root, Authority(seed, authority.root, authority.epoch_us, authority.network, group, delegation, tls=tls)
 
 
 def _admissible(authority: Authority, member: str, request: Request, epoch: int, epochs: int) -> Member:
@@ -291,6 +320,14 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
         if name != member and any(issued.name in asked_for for issued in other.issued):
             raise AuthorityError("the request has a key that was certified for another member")
     return known
+
+
+def _on_tls(authority: Authority, request: Request, membership: Certificate, standing: Standing) -> Certificates:
+    """For as long as the membership. A sub-authority of before there were certificates for TLS can make none."""
+    issuers = root_certificates(authority.key) if authority.delegation is None else authority.tls
+    if not request.tls or not issuers:
+        return ()
+    return issue(authority.key, issuers, membership, request.tls, standing, authority.epoch_us)
 
 
 def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int, wrap: Secret) -> tuple[Grant, Given]:

@@ -27,11 +27,16 @@ from veilcast.topics import Cell, Conjunction, all_cells, cell_of, cells_of
 
 
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The link key and its certificate, and the key of the network, which sets members apart from strangers."""
+    """The link key and its certificate, and the key of the network, which sets members apart from strangers.
+
+    `tls` has the certificates for TLS streams, our own first and the root's last; who was let in by a request of before
+    there were any has none.
+    """
 
     link: Secret
     certificate: Chain
     network: Secret
+    tls: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.network) != NETWORK_KEY:

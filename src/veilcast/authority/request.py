@@ -20,6 +20,7 @@ from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring, Membership
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.record import check_topic
+from veilcast.authority.tls import check_issued, tls_key
 from veilcast.authority.topickeys import Role, publisher_key
 from veilcast.crypto import lottery
 from veilcast.crypto.agree import PUBLIC, public_of
@@ -37,6 +38,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     An empty topic asks for a membership alone. `epoch_us` is the length of the epochs that `first` is counted in. Not
     every 32 bytes are a key of lots; whoever asks for one that is none can prove no lot with it, and that is all.
+    `tls` is the public key for TLS streams, if a certificate for it is wanted.
     """
 
     topic: str
@@ -46,6 +48,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     lot: bytes
     first: int
     publisher_keys: bytes = b""
+    tls: bytes = b""
 
     def __post_init__(self) -> None:
         if self.topic:
@@ -56,6 +59,8 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
             raise MalformedError("a request's epoch is out of bounds")
         if len(self.publisher_keys) % SIGNING_PUBLIC or len(self.publisher_keys) > BATCH_MAX * SIGNING_PUBLIC:
             raise MalformedError("a request's signing keys are out of bounds")
+        if self.tls and len(self.tls) != SIGNING_PUBLIC:
+            raise MalformedError("a request's TLS key has the wrong size")
         if bool(self.publisher_keys) != (bool(self.topic) and self.role == "publisher"):
             raise MalformedError("a publisher's request has signing keys, any other has none")
 
@@ -76,6 +81,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: Secret
     membership: Chain
     grant: Grant | None
+    tls: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.network) != NETWORK_KEY:
@@ -83,9 +89,20 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def ask(
-    topic: str, role: Role, epoch_us: int, first: int, epochs: int, entropy: Entropy, link: Secret | None = None
+    topic: str,
+    role: Role,
+    epoch_us: int,
+    first: int,
+    epochs: int,
+    entropy: Entropy,
+    link: Secret | None = None,
+    *,
+    tls: bool = False,
 ) -> Asking:
-    """Make fresh keys and the request for them; `link` is the key of a membership the member already has."""
+    """Make fresh keys and the request for them; `link` is the key of a membership the member already has.
+
+    With `tls` it asks for a certificate for TLS streams, too; those who never use any are made faster without.
+    """
     if not 1 <= epochs <= BATCH_MAX:
         raise AuthorityError(
             f"a grant holds 1 to {BATCH_MAX} epochs, not {epochs}; ask for fewer days or longer epochs"
@@ -96,7 +113,8 @@ def ask(
     if topic and role == "publisher":
         keys = b"".join(publisher_key(seed, topic, first + offset).public for offset in range(epochs))
     lot = lottery.public_of(lottery.lot_key(link))
-    return Asking(link, seed, Request(topic, role, epoch_us, public_of(link), lot, first, keys))
+    shown = tls_key(link).public if tls else b""
+    return Asking(link, seed, Request(topic, role, epoch_us, public_of(link), lot, first, keys, shown))
 
 
 def decode(data: bytes) -> Request:
@@ -118,7 +136,9 @@ def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring
     if (leaf.subject, leaf.scope, reply.epoch_us) != (asked.link, asked.lot, asked.epoch_us):
         raise ForgedError("the reply is not to this request")
     reply.membership.verify(reply.root, Kind.MEMBER, leaf.last)
-    membership = Membership(asking.link, reply.membership, reply.network)
+    if reply.tls:
+        check_issued(reply.tls, asking.link, reply.root)
+    membership = Membership(asking.link, reply.membership, reply.network, reply.tls)
     base = existing if existing is not None else Keyring(reply.root, reply.epoch_us, membership)
     keyring = msgspec.structs.replace(base, membership=membership)
     return keyring if reply.grant is None else _with_grant(keyring, reply.grant, asking)

@@ -34,16 +34,19 @@ class Revoked:
 
     def check(self, chain: Chain, epoch: int) -> None:
         """Raise `ForgedError` if the certified key, or that of the delegate who certified it, is void in this epoch."""
-        issuer = self._root
-        if chain.delegation is not None:
-            issuer = chain.delegation.subject
-            self._refuse(self._root, issuer, epoch)
-        self._refuse(issuer, chain.leaf.subject, epoch)
+        issuer = self._root if chain.delegation is None else chain.delegation.subject
+        self.check_key(issuer, fingerprint(chain.leaf.subject), epoch)
+
+    def check_key(self, issuer: bytes, name: bytes, epoch: int) -> None:
+        """The same for a key of this fingerprint, certified by this issuer."""
+        if issuer != self._root:
+            self._refuse(self._root, fingerprint(issuer), epoch)
+        self._refuse(issuer, name, epoch)
 
     def __len__(self) -> int:
         return len(self._void)
 
-    def _refuse(self, issuer: bytes, public: bytes, epoch: int) -> None:
-        effective, _ = self._void.get((issuer, fingerprint(public)), (epoch + 1, 0))
+    def _refuse(self, issuer: bytes, name: bytes, epoch: int) -> None:
+        effective, _ = self._void.get((issuer, name), (epoch + 1, 0))
         if epoch >= effective:
             raise ForgedError("the key has been revoked")

@@ -1,4 +1,4 @@
-"""The only file that calls cryptographic libraries. Nothing outside `veilcast.crypto` imports it.
+"""The only file that calls cryptographic libraries, but for `x509`. Nothing outside `veilcast.crypto` imports it.
 
 Thin, typed wrappers with one job each: translate the libraries' exceptions into `ForgedError` / `MalformedError`, and
 take all randomness as an argument. `cryptography` gives ciphers and X25519, PyNaCl Ed25519 (it verifies twice as fast)

@@ -1,0 +1,150 @@
+"""Members and hosts on TLS streams: what the authority certifies for them, and how they judge one another by it.
+
+A membership on TLS is an X.509 certificate beside the one of the link key. Its key is an Ed25519 key that comes from
+the link key; its name is the link key's fingerprint, by which bulletins void a member. So it ends when the membership
+ends, and is revoked when that is, and there is nothing new to keep or to carry.
+
+The certificate also says in which role its holder stands: a member may only call, a server only answer, a proxy both.
+Thus no member can pose as a proxy or a server to those who call, nor as a proxy to the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.crypto.agree import public_of
+from veilcast.crypto.certificate import Certificate
+from veilcast.crypto.derive import derive, fingerprint
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.x509 import (
+    Leaf,
+    as_pem,
+    certify_delegate,
+    certify_leaf,
+    certify_root,
+    check_chain,
+    key_as_pem,
+    read_leaf,
+)
+from veilcast.errors import AuthorityError, ForgedError, MalformedError, StaleError
+from veilcast.machine import Address
+
+Standing: TypeAlias = Literal["member", "proxy", "server"]
+"""In which role somebody stands on TLS streams."""
+
+Certificates: TypeAlias = tuple[bytes, ...]
+"""DER: somebody's own, then the one of its issuer, and so on; the root's comes last."""
+
+
+def tls_key(link: Secret) -> SigningKey:
+    """The key that a member shows itself with on TLS."""
+    return SigningKey(derive(link, b"vc/tls-key"))
+
+
+def root_certificates(root: SigningKey) -> Certificates:
+    return (certify_root(root),)
+
+
+def delegate_certificates(root: SigningKey, public: bytes, first: int, last: int, epoch_us: int) -> Certificates:
+    """For a sub-authority with this key, in these epochs."""
+    return (certify_delegate(root, public, *_seconds(first, last, epoch_us)), *root_certificates(root))
+
+
+def issue(
+    issuer: SigningKey,
+    issuers: Certificates,
+    membership: Certificate,
+    public: bytes,
+    standing: Standing,
+    epoch_us: int,
+) -> Certificates:
+    """For a member's TLS key, for as long as its membership."""
+    calls, answers = _USES[standing]
+    first_s, last_s = _seconds(membership.first, membership.last, epoch_us)
+    leaf = Leaf(fingerprint(membership.subject), public, issuer.public, calls, answers, first_s, last_s)
+    return (certify_leaf(issuer, leaf), *issuers)
+
+
+def check_issued(certificates: Certificates, link: Secret, root: bytes) -> None:
+    """Raise `ForgedError` unless this authority gave them to the holder of this link key."""
+    check_chain(certificates, root)
+    leaf = read_leaf(certificates[0])
+    if (leaf.name, leaf.public) != (fingerprint(public_of(link)), tls_key(link).public):
+        raise ForgedError("the TLS certificate is another's")
+
+
+class TlsParty:
+    """This member or host as it shows itself on TLS, and as it judges others: once for all streams."""
+
+    def __init__(self, keyring: Keyring, revoked: Revoked | None = None) -> None:
+        certificates = keyring.membership.tls
+        if not certificates:
+            raise AuthorityError("this keyring has no TLS certificate; ask the authority for a new grant")
+        own = read_leaf(certificates[0])
+        self._keyring, self._revoked, self._name = keyring, revoked, own.name
+        self.standing: Final = _standing(own)
+        self.chain: Final = as_pem(*certificates[:-1])
+        self.anchor: Final = as_pem(certificates[-1])
+        self.key: Final = key_as_pem(tls_key(keyring.membership.link))
+
+    def judge(self, *admitted: Standing) -> Callable[[bytes], Visitor]:
+        """What tells who has shown a certificate of ours (DER), and refuses all but these roles."""
+
+        def judged(certificate: bytes) -> Visitor:
+            leaf = read_leaf(certificate)
+            standing = _standing(leaf)
+            if standing not in admitted:
+                raise ForgedError("its certificate is for another role")
+            if leaf.name == self._name:
+                raise ForgedError("it shows our own certificate")
+            return Visitor(Address(f"{standing}:{leaf.name.hex()}"), leaf, self._check)
+
+        return judged
+
+    def _check(self, leaf: Leaf, now: int) -> None:
+        if not leaf.first_s <= now // 1_000_000 <= leaf.last_s:
+            raise StaleError("its certificate is not for this time")
+        epoch = epoch_of(now, self._keyring.epoch_us)
+        if self._keyring.void.get(leaf.issuer, epoch + 1) <= epoch:
+            raise ForgedError("the root has ended the sub-authority that certified it")
+        if self._revoked is not None:
+            self._revoked.check_key(leaf.issuer, leaf.name, epoch)
+
+
+class Visitor:
+    """Somebody who has shown a certificate: its name, which is the same whenever it comes, and whether it may stay."""
+
+    __slots__ = ("_check", "_leaf", "name")
+
+    def __init__(self, name: Address, leaf: Leaf, check: Callable[[Leaf, int], None]) -> None:
+        self.name: Final = name
+        self._leaf, self._check = leaf, check
+
+    def check(self, now: int) -> None:
+        """Raise a `RemoteError` if its time is over, or it has been revoked."""
+        self._check(self._leaf, now)
+
+
+def _standing(leaf: Leaf) -> Standing:
+    for standing, uses in _USES.items():
+        if uses == (leaf.calls, leaf.answers):
+            return standing
+    raise MalformedError("a TLS certificate for no role of ours")
+
+
+def _seconds(first: int, last: int, epoch_us: int) -> tuple[int, int]:
+    """The seconds from the beginning of an epoch to the end of another."""
+    return first * epoch_us // 1_000_000, ((last + 1) * epoch_us - 1) // 1_000_000
+
+
+_USES: Final[dict[Standing, tuple[bool, bool]]] = {
+    "member": (True, False),
+    "proxy": (True, True),
+    "server": (False, True),
+}
+"""Whether a role calls, and whether it answers."""
