@@ -36,7 +36,7 @@ def ask(arguments: argparse.Namespace, context: Context) -> Report:
             held = read_secret(keyring_file, Keyring, secret)
             link, length = held.membership.link, held.epoch_us
         first, epochs = epoch_of(context.now_us(), length), epochs_in(arguments.days, length)
-        asking = request.ask(arguments.topic, arguments.role, length, first, epochs, context.entropy, link)
+        asking = request.ask(arguments.topic, arguments.role, length, first, epochs, context.entropy, link, tls=True)
         if link is None:
             option: Path | None = arguments.passphrase_file
             secret = passphrase.fresh(context, str(keyring_file), option, passphrase_file(keyring_file))

@@ -16,6 +16,7 @@ from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.issuer import Authority
 from veilcast.authority.privacy import cover_share
 from veilcast.authority.record import TopicRecord
+from veilcast.authority.tls import Standing
 from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import alone, write_secret, write_whole
 from veilcast.cli import passphrase
@@ -95,23 +96,26 @@ def grant(arguments: argparse.Namespace, context: Context) -> Report:
         now = epoch_of(context.now_us(), authority.epoch_us)
         epochs = epochs_in(arguments.days, authority.epoch_us)
         asked = None if arguments.request is None else request.decode(read_file(arguments.request))
-        wanted = _wanted(arguments, asked)
+        wanted, standing = _wanted(arguments, asked), _standing(arguments)
         new = [name for name, _ in wanted if name not in authority.topics]
         for name in new:
             authority = issuer.declare_label(authority, name, arguments.profile or "hardened", context.entropy)
         first = now if asked is None else asked.first
         if asked is not None:
-            authority, reply = issuer.grant(authority, arguments.member, asked, now, epochs, context.entropy)
+            authority, reply = issuer.grant(authority, arguments.member, asked, now, epochs, context.entropy, standing)
             write_authority(context, arguments.dir, authority, secret)
             write_whole(out, reply)
         else:
-            authority, keyring = issuer.grant_ready(authority, arguments.member, wanted, now, epochs, context.entropy)
+            authority, keyring = issuer.grant_ready(
+                authority, arguments.member, wanted, now, epochs, context.entropy, standing
+            )
             option: Path | None = arguments.keyring_passphrase_file
             theirs = passphrase.fresh(context, str(out), option, passphrase_file(out), draw=True)
             write_authority(context, arguments.dir, authority, secret)
             write_secret(out, keyring, theirs, cost=context.cost, entropy=context.entropy)
     data = {
         "member": arguments.member,
+        "standing": standing,
         "grants": [{"topic": name, "role": role} for name, role in wanted],
         "first_epoch": first,
         "last_epoch": first + epochs - 1,
@@ -121,7 +125,7 @@ def grant(arguments: argparse.Namespace, context: Context) -> Report:
     until = date_of(first + epochs, authority.epoch_us)
     lines = [f"declared topic {name}" for name in new]
     lines += [f"{arguments.member} is {role} of {name} until {until}" for name, role in wanted]
-    lines += [] if wanted else [f"{arguments.member} is a member, with no topic, until {until}"]
+    lines += [] if wanted else [f"{arguments.member} is a {standing}, with no topic, until {until}"]
     return Report(data, [*lines, f"wrote {out}"])
 
 
@@ -169,7 +173,10 @@ def delegate(arguments: argparse.Namespace, context: Context) -> Report:
 def _wanted(arguments: argparse.Namespace, asked: request.Request | None) -> list[tuple[str, Role]]:
     """What the operator means to grant; a request must agree with what the operator says beside it."""
     named: list[tuple[str, Role]] = [(name, arguments.role) for name in dict.fromkeys(arguments.topic)]
-    if bool(arguments.topic) != (arguments.role is not None):
+    if _standing(arguments) != "member":
+        if named:
+            raise ConfigError(f"a {arguments.role} has no topics; leave --topic away")
+    elif bool(arguments.topic) != (arguments.role is not None):
         raise ConfigError("--topic and --role go together; with neither, the member gets a membership alone")
     if asked is None:
         return named
@@ -177,6 +184,16 @@ def _wanted(arguments: argparse.Namespace, asked: request.Request | None) -> lis
     if named and named != wanted:
         raise ConfigError(f"the request asks for something else: {asked.role} of {asked.topic or 'nothing'}")
     return wanted
+
+
+def _standing(arguments: argparse.Namespace) -> Standing:
+    """Publishers and subscribers are members alike, and so is who has no role."""
+    match arguments.role:
+        case "proxy":
+            return "proxy"
+        case "server":
+            return "server"
+    return "member"
 
 
 def _cover(arguments: argparse.Namespace) -> float | None:
