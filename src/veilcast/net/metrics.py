@@ -112,6 +112,15 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
     "delivery_latency_seconds": ("summary", "From a publication at this node to the word that it is with others."),
     "outbox_records": ("gauge", "Publications on the disk that are not yet known to be with others."),
     "inbox_notes": ("gauge", "Notes that no client has acknowledged."),
+    "records_received_total": ("counter", "Records that arrived on streams of peers."),
+    "records_sent_total": ("counter", "Records put on their way to peers on streams."),
+    "records_undeliverable_total": (
+        "counter",
+        "Records dropped because their peer has no stream, or they are too long.",
+    ),
+    "streams_up": ("gauge", "Streams of peers that are up."),
+    "streams_accepted_total": ("counter", "Connections of whoever called, let in or not."),
+    "streams_ended_total": ("counter", "Streams, handshakes and calls that ended, for whatever reason."),
 }
 """Every metric there is. Append only; docs/operating.md has the same table."""
 

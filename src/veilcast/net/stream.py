@@ -19,6 +19,8 @@ from itertools import islice
 from typing import Final, Protocol
 
 from veilcast.errors import ExcessError
+from veilcast.net.ends import CLOSED, LEFT, NOT_TLS, OVER, SLOW, STRANGE, TOO_LONG, UNFIT, UNREACHABLE, UNSHOWN
+from veilcast.net.limits import Limits
 from veilcast.net.records import Reader, framed
 
 
@@ -46,16 +48,19 @@ class Stream:
         context: ssl.SSLContext,
         ears: Ears,
         loop: asyncio.AbstractEventLoop,
+        limits: Limits,
         *,
         called: bool,
-        record_max: int,
-        write_max: int,
     ) -> None:
         """`called`: by the other side; otherwise we are calling."""
-        self._socket, self._ears, self._loop, self._write_max = bound, ears, loop, write_max
+        bound.setblocking(False)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.ears = ears
+        self._socket, self._loop, self._write_max = bound, loop, limits.write_max
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called)
-        self._reader = Reader(record_max)
+        self._reader = Reader(limits.record_max)
         self._plain: list[bytes] = []
         """Records that wait for the end of a turn, to be encrypted together."""
         self._waiting: deque[memoryview] = deque()
@@ -95,16 +100,18 @@ class Stream:
     def end(self) -> None:
         """By our own will: the other side is told that nothing more comes, if there is room to say so."""
         if self._open and self._shaken and not self._waiting:
-            with contextlib.suppress(ssl.SSLError):
-                self._tls.unwrap()
-            self._push()
+            with contextlib.suppress(ssl.SSLError, OSError):
+                try:
+                    self._tls.unwrap()  # Says so, and wants to hear the same, which we do not wait for.
+                finally:
+                    self._socket.send(self._outgoing.read())
         self._close()
 
     def drop(self, reason: str) -> None:
         """At once and without a word to the other side."""
         if self._open:
             self._close()
-            self._ears.ended(self, reason)
+            self.ears.ended(self, reason)
 
     # --- what the event loop brings ---------------------------------------------------------------------------
 
@@ -135,7 +142,7 @@ class Stream:
     def _writable(self) -> None:
         self._push()
         if not self._waiting:
-            self._ears.calm(self)
+            self.ears.calm(self)
 
     # --- TLS --------------------------------------------------------------------------------------------------
 
@@ -152,7 +159,7 @@ class Stream:
             self._shaken = True
             self._push()
             if self._open:
-                self._ears.shaken(self, self._tls.getpeercert(binary_form=True) or b"")
+                self.ears.shaken(self, self._tls.getpeercert(binary_form=True) or b"")
 
     def _read(self) -> None:
         reason, records = "", list[bytes]()
@@ -164,13 +171,15 @@ class Stream:
             pass
         except ssl.SSLZeroReturnError:
             reason = CLOSED
-        except ssl.SSLError as error:
-            # In TLS 1.3 a caller learns here that its certificate was not taken, if the other side says so.
-            reason = _why(error)
+        except ssl.SSLError:
+            # An alert of a side that is not like ours, which sends none; or bytes that nobody sent.
+            reason = CLOSED
         except ExcessError:
             reason = TOO_LONG
-        if records:
-            self._ears.heard(self, records)
+        if self._outgoing.pending:
+            self._push()
+        if records and self._open:
+            self.ears.heard(self, records)
         if reason:
             self.drop(reason)
 
@@ -225,16 +234,6 @@ PIECES: Final = 64
 HANDSHAKE_BYTES: Final = 1 << 16
 """More than any handshake of ours has; who sends more before it is over wants something else."""
 
-UNREACHABLE: Final = "nobody answers there"
-LEFT: Final = "it left before the handshake was over"
-CLOSED: Final = "it closed the stream"
-NOT_TLS: Final = "it does not speak TLS 1.3 as we do"
-STRANGE: Final = "its certificate is not of our authority"
-UNSHOWN: Final = "it showed no certificate"
-UNFIT: Final = "its certificate is not for this side of a call"
-OVER: Final = "its certificate is not for this time"
-TOO_LONG: Final = "it sent something too long"
-SLOW: Final = "it reads too slowly"
 _CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT}
 """By the numbers of OpenSSL: not yet valid, expired, of another purpose."""
 _REASONS: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE": UNSHOWN}

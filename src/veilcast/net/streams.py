@@ -1,86 +1,38 @@
-"""Drives one machine over TLS streams: listens, calls, and tells the machine whose stream is up.
+"""Drives one machine over TLS streams: `callers` come to us, `calls` are ours, and here are the peers that are up.
 
 Who a peer is comes from below. Who calls us is named by its certificate, so it has the same name whenever it comes, and
 one stream at a time: a new one takes the place of the old, which may be dead without anybody having noticed. Who is
-called is named by the address that was asked for. Up means that both sides agree: whoever was called says so with an
-empty record once it has judged the caller, for in TLS 1.3 the caller itself would be done before that.
+called is named by the address that was asked for. `Connect` stands until `Disconnect`: every call that fails and every
+stream that ends is told as `peer_lost`, and another call follows by itself.
 
-`Connect` stands until `Disconnect`. A call that fails, or a stream that ends, is told as `peer_lost`, and the next call
-follows after a while: twice as long after every failure, and never quite as long as somebody else's.
-
-What strangers can do is limited before they are known: so many handshakes at a time, the oldest gives way to a new one,
-and each has a few seconds. What members can do is limited after: length of records, bytes that wait for a slow reader.
-Why a stream ended is counted and logged here, and never said on the wire. Certificates are looked at again from time to
-time for as long as a stream stands: a membership ends, and a revocation may come.
+Nothing here waits for a peer that reads slowly: what waits for it is limited, and past the limit its stream ends, as it
+does when nothing of it is read for a while. Why a stream ended is counted and logged, and never said on the wire.
+Certificates are looked at again from time to time for as long as a stream stands: a membership ends, and a revocation
+may come.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import logging
-import socket
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random, SystemRandom
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from veilcast.errors import ConfigError, RemoteError, StorageError
-from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Machine
-from veilcast.net.address import SocketAddress, name, parse
+from veilcast.errors import RemoteError
+from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Machine
+from veilcast.net.callers import Callers
+from veilcast.net.calls import Calls
 from veilcast.net.clock import Clock
-from veilcast.net.log import Plain
+from veilcast.net.ends import FAULT, FULL, REPLACED, SLOW, Ends
+from veilcast.net.limits import Limits
 from veilcast.net.records import WELCOME
-from veilcast.net.stream import CLOSED, SLOW, UNREACHABLE, Stream
-from veilcast.net.tls import Guest, Identity, client_context, server_context
+from veilcast.net.stream import Stream
+from veilcast.net.tls import Guest, Identity
 from veilcast.net.turns import Counts, Turns
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What one driver takes on."""
-
-    record_max: int = 1 << 18
-    """Bytes of one record, in either direction."""
-    write_max: int = 16 << 20
-    """Bytes that wait for one peer to read; who lets more gather is dropped. A machine that may have more under way
-    to one peer must hold back by itself."""
-    waiting_max: int = 256 << 20
-    """Bytes that wait for all of them; past it, the one with the most is dropped."""
-    streams: int = 4096
-    """Of those who called us."""
-    calls: int = 64
-    """Peers that we call, or try to."""
-    handshakes: int = 256
-    """Of strangers, at a time."""
-    handshake_s: float = 5.0
-    """From the first byte of a call to the last of its handshake."""
-    backoff_s: float = 0.25
-    """Before the second call of a peer; doubles with every failure."""
-    backoff_max_s: float = 30.0
-    review_s: float = 10.0
-    """How often every certificate is looked at again, and every stream that does not move."""
-
-
-class StreamCounts(Counts):
-    __slots__ = ("accepted", "ended")
-    unit = "records"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.accepted = 0
-        """Connections of strangers, whatever became of them."""
-        self.ended: Counter[str] = Counter()
-        """Streams, handshakes and calls that ended, by the reason."""
-
-    def numbers(self) -> dict[str, float]:
-        ended = self.ended.total()
-        return {**super().numbers(), "streams_accepted_total": self.accepted, "streams_ended_total": ended}
-
-
 class PeerState(NamedTuple):
-    """For whoever asks how the peers are. `reason` is why the last stream or call ended, if it did."""
+    """For whoever asks how the peers are: since when it is up, or away; and if away, the reason."""
 
     peer: Address
     up: bool
@@ -88,34 +40,14 @@ class PeerState(NamedTuple):
     reason: str
 
 
-class _Call:
-    """A peer that the machine wants a way to."""
-
-    __slots__ = ("alarm", "failures", "guest", "reason", "since_us", "stream", "up")
-
-    def __init__(self, now: int) -> None:
-        self.stream: Stream | None = None
-        self.guest: Guest | None = None
-        self.alarm: asyncio.TimerHandle | None = None
-        """Of the next call, or of the end of this one's time."""
-        self.up = False
-        self.since_us = now
-        self.failures = 0
-        self.reason = ""
-
-
-class _Visit(NamedTuple):
-    """A stream that is up."""
-
-    stream: Stream
-    guest: Guest
-    since_us: int
+class RecordCounts(Counts):
+    unit = "records"
 
 
 class StreamDriver(Turns):
-    """One machine on TLS streams. Without anything to listen at, it only calls."""
+    """One machine on TLS streams: `stream.Ears` of those that are up. With nowhere to listen, it only calls."""
 
-    counts: StreamCounts
+    counts: RecordCounts
 
     def __init__(
         self,
@@ -129,58 +61,52 @@ class StreamDriver(Turns):
         rng: Random | None = None,
     ) -> None:
         super().__init__(machine, act_on, clock)
-        self.counts = StreamCounts()
-        self._limits = limits or Limits()
-        self._rng = rng or SystemRandom()
-        self._identity = identity
-        self._wanted = [parse(text) for text in listen]
-        self._for_callers, self._for_hosts = server_context(identity), client_context(identity)
-        self._listeners: list[socket.socket] = []
-        self._strangers: dict[Stream, asyncio.TimerHandle] = {}
-        """Who called and has not been let in yet, the oldest first."""
-        self._visits: dict[Address, _Visit] = {}
-        self._calls: dict[Address, _Call] = {}
-        self._whose: dict[Stream, Address] = {}
-        """The names of the peers that we call, and of those who are let in."""
+        self.counts = RecordCounts()
+        self._limits = limits = limits or Limits()
+        self._ends = Ends(self.now)
+        self.reasons = self._ends.counts
+        """Why streams, handshakes and calls ended, and how often."""
+        self._callers = Callers(listen, identity, limits, self.now, self._ends, self._let_in)
+        self._calls = Calls(
+            identity, limits, rng or SystemRandom(), self.now, self._ends, self._answered, self._unanswered
+        )
+        self._up: dict[Address, _Up] = {}
+        self._names: dict[Stream, Address] = {}
         self._behind: dict[Stream, int] = {}
-        """Streams with bytes that wait, and how much they had sent when they were looked at last."""
+        """Streams with bytes that wait, and how much each had sent when it was looked at last."""
         self._caught_up = asyncio.Event()
         self._review: asyncio.TimerHandle | None = None
-        self._minute = self._logged = 0
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        return tuple(name(bound.getsockname()) for bound in self._listeners)
+        return self._callers.addresses
+
+    def numbers(self) -> dict[str, float]:
+        return {
+            **super().numbers(),
+            "streams_up": len(self._up),
+            "streams_accepted_total": self._callers.accepted,
+            "streams_ended_total": self.reasons.total(),
+        }
 
     def peers(self) -> list[PeerState]:
-        """Those we call, up or not, and those who are here."""
-        called = [PeerState(peer, call.up, call.since_us, call.reason) for peer, call in self._calls.items()]
-        return called + [PeerState(peer, True, visit.since_us, "") for peer, visit in self._visits.items()]
+        here = [PeerState(peer, True, up.since_us, "") for peer, up in self._up.items()]
+        return here + [PeerState(peer, False, since_us, reason) for peer, since_us, reason in self._calls.missing()]
 
     def _start(self) -> None:
-        for family, address in self._wanted:
-            self._listeners.append(_listen(family, address))
-        for bound in self._listeners:
-            self._loop.add_reader(bound, self._accept, bound)
+        self._callers.open(self._loop)
+        self._calls.open(self._loop)
         self._review = self._loop.call_later(self._limits.review_s, self._look_again)
 
     def _stop(self) -> None:
         if self._review is not None:
             self._review.cancel()
-        for bound in self._listeners:
-            self._loop.remove_reader(bound)
-            bound.close()
-        self._listeners.clear()
-        for stream, alarm in self._strangers.items():
-            alarm.cancel()
-            stream.end()
-        self._strangers.clear()
-        for visit in self._visits.values():
-            visit.stream.end()
-        self._visits.clear()
-        for peer in list(self._calls):
-            self._hang_up(peer)
-        self._whose.clear()
+        self._callers.close()
+        self._calls.close()
+        for up in self._up.values():
+            up.stream.end()
+        self._up.clear()
+        self._names.clear()
         self._behind.clear()
 
     async def _flushed(self) -> None:
@@ -193,193 +119,80 @@ class StreamDriver(Turns):
     def _send(self, frames: list[Frame]) -> None:
         touched: dict[Stream, None] = {}
         for frame in frames:
-            stream = self._way_to(frame.destination)
-            if stream is None or not 0 < len(frame.data) <= self._limits.record_max:
+            up = self._up.get(frame.destination)
+            if up is None or not 0 < len(frame.data) <= self._limits.record_max:
                 self.counts.undeliverable += 1
                 continue
-            stream.send(frame.data)
-            touched[stream] = None
+            up.stream.send(frame.data)
+            touched[up.stream] = None
             self.counts.sent += 1
         for stream in touched:
             self._flush(stream)
+        if sum(stream.unsent for stream in self._behind) > self._limits.waiting_max:
+            max(self._behind, key=lambda stream: stream.unsent).drop(SLOW)
 
     def _tell(self, event: Event, now: int) -> None:
         if isinstance(event, Connect):
-            self._connect(event.peer, now)
+            self._calls.want(event.peer)
         elif isinstance(event, Disconnect):
-            self._disconnect(event.peer)
-        else:
+            self._calls.forget(event.peer)
+            if event.peer in self._up:
+                self._take_down(event.peer).end()
+        elif not isinstance(event, Listen):  # We listen where we were told to, from the start.
             self._act_on(event)
-
-    def _way_to(self, peer: Address) -> Stream | None:
-        visit = self._visits.get(peer)
-        if visit is not None:
-            return visit.stream
-        call = self._calls.get(peer)
-        return call.stream if call is not None and call.up else None
 
     def _flush(self, stream: Stream) -> None:
         stream.flush()
-        if stream.unsent and stream not in self._behind:
-            self._behind[stream] = stream.sent
-        if self._behind:
-            waiting = sum(each.unsent for each in self._behind)
-            if waiting > self._limits.waiting_max:
-                max(self._behind, key=lambda each: each.unsent).drop(SLOW)
+        if stream.unsent and stream in self._names:
+            self._behind.setdefault(stream, stream.sent)
 
-    # --- those who call us ------------------------------------------------------------------------------------
+    # --- peers come and go ------------------------------------------------------------------------------------
 
-    def _accept(self, bound: socket.socket) -> None:
-        for _ in range(ACCEPTS):
-            try:
-                caller, _ = bound.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    self._rest(bound)
-                    return
-                continue  # Gone before it was let in.
-            self.counts.accepted += 1
-            if len(self._strangers) >= self._limits.handshakes:
-                next(iter(self._strangers)).drop(CROWDED)
-            stream = self._stream(caller, called=True)
-            self._strangers[stream] = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
-            stream.start()
-
-    def _rest(self, bound: socket.socket) -> None:
-        """The system has no more sockets to give: leave callers waiting there, rather than ask all the time."""
-        self.counts.ended[EXHAUSTED] += 1
-        self._loop.remove_reader(bound)
-
-        def again() -> None:
-            if bound in self._listeners:
-                self._loop.add_reader(bound, self._accept, bound)
-
-        self._loop.call_later(REST_S, again)
-
-    def _let_in(self, stream: Stream, certificate: bytes) -> None:
-        now = self.now()
-        guest = self._identity.callers(certificate)
-        guest.check(now)
-        before = self._visits.get(guest.name)
+    def _let_in(self, stream: Stream, guest: Guest) -> None:
+        before = self._up.get(guest.name)
         if before is not None:
             before.stream.drop(REPLACED)
-        elif len(self._visits) >= self._limits.streams:
+        elif sum(other.called for other in self._names) >= self._limits.callers:
             stream.drop(FULL)
             return
-        self._strangers.pop(stream).cancel()
-        self._visits[guest.name] = _Visit(stream, guest, now)
-        self._whose[stream] = guest.name
+        self._set_up(guest.name, stream, guest)
         stream.send(WELCOME)
         self._flush(stream)
-        self._notice("peer_up", guest.name, now)
+
+    def _answered(self, peer: Address, stream: Stream, guest: Guest) -> None:
+        self._set_up(peer, stream, guest)
+
+    def _unanswered(self, peer: Address) -> None:
+        self._notice("peer_lost", peer, self.now())
         self.touch()
 
-    # --- those whom we call -----------------------------------------------------------------------------------
-
-    def _connect(self, peer: Address, now: int) -> None:
-        if peer in self._calls:
-            return  # It is up, or under way, or has its time.
-        if len(self._calls) >= self._limits.calls:
-            self._notice("peer_lost", peer, now)
-            return
-        self._calls[peer] = _Call(now)
-        self._dial(peer)
-
-    def _disconnect(self, peer: Address) -> None:
-        self._hang_up(peer)
-        visit = self._visits.pop(peer, None)
-        if visit is not None:
-            self._forget(visit.stream)
-            visit.stream.end()
-
-    def _hang_up(self, peer: Address) -> None:
-        call = self._calls.pop(peer, None)
-        if call is None:
-            return
-        if call.alarm is not None:
-            call.alarm.cancel()
-        if call.stream is not None:
-            self._forget(call.stream)
-            call.stream.end()
-
-    def _dial(self, peer: Address) -> None:
-        call = self._calls[peer]
-        try:
-            family, address = parse(peer)
-            dialled = socket.socket(family, socket.SOCK_STREAM)
-        except (ConfigError, OSError):
-            self._failed(peer, UNREACHABLE)
-            return
-        call.stream = stream = self._stream(dialled, called=False)
-        self._whose[stream] = peer
-        call.alarm = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
-        code = dialled.connect_ex(address)
-        if code == 0:
-            stream.start()
-        elif code == errno.EINPROGRESS:
-            stream.start_when_connected()
-        else:
-            stream.drop(UNREACHABLE)
-
-    def _meet(self, stream: Stream, certificate: bytes) -> None:
-        call = self._calls[self._whose[stream]]
-        call.guest = self._identity.hosts(certificate)
-        call.guest.check(self.now())
-
-    def _welcomed(self, peer: Address, call: _Call) -> None:
+    def _set_up(self, peer: Address, stream: Stream, guest: Guest) -> None:
         now = self.now()
-        if call.alarm is not None:
-            call.alarm.cancel()
-            call.alarm = None
-        call.up, call.since_us, call.reason = True, now, ""
+        stream.ears = self
+        self._up[peer] = _Up(stream, guest, now)
+        self._names[stream] = peer
         self._notice("peer_up", peer, now)
-
-    def _failed(self, peer: Address, reason: str) -> None:
-        """A call or its stream has ended: tell, and call again after a while."""
-        call, now = self._calls[peer], self.now()
-        if call.alarm is not None:
-            call.alarm.cancel()
-        if call.up and now - call.since_us >= self._limits.backoff_max_s * 1e6:
-            call.failures = 0
-        if call.up or not call.reason:
-            call.since_us = now
-        call.stream, call.up, call.reason = None, False, reason
-        pause = min(self._limits.backoff_s * 2 ** min(call.failures, 30), self._limits.backoff_max_s)
-        call.failures += 1
-        # Between half of it and all: those who lost the same host at once do not come back at once.
-        call.alarm = self._loop.call_later(pause * self._rng.uniform(0.5, 1), self._dial, peer)
-        self._notice("peer_lost", peer, now)
         self.touch()
 
-    # --- what streams say: `stream.Ears` ----------------------------------------------------------------------
+    def _take_down(self, peer: Address) -> Stream:
+        stream = self._up.pop(peer).stream
+        del self._names[stream]
+        self.calm(stream)
+        return stream
+
+    # --- what streams say -------------------------------------------------------------------------------------
 
     def shaken(self, stream: Stream, certificate: bytes) -> None:
-        try:
-            if stream.called:
-                self._let_in(stream, certificate)
-            else:
-                self._meet(stream, certificate)
-        except RemoteError as error:
-            stream.drop(str(error))
+        raise AssertionError("a stream that is up has been through its handshake")
 
     def heard(self, stream: Stream, records: list[bytes]) -> None:
-        peer = self._whose[stream]
-        call = self._calls.get(peer)
-        if call is not None and not call.up:
-            if records.pop(0) != WELCOME:
-                stream.drop(UNWELCOME)
-                return
-            self._welcomed(peer, call)
-        now = self.now()
-        taken = 0
+        peer, now, taken = self._names[stream], self.now(), 0
         try:
             for record in records:
                 taken += 1
                 self._machine.receive(record, peer, now)
         except BaseException:
-            # The rest of it is lost. What must arrive is repeated, when a new stream stands.
+            # The rest is lost; so is the stream, then, and what must arrive is repeated on the next.
             stream.drop(FAULT)
             raise
         finally:
@@ -391,101 +204,30 @@ class StreamDriver(Turns):
         self._caught_up.set()
 
     def ended(self, stream: Stream, reason: str) -> None:
-        peer = self._whose.get(stream)
-        self._forget(stream)
-        alarm = self._strangers.pop(stream, None)
-        if alarm is not None:
-            alarm.cancel()
-        call = self._calls.get(peer) if peer is not None else None
-        if call is not None and not call.up and reason == CLOSED:
-            reason = REFUSED
-        self.counts.ended[reason] += 1
-        self._log(reason)
-        if peer is None:
-            return
-        if call is not None:
-            self._failed(peer, reason)
-        elif self._visits.pop(peer, None) is not None:
-            self._notice("peer_lost", peer, self.now())
-            self.touch()
-
-    # --- and the rest -----------------------------------------------------------------------------------------
-
-    def _stream(self, bound: socket.socket, *, called: bool) -> Stream:
-        bound.setblocking(False)
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return Stream(
-            bound,
-            self._for_callers if called else self._for_hosts,
-            self,
-            self._loop,
-            called=called,
-            record_max=self._limits.record_max,
-            write_max=self._limits.write_max,
-        )
-
-    def _forget(self, stream: Stream) -> None:
-        self._whose.pop(stream, None)
-        self.calm(stream)
+        peer = self._names[stream]
+        self._take_down(peer)
+        self._ends.add(reason)
+        self._calls.again(peer, reason)
+        self._notice("peer_lost", peer, self.now())
+        self.touch()
 
     def _look_again(self) -> None:
-        """At the certificate of everybody who is here, and at the streams that should have moved."""
+        """At the streams that should have moved, and at the certificates of all who are here."""
         now = self.now()
         for stream, before in list(self._behind.items()):
             if stream.sent == before:
                 stream.drop(SLOW)
             else:
                 self._behind[stream] = stream.sent
-        guests = [(visit.stream, visit.guest) for visit in self._visits.values()]
-        guests += [(call.stream, call.guest) for call in self._calls.values() if call.stream and call.guest]
-        for stream, guest in guests:
+        for up in list(self._up.values()):
             try:
-                guest.check(now)
+                up.guest.check(now)
             except RemoteError as error:
-                stream.drop(str(error))
+                up.stream.drop(str(error))
         self._review = self._loop.call_later(self._limits.review_s, self._look_again)
 
-    def _log(self, reason: str) -> None:
-        """The reasons are ours, and tell nothing of anybody. Strangers can cause any number, so few are written."""
-        minute = int(self._loop.time() // 60)
-        if minute != self._minute:
-            self._minute, self._logged = minute, 0
-        self._logged += 1
-        if self._logged <= LOGGED:
-            _LOG.info("a stream ended: %s", Plain(reason))
 
-
-def _listen(family: socket.AddressFamily, address: SocketAddress) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setblocking(False)
-        # A server that is started again need not wait until its old connections are forgotten.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind(address)
-        bound.listen(BACKLOG)
-    except OSError as error:
-        bound.close()
-        raise StorageError(f"listen: cannot use {name(address)}: {error.strerror}") from error
-    return bound
-
-
-ACCEPTS: Final = 64
-"""Connections taken in one turn."""
-BACKLOG: Final = 256
-REST_S: Final = 1.0
-LOGGED: Final = 20
-"""Lines a minute."""
-
-LATE: Final = "it took too long"
-CROWDED: Final = "too many others wanted in"
-FULL: Final = "there is no room for more streams"
-REPLACED: Final = "it came anew"
-REFUSED: Final = "it does not let us in"
-UNWELCOME: Final = "it began without a welcome"
-FAULT: Final = "a fault of our own"
-EXHAUSTED: Final = "the system has no sockets left"
-_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_LOG: Final = logging.getLogger("veilcast.streams")
+class _Up(NamedTuple):
+    stream: Stream
+    guest: Guest
+    since_us: int

@@ -1,0 +1,139 @@
+"""Those who call us: from a connection of anybody to a stream of a guest who is let in.
+
+What strangers can do is limited before they are known: so many handshakes at a time, where the oldest gives way to a
+new one, and a few seconds for each. So whoever holds connections open and says nothing shuts nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from veilcast.errors import RemoteError, StorageError
+from veilcast.machine import Address
+from veilcast.net.address import SocketAddress, name, parse
+from veilcast.net.ends import CROWDED, EXHAUSTED, LATE, Ends
+from veilcast.net.limits import Limits
+from veilcast.net.stream import Stream
+from veilcast.net.tls import Guest, Identity, server_context
+
+
+class Callers:
+    """The listening sockets, and the streams whose handshake is under way: `stream.Ears` of these."""
+
+    def __init__(
+        self,
+        listen: Sequence[str],
+        identity: Identity,
+        limits: Limits,
+        now: Callable[[], int],
+        ends: Ends,
+        let_in: Callable[[Stream, Guest], None],
+    ) -> None:
+        """`let_in` takes over the streams of those who may be here, if there is room for them."""
+        self._wanted = [parse(text) for text in listen]
+        self._context, self._judge = server_context(identity), identity.callers
+        self._limits, self._now, self._ends, self._let_in = limits, now, ends, let_in
+        self._listeners: list[socket.socket] = []
+        self._strangers: dict[Stream, asyncio.TimerHandle] = {}
+        """The oldest first."""
+        self.accepted = 0
+        """Connections, whatever became of them."""
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(name(bound.getsockname()) for bound in self._listeners)
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        for family, address in self._wanted:
+            self._listeners.append(_listen(family, address))
+        for bound in self._listeners:
+            loop.add_reader(bound, self._accept, bound)
+
+    def close(self) -> None:
+        for bound in self._listeners:
+            self._loop.remove_reader(bound)
+            bound.close()
+        self._listeners.clear()
+        for stream, alarm in self._strangers.items():
+            alarm.cancel()
+            stream.end()
+        self._strangers.clear()
+
+    def shaken(self, stream: Stream, certificate: bytes) -> None:
+        try:
+            guest = self._judge(certificate)
+            guest.check(self._now())
+        except RemoteError as error:
+            stream.drop(str(error))
+        else:
+            self._strangers.pop(stream).cancel()
+            self._let_in(stream, guest)
+
+    def heard(self, stream: Stream, records: list[bytes]) -> None:
+        raise AssertionError("nobody is heard before it is let in")
+
+    def calm(self, stream: Stream) -> None:
+        """A handshake waits for nobody."""
+
+    def ended(self, stream: Stream, reason: str) -> None:
+        alarm = self._strangers.pop(stream, None)
+        if alarm is not None:
+            alarm.cancel()
+        self._ends.add(reason)
+
+    def _accept(self, bound: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                caller, _ = bound.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._rest(bound)
+                    return
+                continue  # Gone before it was taken.
+            self.accepted += 1
+            if len(self._strangers) >= self._limits.handshakes:
+                next(iter(self._strangers)).drop(CROWDED)
+            stream = Stream(caller, self._context, self, self._loop, self._limits, called=True)
+            self._strangers[stream] = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
+            stream.start()
+
+    def _rest(self, bound: socket.socket) -> None:
+        """The system has no sockets to give: leave callers waiting there, rather than ask all the time."""
+        self._ends.add(EXHAUSTED)
+        self._loop.remove_reader(bound)
+        self._loop.call_later(REST_S, self._again, bound)
+
+    def _again(self, bound: socket.socket) -> None:
+        if bound in self._listeners:
+            self._loop.add_reader(bound, self._accept, bound)
+
+
+def _listen(family: socket.AddressFamily, address: SocketAddress) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setblocking(False)
+        # Who is started again need not wait until the system has forgotten its old streams.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Each family has its own socket, as with UDP.
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise StorageError(f"listen: cannot use {name(address)}: {error.strerror}") from error
+    return bound
+
+
+ACCEPTS: Final = 64
+"""Connections taken at a time, so that timers hardly wait."""
+BACKLOG: Final = 256
+REST_S: Final = 1.0
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

@@ -1,0 +1,180 @@
+"""Those whom we call, for as long as they are wanted: one call after another, until one is answered.
+
+A call is answered when its welcome comes: an empty record by which the other side says that it has judged us, for in
+TLS 1.3 a caller's handshake is over before that. A call that fails, or a stream that ends, is followed by another after
+a while: twice as long after every failure, and never quite as long as somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+
+from veilcast.errors import ConfigError, RemoteError
+from veilcast.machine import Address
+from veilcast.net.address import parse
+from veilcast.net.ends import CLOSED, LATE, REFUSED, UNREACHABLE, UNWELCOME, Ends
+from veilcast.net.limits import Limits
+from veilcast.net.records import WELCOME
+from veilcast.net.stream import Stream
+from veilcast.net.tls import Guest, Identity, client_context
+
+
+class Missing(NamedTuple):
+    """A peer that is called and not here: since when, and why the last call or stream ended."""
+
+    peer: Address
+    since_us: int
+    reason: str
+
+
+class _Call:
+    """One peer that is wanted."""
+
+    __slots__ = ("alarm", "failures", "guest", "reason", "since_us", "stream")
+
+    def __init__(self, now: int) -> None:
+        self.stream: Stream | None = None
+        """While a call is under way."""
+        self.guest: Guest | None = None
+        self.alarm: asyncio.TimerHandle | None = None
+        """Of the next call, or of the end of this one's time; none while the peer is here."""
+        self.since_us = now
+        """When it came, or went."""
+        self.failures = 0
+        self.reason = ""
+
+
+class Calls:
+    """All of them: `stream.Ears` of those under way."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        limits: Limits,
+        rng: Random,
+        now: Callable[[], int],
+        ends: Ends,
+        answered: Callable[[Address, Stream, Guest], None],
+        lost: Callable[[Address], None],
+    ) -> None:
+        """`answered` takes over a stream, until `ended` is told of its end; `lost` hears of calls that fail."""
+        self._context, self._judge = client_context(identity), identity.hosts
+        self._limits, self._rng, self._now, self._ends = limits, rng, now, ends
+        self._answered, self._lost = answered, lost
+        self._calls: dict[Address, _Call] = {}
+        self._under_way: dict[Stream, Address] = {}
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def close(self) -> None:
+        for peer in list(self._calls):
+            self.forget(peer)
+
+    def missing(self) -> list[Missing]:
+        return [
+            Missing(peer, call.since_us, call.reason) for peer, call in self._calls.items() if call.alarm is not None
+        ]
+
+    def want(self, peer: Address) -> None:
+        """From now on, until `forget`."""
+        if peer in self._calls:
+            return  # It is here, or is being called, or will be in its time.
+        if len(self._calls) >= self._limits.calls:
+            self._lost(peer)
+            return
+        self._calls[peer] = _Call(self._now())
+        self._dial(peer)
+
+    def forget(self, peer: Address) -> None:
+        call = self._calls.pop(peer, None)
+        if call is None:
+            return
+        if call.alarm is not None:
+            call.alarm.cancel()
+        if call.stream is not None:
+            del self._under_way[call.stream]
+            call.stream.end()
+
+    def again(self, peer: Address, reason: str) -> None:
+        """The stream of a peer that was here has ended, or a call has failed: call again after a while."""
+        call = self._calls.get(peer)
+        if call is None:
+            return
+        now, limits = self._now(), self._limits
+        was_here = call.alarm is None
+        if was_here and now - call.since_us >= limits.backoff_max_s * 1_000_000:
+            call.failures = 0
+        if call.alarm is not None:
+            call.alarm.cancel()
+        if was_here:
+            call.since_us = now
+        call.stream, call.reason = None, reason
+        pause = min(limits.backoff_s * 2 ** min(call.failures, DOUBLINGS), limits.backoff_max_s)
+        call.failures += 1
+        # Those who have lost the same host at one moment do not all come back at one moment.
+        call.alarm = self._loop.call_later(pause * self._rng.uniform(0.5, 1), self._dial, peer)
+
+    def shaken(self, stream: Stream, certificate: bytes) -> None:
+        try:
+            guest = self._judge(certificate)
+            guest.check(self._now())
+        except RemoteError as error:
+            stream.drop(str(error))
+        else:
+            self._calls[self._under_way[stream]].guest = guest
+
+    def heard(self, stream: Stream, records: list[bytes]) -> None:
+        if records.pop(0) != WELCOME:
+            stream.drop(UNWELCOME)
+            return
+        peer = self._under_way.pop(stream)
+        call = self._calls[peer]
+        if call.alarm is not None:
+            call.alarm.cancel()
+        assert call.guest is not None
+        guest, call.stream, call.guest, call.alarm = call.guest, None, None, None
+        call.since_us, call.reason = self._now(), ""
+        self._answered(peer, stream, guest)
+        if records:
+            stream.ears.heard(stream, records)
+
+    def calm(self, stream: Stream) -> None:
+        """A handshake waits for nobody."""
+
+    def ended(self, stream: Stream, reason: str) -> None:
+        peer = self._under_way.pop(stream)
+        self._failed(peer, REFUSED if reason == CLOSED else reason)
+
+    def _dial(self, peer: Address) -> None:
+        call = self._calls[peer]
+        try:
+            family, address = parse(peer)
+            dialled = socket.socket(family, socket.SOCK_STREAM)
+        except (ConfigError, OSError):
+            self._failed(peer, UNREACHABLE)
+            return
+        call.stream = stream = Stream(dialled, self._context, self, self._loop, self._limits, called=False)
+        call.alarm = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
+        self._under_way[stream] = peer
+        try:
+            code = dialled.connect_ex(address)
+        except OSError as error:
+            code = error.errno or errno.EINVAL
+        if code in (0, errno.EINPROGRESS):
+            stream.start_when_connected()
+        else:
+            stream.drop(UNREACHABLE)
+
+    def _failed(self, peer: Address, reason: str) -> None:
+        self._ends.add(reason)
+        self.again(peer, reason)
+        self._lost(peer)
+
+
+DOUBLINGS: Final = 16
