@@ -17,7 +17,7 @@ from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring
 from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
 from veilcast.authority.request import Reply, Request, ask, complete, seal_reply
-from veilcast.authority.tls import Certificates, Standing, delegate_certificates, issue, root_certificates
+from veilcast.authority.standing import Certificates, Standing
 from veilcast.authority.topickeys import (
     Bridge,
     Role,
@@ -189,14 +189,8 @@ def grant(
         held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
     members = {**authority.members, member: Member(held, tuple(lasting.values()))}
     chain = Chain(membership, authority.delegation)
-    reply = Reply(
-        authority.root,
-        authority.epoch_us,
-        authority.network,
-        chain,
-        granted,
-        _on_tls(authority, request, membership, standing),
-    )
+    tls = _on_tls(authority, request, membership, standing)
+    reply = Reply(authority.root, authority.epoch_us, authority.network, chain, granted, tls)
     return msgspec.structs.replace(authority, members=members), seal_reply(reply, request.link, entropy)
 
 
@@ -289,6 +283,8 @@ def delegate(
     issued = Issued(fingerprint(delegation.subject), group, last)
     known = tuple(one for one in authority.delegated.get(group, ()) if one.last >= epoch)
     root = msgspec.structs.replace(authority, delegated={**authority.delegated, group: (*known, issued)})
+    from veilcast.authority.tls import delegate_certificates  # See `standing`.
+
     tls = delegate_certificates(authority.key, delegation.subject, epoch, last, authority.epoch_us)
     return root, Authority(seed, authority.root, authority.epoch_us, authority.network, group, delegation, tls=tls)
 
@@ -324,9 +320,11 @@ def _admissible(authority: Authority, member: str, request: Request, epoch: int,
 
 def _on_tls(authority: Authority, request: Request, membership: Certificate, standing: Standing) -> Certificates:
     """For as long as the membership. A sub-authority of before there were certificates for TLS can make none."""
-    issuers = root_certificates(authority.key) if authority.delegation is None else authority.tls
-    if not request.tls or not issuers:
+    if not request.tls or (authority.delegation is not None and not authority.tls):
         return ()
+    from veilcast.authority.tls import issue, root_certificates  # See `standing`.
+
+    issuers = authority.tls or root_certificates(authority.key)
     return issue(authority.key, issuers, membership, request.tls, standing, authority.epoch_us)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.record import SignedRecord, TopicRecord, in_group
+from veilcast.authority.standing import Certificates
 from veilcast.authority.topickeys import Role, content_key, publisher_certificate, publisher_key, token_of
 from veilcast.crypto.cell import cell_lineage, cell_name, cell_token, scope_fits
 from veilcast.crypto.certificate import EPOCH_MAX, Chain, Kind
@@ -29,14 +30,13 @@ from veilcast.topics import Cell, Conjunction, all_cells, cell_of, cells_of
 class Membership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The link key and its certificate, and the key of the network, which sets members apart from strangers.
 
-    `tls` has the certificates for TLS streams, our own first and the root's last; who was let in by a request of before
-    there were any has none.
+    `tls` is for TLS streams; who asked before there were any, or for none, has nothing there.
     """
 
     link: Secret
     certificate: Chain
     network: Secret
-    tls: tuple[bytes, ...] = ()
+    tls: Certificates = ()
 
     def __post_init__(self) -> None:
         if len(self.network) != NETWORK_KEY:

@@ -20,7 +20,7 @@ from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring, Membership
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.record import check_topic
-from veilcast.authority.tls import check_issued, tls_key
+from veilcast.authority.standing import Certificates, tls_key
 from veilcast.authority.topickeys import Role, publisher_key
 from veilcast.crypto import lottery
 from veilcast.crypto.agree import PUBLIC, public_of
@@ -81,7 +81,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: Secret
     membership: Chain
     grant: Grant | None
-    tls: tuple[bytes, ...] = ()
+    tls: Certificates = ()
 
     def __post_init__(self) -> None:
         if len(self.network) != NETWORK_KEY:
@@ -137,6 +137,8 @@ def complete(asking: Asking, sealed: bytes, existing: Keyring | None) -> Keyring
         raise ForgedError("the reply is not to this request")
     reply.membership.verify(reply.root, Kind.MEMBER, leaf.last)
     if reply.tls:
+        from veilcast.authority.tls import check_issued  # See `standing`.
+
         check_issued(reply.tls, asking.link, reply.root)
     membership = Membership(asking.link, reply.membership, reply.network, reply.tls)
     base = existing if existing is not None else Keyring(reply.root, reply.epoch_us, membership)

@@ -11,14 +11,15 @@ Thus no member can pose as a proxy or a server to those who call, nor as a proxy
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
+from veilcast.authority.standing import Certificates, Standing, tls_key
 from veilcast.crypto.agree import public_of
 from veilcast.crypto.certificate import Certificate
-from veilcast.crypto.derive import derive, fingerprint
+from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.crypto.x509 import (
@@ -33,17 +34,6 @@ from veilcast.crypto.x509 import (
 )
 from veilcast.errors import AuthorityError, ForgedError, MalformedError, StaleError
 from veilcast.machine import Address
-
-Standing: TypeAlias = Literal["member", "proxy", "server"]
-"""In which role somebody stands on TLS streams."""
-
-Certificates: TypeAlias = tuple[bytes, ...]
-"""DER: somebody's own, then the one of its issuer, and so on; the root's comes last."""
-
-
-def tls_key(link: Secret) -> SigningKey:
-    """The key that a member shows itself with on TLS."""
-    return SigningKey(derive(link, b"vc/tls-key"))
 
 
 def root_certificates(root: SigningKey) -> Certificates:

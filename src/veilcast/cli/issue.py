@@ -16,7 +16,7 @@ from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.issuer import Authority
 from veilcast.authority.privacy import cover_share
 from veilcast.authority.record import TopicRecord
-from veilcast.authority.tls import Standing
+from veilcast.authority.standing import Standing
 from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import alone, write_secret, write_whole
 from veilcast.cli import passphrase

@@ -1,0 +1,22 @@
+"""In which role somebody stands on TLS streams, and the key it stands there with; `tls` has the certificates.
+
+Apart from these, because X.509 takes a tenth of a second to load, and most who hold keyrings never use any.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+
+Standing: TypeAlias = Literal["member", "proxy", "server"]
+
+Certificates: TypeAlias = tuple[bytes, ...]
+"""DER: somebody's own, then the one of its issuer, and so on; the root's comes last."""
+
+
+def tls_key(link: Secret) -> SigningKey:
+    """The key that the holder of a link key shows itself with on TLS."""
+    return SigningKey(derive(link, b"vc/tls-key"))
