@@ -16,11 +16,11 @@ class TokenBucket:
         self._every_us, self._burst_us = every_us, burst * every_us
         self._full_us = 0
 
-    def take(self, now: int) -> bool:
-        """Take a token; False if there is none."""
+    def take(self, now: int, count: int = 1) -> bool:
+        """Take a token, or as many; False if there are not so many, and then none is taken."""
         if self._full_us < now:
             self._full_us = now
-        full_us = self._full_us + self._every_us
+        full_us = self._full_us + count * self._every_us
         if full_us - now > self._burst_us:
             return False
         self._full_us = full_us

@@ -1,22 +1,44 @@
-"""The client: a member who publishes and subscribes through proxies that know it, at a server that does not."""
+"""The client: a member who publishes and subscribes through proxies that know it, at a server that does not.
+
+It keeps nothing but its publications (`authority.letters`): each is written down, leaves when it is on the disk, and is
+sent again until the server has it on its own. What it subscribes to is told anew in every life, under the same names.
+A delivery's receipt is given when the owner has acknowledged the note.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from veilcast.authority.content import place_id
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.letters import Letter, Records
 from veilcast.crypto.bulk import Multiply, one_by_one
-from veilcast.machine import Address, Entropy
+from veilcast.crypto.group import Scalar
+from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Overdue, Publication
+from veilcast.relay.alarms import Alarms, earliest
 from veilcast.relay.config import ClientConfig
+from veilcast.relay.hardened import HardenedClient
+from veilcast.relay.inbox import Inbox
 from veilcast.relay.joining import ServerPublic
+from veilcast.relay.leasing import Leasing
+from veilcast.relay.paper import PaperClient
+from veilcast.relay.profile import ClientPart
+from veilcast.relay.way import Way
+from veilcast.topics import TOPIC, Conjunction, Equal
+from veilcast.wire import decode, encode
+from veilcast.wire.messages import Message
+from veilcast.wire.relay import Code, Delivery, Receipt, Reply
 
 
 class Client:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
 
     `proxies` are one or two: by the first it publishes, by the last it subscribes. `records` is what earlier lives had
-    stored and did not settle: publications.
+    stored and did not settle: publications. `refused` counts what others sent in vain, by kind of error; `excess` what
+    came without having been asked for.
     """
 
     def __init__(
@@ -31,4 +53,220 @@ class Client:
         records: Mapping[int, bytes] | None = None,
         multiply: Multiply = one_by_one,
     ) -> None:
-        raise NotImplementedError
+        if not 1 <= len(proxies) <= 2:
+            raise LocalError("a client has one proxy, or one to publish by and one to subscribe by")
+        self._config = config
+        hardened = config.profile == "hardened"
+        self._part: ClientPart = (
+            HardenedClient(keyring, server, entropy, multiply) if hardened else PaperClient(keyring, entropy)
+        )
+        self._frames: list[Frame] = []
+        self._ways = {
+            proxy: Way(config, self._part, server, proxy, self._post, rng, entropy, now)
+            for proxy in dict.fromkeys(proxies)
+        }
+        self._out, self._in = self._ways[proxies[0]], self._ways[proxies[-1]]
+        self._leasing = Leasing(config, self._part, self._in, rng, now)
+        self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
+        self._records = Records(entropy, records or {}, config.records_max)
+        self._submissions: dict[int, dict[int, None]] = {}
+        """The requests of each publication that is on the disk and not through."""
+        self._overdue: Alarms[int] = Alarms()
+        self._letters: dict[int, Letter] = {}
+        self._events: deque[Event] = deque()
+        self._subscribed = 0
+        self.refused: Counter[str] = Counter()
+        self.excess = 0
+        self.version = 0
+        for record, letter in self._records.kept():
+            self._submit(record, letter, now)
+
+    # --- the owner
+
+    def publish(self, publication: Publication, now: int) -> int:
+        """Send on every topic that the publication is labelled with, or on none."""
+        topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
+        if not topics:
+            raise LocalError("a publication names its topic: it needs a label")
+        span = self._part.spans(now, 0)[0]
+        letters = []
+        for topic in dict.fromkeys(topics):
+            keys = self._part.keys(topic, span, now)
+            letter = self._records.draft(topic, None, publication)
+            self._part.check(keys, letter)
+            self._part.said(keys, publication)
+            letters.append(letter)
+        self.version += 1
+        return self._records.keep(letters)
+
+    def withdraw(self, record: int, now: int) -> None:
+        for number in self._submissions.pop(record, {}):
+            self._out.cancel(number, now)
+        self._through(record)
+        self._records.drop(record)
+
+    def subscribe(self, interest: Interest, now: int) -> int:
+        """A `Waiting` event says from when on it stands."""
+        topic, wanted = _topic_of(interest)
+        self._leasing.add(self._subscribed + 1, topic, wanted, now)
+        self._subscribed += 1
+        self.version += 1
+        return self._subscribed
+
+    def unsubscribe(self, number: int, now: int) -> None:
+        self._leasing.remove(number, now)
+        self._give(self._inbox.forget(number), now)
+        self.version += 1
+
+    def acknowledge(self, note: bytes, now: int) -> None:
+        self._give(self._inbox.acknowledge(note), now)
+        self.version += 1
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self.version += 1
+        try:
+            way = self._ways.get(source)
+            if way is None:
+                raise StaleError("not a proxy of ours")
+            match decode(data):
+                case Reply() as reply:
+                    way.replied(reply, now)
+                case Delivery() as delivery:
+                    self._deliver(delivery, way, now)
+                case _:
+                    raise MalformedError("not for a client")
+        except RemoteError as error:
+            self.refused[type(error).__name__] += 1
+
+    def handle_timer(self, now: int) -> None:
+        for way in self._ways.values():
+            way.handle(now)
+        self._leasing.handle(now)
+        self._inbox.handle(now)
+        for record in self._overdue.due(now):
+            self._overdue.set(record, now + self._config.wait_us)
+            self._events.append(Overdue(record, self._letters[record].content.publication))
+        self.version += 1
+
+    def next_timer(self) -> int | None:
+        ways = (way.next_us() for way in self._ways.values())
+        return earliest(*ways, self._leasing.next_us(), self._inbox.next_us(), self._overdue.next_us())
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        if self._events:
+            return self._events.popleft()
+        if self._leasing.news:
+            return self._leasing.news.pop(0)
+        for way in self._ways.values():
+            if (event := way.next_event()) is not None:
+                return event
+        return self._records.next_event() or self._inbox.next_delivery()
+
+    def stored(self, record: int, now: int) -> None:
+        for letter in self._records.stored(record):
+            self._submit(record, letter, now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        if (way := self._ways.get(peer)) is not None:
+            way.peer_up(now)
+            if way is self._in:
+                self._leasing.returned(now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        if (way := self._ways.get(peer)) is not None:
+            way.peer_lost(now)
+
+    # --- what an owner may want to know
+
+    def group_size(self) -> int:
+        """A client knows of nobody but itself."""
+        return 1
+
+    def swaps_played(self) -> int:
+        return 0
+
+    def refusals(self) -> dict[Code, int]:
+        """The requests that the relay has refused so far and that are tried on, by reason."""
+        standing = sum((way.standing for way in self._ways.values()), Counter[Code]())
+        return {code: count for code, count in sorted(standing.items()) if count}
+
+    # --- checkers
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table holds."""
+        return {
+            "requests": sum(map(len, self._ways.values())),
+            "subscriptions": len(self._leasing),
+            "leases": self._leasing.terms,
+            "inbox": len(self._inbox),
+            "seen": self._inbox.remembered,
+            "pending": len(self._records),
+        }
+
+    # --- inside
+
+    def _submit(self, record: int, letter: Letter, now: int) -> None:
+        def build(number: int, key: Scalar, now: int) -> Message:
+            keys = self._part.keys(letter.topic, self._part.spans(now, 0)[0], now)
+            return self._part.submit(number, keys, letter, key)
+
+        def done(now: int) -> None:
+            left = self._submissions.get(record, {})
+            left.pop(number, None)
+            self._records.settle(record, letter)
+            if not left:
+                self._through(record)
+
+        self._letters[record] = letter
+        if record not in self._overdue:
+            self._overdue.set(record, now + self._config.wait_us)
+        number = self._out.ask(now, build, done)
+        self._submissions.setdefault(record, {})[number] = None
+
+    def _through(self, record: int) -> None:
+        self._submissions.pop(record, None)
+        self._letters.pop(record, None)
+        self._overdue.drop(record)
+
+    def _deliver(self, delivery: Delivery, way: Way, now: int) -> None:
+        if way.key is None:
+            return  # Under a key of another life: the server sends it again when we ask.
+        name = delivery.names[0]
+        stub = (name, delivery.ticket)
+        terms = self._leasing.under(name)
+        if not terms:
+            self._give([stub], now)
+            return
+        try:
+            letter = self._part.open(delivery, terms[0].wish.topic, terms[0].span, way.key, now)
+        except RemoteError:
+            self._give([stub], now)
+            raise
+        publication = letter.content.publication
+        readers = [n for term in terms if term.wish.interest.matches(publication) for n in term.wish.readers]
+        self.excess += not readers
+        note = Note(place_id(letter.topic, letter.content), publication)
+        if self._inbox.put(readers, note, stub, now):
+            self._give([stub], now)
+
+    def _give(self, stubs: Sequence[tuple[bytes, bytes]], now: int) -> None:
+        for name, ticket in stubs:
+            self._in.tell(Receipt(name, ticket), now)
+
+    def _post(self, peer: Address, message: Message, now: int) -> None:
+        self._frames.append(Frame(peer, encode(message)))
+
+
+def _topic_of(interest: Interest) -> tuple[str, Conjunction]:
+    """The label, whose keys a subscription is leased with, and all of it."""
+    if isinstance(interest, Conjunction):
+        for constraint in interest.constraints:
+            if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
+                return constraint.text, interest
+    raise LocalError("a subscription names its topic: it needs a label")

@@ -1,15 +1,51 @@
-"""The proxy: knows its clients by name, and neither what they want nor what they say."""
+"""The proxy: knows its clients by name, and neither what they want nor what they say.
+
+It stands between streams: a client's request goes up under a number and pseudonym of the proxy's own, with its subjects
+moved to the server's key; answers and deliveries come down the same way. Both ways it collects for a while, shuffles,
+and then passes on. It holds no request: whatever is lost on either side of it, the client asks for again. It holds no
+delivery for a client who is away, either: that is the server's to keep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from random import Random
+from typing import Final, TypeAlias
 
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
-from veilcast.machine import Address, Entropy
+from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.machine import Address, Connect, Disconnect, Entropy, Event, Frame, Listen
+from veilcast.relay.alarms import Alarms, earliest
+from veilcast.relay.batch import Batch
 from veilcast.relay.config import ProxyConfig
-from veilcast.relay.joining import ServerPublic
+from veilcast.relay.hardened import HardenedProxy
+from veilcast.relay.joining import ServerPublic, finish
+from veilcast.relay.ledger import Ledger
+from veilcast.relay.limits import Limits
+from veilcast.relay.paper import PaperProxy
+from veilcast.relay.profile import ProxyPart
+from veilcast.relay.roster import Roster
+from veilcast.wire import decode, encode
+from veilcast.wire.messages import Message
+from veilcast.wire.relay import (
+    Blind,
+    Blinded,
+    Code,
+    Delivery,
+    Enrol,
+    Lease,
+    Receipt,
+    Release,
+    Reply,
+    Resume,
+    Subjects,
+    Submit,
+)
+
+Request: TypeAlias = Enrol | Lease | Release | Resume | Submit
 
 
 class Proxy:
@@ -17,6 +53,8 @@ class Proxy:
 
     `mask` is xs, the same for all proxies of one server and unknown to that (None in `paper`). `records` is what
     earlier lives had stored and did not settle: the clients' transformation keys, and the pseudonyms of their leases.
+    `refused` counts what was refused, by kind of error or by the code of the answer; `absent` the deliveries that found
+    nobody.
     """
 
     def __init__(
@@ -31,8 +69,309 @@ class Proxy:
         records: Mapping[int, bytes] | None = None,
         multiply: Multiply = one_by_one,
     ) -> None:
-        raise NotImplementedError
+        if (mask is None) != (config.profile == "paper"):
+            raise LocalError("a proxy of the hardened profile has a mask, and one of the paper's has none")
+        self._config, self._server, self._rng = config, server, rng
+        self._part: ProxyPart = PaperProxy() if mask is None else HardenedProxy(public, mask, multiply)
+        records = records or {}
+        self._ledger = Ledger(records)
+        self._roster = Roster(config, entropy, self._ledger, records, own_pseudonym=self._part.own_pseudonym)
+        self._limits = Limits(config)
+        self._up: Batch[_Rising] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
+        self._down: Batch[_Falling] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
+        self._number = rng.randrange(_NUMBERS)
+        self._flying: dict[int, _Flight] = {}
+        self._present: dict[Address, None] = {}
+        self._banned: dict[Address, None] = {}
+        self._alarms: Alarms[str] = Alarms()
+        self._calls = 0
+        self._frames: list[Frame] = []
+        self._events: list[Event] = [Listen("member")]
+        self.refused: Counter[str] = Counter()
+        self.absent = 0
+        self.version = 0
+        self._call(now)
 
     def ban(self, client: Address, now: int) -> None:
-        """This client's membership was revoked: forget it, and answer it with that, if it is still there."""
-        raise NotImplementedError
+        """This client's membership was revoked: forget it, and tell it so if it is still there."""
+        self._roster.expel(client)
+        self._banned.pop(client, None)
+        self._banned[client] = None
+        if len(self._banned) > self._config.clients_max:
+            del self._banned[next(iter(self._banned))]
+        self.version += 1
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self.version += 1
+        try:
+            message = decode(data)
+            if source == self._server:
+                self._answered(message, now)
+            else:
+                self._asked(message, len(data), source, now)
+        except RemoteError as error:
+            self.refused[type(error).__name__] += 1
+        self._flush(now)
+
+    def handle_timer(self, now: int) -> None:
+        self.version += 1
+        self._roster.handle(now)
+        if self._alarms.due(now) and self._server not in self._present:
+            self._call(now)
+        self._flush(now)
+
+    def next_timer(self) -> int | None:
+        return earliest(self._up.due_us, self._down.due_us, self._roster.next_us(), self._alarms.next_us())
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        return self._events.pop(0) if self._events else self._ledger.next_event()
+
+    def stored(self, record: int, now: int) -> None:
+        self.version += 1
+        self._ledger.stored(record, now)
+        self._flush(now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self._present[peer] = None
+        if peer == self._server:
+            self._calls = 0
+            self._alarms.drop(_CALL)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self._present.pop(peer, None)
+        if peer == self._server:
+            self._alarms.set(_CALL, now + self._backoff())
+
+    # --- checkers
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table holds."""
+        return {
+            "clients": len(self._roster),
+            "leases": self._roster.leases,
+            "limits": len(self._limits),
+            "flying": len(self._flying),
+            "batch": len(self._up) + len(self._down),
+            "banned": len(self._banned),
+        }
+
+    # --- up
+
+    def _asked(self, message: Message, size: int, client: Address, now: int) -> None:
+        publishes = isinstance(message, Submit)
+        if isinstance(message, Receipt):
+            if client in self._roster and (pseudonym := self._roster.alias(client, message.name)) is not None:
+                self._up.put(_Rising(lambda _: Receipt(pseudonym, message.ticket)), now)
+            return
+        if not isinstance(message, Enrol | Lease | Release | Resume | Submit):
+            raise MalformedError("not for a proxy")
+        if client in self._banned:
+            self._refuse(client, message.number, Code.REVOKED, now)
+            self._events.append(Disconnect(client))
+        elif not self._limits.allows(client, size, now, publishes=publishes):
+            self._refuse(client, message.number, Code.LIMITED, now)
+        elif isinstance(message, Enrol):
+            self._rise(client, message, lambda number: Blind(number, message.sealed), now)
+        elif client not in self._roster:
+            self._refuse(client, message.number, Code.UNKNOWN, now)
+        elif self._is_excessive(message):
+            self._refuse(client, message.number, Code.LIMITED, now)
+        elif isinstance(message, Lease):
+            self._lease(client, message, now)
+        elif isinstance(message, Submit):
+            self._submit(client, message, now)
+        else:
+            self._mention(client, message, now)
+
+    def _is_excessive(self, message: Lease | Release | Resume | Submit) -> bool:
+        subjects: Subjects = () if isinstance(message, Resume) else message.subjects
+        return sum(map(len, subjects)) > self._config.subjects_each
+
+    def _lease(self, client: Address, lease: Lease, now: int) -> None:
+        lent = self._roster.lend(client, lease.name, lease.until_us, now)
+        if lent is None:
+            self._refuse(client, lease.number, Code.LIMITED, now)
+            return
+        record, pseudonym = lent
+        transformation = self._roster.transformation(client)
+
+        def moved(number: int) -> Message:
+            subjects = self._part.move(lease.subjects, transformation)
+            return Lease(number, pseudonym, lease.until_us, subjects, lease.sealed)
+
+        self._ledger.after(record, now, lambda now: self._rise(client, lease, moved, now, pseudonym))
+
+    def _submit(self, client: Address, submit: Submit, now: int) -> None:
+        transformation = self._roster.transformation(client)
+
+        def moved(number: int) -> Message:
+            subjects = self._part.move(submit.subjects, transformation)
+            return Submit(number, subjects, self._part.up(submit.cipher, transformation), submit.sealed)
+
+        self._rise(client, submit, moved, now)
+
+    def _mention(self, client: Address, request: Release | Resume, now: int) -> None:
+        """A request about a lease that there is."""
+        pseudonym = self._roster.alias(client, request.name)
+        if pseudonym is None:
+            self._refuse(client, request.number, Code.UNKNOWN, now)
+            return
+        transformation = self._roster.transformation(client)
+
+        def moved(number: int) -> Message:
+            if isinstance(request, Resume):
+                return Resume(number, pseudonym)
+            return Release(number, pseudonym, self._part.move(request.subjects, transformation))
+
+        self._rise(client, request, moved, now, pseudonym)
+
+    def _rise(
+        self,
+        client: Address,
+        request: Request,
+        build: Callable[[int], Message],
+        now: int,
+        pseudonym: bytes = b"",
+    ) -> None:
+        flight = _Flight(client, request, pseudonym, now + self._config.request_us)
+        self._up.put(_Rising(build, flight), now)
+
+    # --- down
+
+    def _answered(self, message: Message, now: int) -> None:
+        if isinstance(message, Delivery):
+            self._delivered(message, now)
+            return
+        if not isinstance(message, Reply | Blinded):
+            raise MalformedError("not for a proxy")
+        flight = self._flying.pop(message.number, None)
+        if flight is None:
+            raise StaleError("an answer to what nobody asks any more")
+        if isinstance(message, Blinded):
+            self._enrol(flight, message, now)
+            return
+        code = Code(message.code)
+        over = isinstance(flight.request, Release) or code is Code.UNKNOWN
+        if over and flight.pseudonym:
+            self._roster.end(flight.pseudonym)
+        self._fall(flight.client, Reply(flight.request.number, code), now)
+
+    def _enrol(self, flight: _Flight, blinded: Blinded, now: int) -> None:
+        request, client = flight.request, flight.client
+        if not isinstance(request, Enrol):
+            raise MalformedError("a share for what is no enrolment")
+        try:
+            transformation = finish(Scalar(request.ratio), Scalar(blinded.share))
+            self._part.check(transformation, request)
+        except RemoteError:
+            self._refuse(client, request.number, Code.MALFORMED, now)
+            raise
+        done = Reply(request.number, Code.DONE)
+        if not self._roster.enrol(client, transformation, now, lambda now: self._fall(client, done, now)):
+            self._refuse(client, request.number, Code.FULL, now)
+
+    def _delivered(self, delivery: Delivery, now: int) -> None:
+        for pseudonym in delivery.names:
+            reader = self._roster.reader(pseudonym)
+            if reader is None or reader[0] not in self._present:
+                self.absent += 1
+                continue
+            client, name = reader
+            self._down.put(_Falling(client, Delivery((name,), delivery.ticket, delivery.cipher, delivery.sealed)), now)
+
+    def _refuse(self, client: Address, number: int, code: Code, now: int) -> None:
+        self.refused[code.name] += 1
+        self._fall(client, Reply(number, code), now)
+
+    def _fall(self, client: Address, message: Message, now: int) -> None:
+        self._down.put(_Falling(client, message), now)
+
+    # --- inside
+
+    def _flush(self, now: int) -> None:
+        """Pass on what has waited for its batch. What is moved for a reader is moved now, to the key it has now."""
+        for rising in self._up.take(now):
+            self._send_up(rising, now)
+        for falling in self._down.take(now):
+            self._send_down(falling)
+
+    def _send_up(self, rising: _Rising, now: int) -> None:
+        flight = rising.flight
+        if self._server not in self._present:
+            return  # The client asks again.
+        if flight is None:
+            self._post(self._server, rising.build(0))
+            return
+        while self._flying and next(iter(self._flying.values())).until_us <= now:
+            del self._flying[next(iter(self._flying))]
+        if len(self._flying) >= self._config.flight_max:
+            self._refuse(flight.client, flight.request.number, Code.FULL, now)
+            return
+        self._number = (self._number + 1) % _NUMBERS
+        try:
+            message = rising.build(self._number)
+        except RemoteError as error:
+            self.refused[type(error).__name__] += 1
+            self._refuse(flight.client, flight.request.number, Code.MALFORMED, now)
+            return
+        self._flying[self._number] = flight
+        self._post(self._server, message)
+
+    def _send_down(self, falling: _Falling) -> None:
+        client, message = falling.client, falling.message
+        if isinstance(message, Delivery):
+            if client not in self._roster:
+                return
+            try:
+                cipher = self._part.down(message.cipher, self._roster.transformation(client))
+            except RemoteError as error:
+                self.refused[type(error).__name__] += 1
+                return
+            message = Delivery(message.names, message.ticket, cipher, message.sealed)
+        self._post(client, message)
+
+    def _post(self, peer: Address, message: Message) -> None:
+        self._frames.append(Frame(peer, encode(message)))
+
+    def _call(self, now: int) -> None:
+        self._events.append(Connect(self._server))
+        self._calls += 1
+        self._alarms.set(_CALL, now + self._backoff())
+
+    def _backoff(self) -> int:
+        most = self._config.connect_us << min(self._calls, 4)
+        return most // 2 + self._rng.randrange(most // 2 + 1)
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A request that the server has, and whose it is."""
+
+    client: Address
+    request: Request
+    pseudonym: bytes
+    until_us: int
+
+
+@dataclass(slots=True)
+class _Rising:
+    """On its way up: made when it leaves, under the number that it leaves with."""
+
+    build: Callable[[int], Message]
+    flight: _Flight | None = None
+
+
+@dataclass(slots=True)
+class _Falling:
+    client: Address
+    message: Message
+
+
+_NUMBERS: Final = 1 << 32
+_CALL: Final = "call"

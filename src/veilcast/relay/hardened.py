@@ -1,0 +1,198 @@
+"""The hardened relay: what client, proxy and server do with keys, so that each of them knows less than P2 gives it.
+
+Leases are for one epoch each, under names, pseudonyms and delivery keys of their own: from epoch to epoch there is
+nothing that the server could hold together but time. A client derives names and keys from its membership's secret, so
+it needs no disk to come back to its leases. The recipes are in `subjects` and `bodies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from veilcast.authority.content import check_content
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.authority.letters import Letter
+from veilcast.crypto.bulk import Multiply
+from veilcast.crypto.derive import derive, digest
+from veilcast.crypto.group import Ciphertext, Point, Scalar
+from veilcast.crypto.seal import KEY
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError, MalformedError
+from veilcast.machine import Entropy, Publication
+from veilcast.relay import bodies, elements, joining
+from veilcast.relay.elements import Groups
+from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
+from veilcast.relay.profile import Span, Taken
+from veilcast.relay.subjects import keyed, move_many, subject_key, tag_many, upload_many
+from veilcast.topics import Conjunction
+from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, TICKET
+from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
+
+
+class HardenedClient:
+    def __init__(self, keyring: Keyring, server: ServerPublic, entropy: Entropy, multiply: Multiply) -> None:
+        self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
+        self._own = derive(keyring.membership.link, b"vc/relay-client", server.encode())
+
+    def enrol(self, number: int, begun: Begun) -> Enrol:
+        return Enrol(number, begun.ratio.reveal(), begun.claim.encode(), begun.sealed)
+
+    def spans(self, now: int, ahead: int) -> list[Span]:
+        epoch = epoch_of(now, self._keyring.epoch_us)
+        return [self._span(each) for each in range(epoch, epoch + ahead + 1)]
+
+    def past(self, now: int, retention_us: int) -> list[Span]:
+        epoch = epoch_of(now, self._keyring.epoch_us)
+        spans = [self._span(each) for each in range(max(0, epoch - PAST_MAX), epoch)]
+        return [span for span in spans if span.until_us + retention_us > now]
+
+    def turn_us(self, now: int) -> int | None:
+        return (epoch_of(now, self._keyring.epoch_us) + 1) * self._keyring.epoch_us
+
+    def keys(self, topic: str, span: Span, now: int) -> TopicKeys:
+        keys = self._keyring.at(span.epoch).topic(topic)
+        if keys.record.profile != "hardened":
+            raise LocalError(f"{topic!r} is a topic of the paper profile; this client is hardened")
+        return keys
+
+    def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
+        return _keyed(keys, elements.wanted(interest, keys.record))
+
+    def said(self, keys: TopicKeys, publication: Publication) -> Groups:
+        return _keyed(keys, elements.said(publication, keys.record))
+
+    def name(self, interest: bytes, span: Span) -> bytes:
+        return derive(self._own, b"vc/relay-lease", interest, span.epoch.to_bytes(8, "big"), size=LEASE_NAME).reveal()
+
+    def lease(self, number: int, name: bytes, span: Span, groups: Groups, key: Scalar) -> Lease:
+        boxed = bodies.wrap_for_server(
+            self._server.box, self._delivery_key(name).reveal(), purpose=_LEASE, entropy=self._entropy
+        )
+        return Lease(number, name, span.until_us, self._upload(groups, key), boxed)
+
+    def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release:
+        return Release(number, name, ())
+
+    def check(self, keys: TopicKeys, letter: Letter) -> None:
+        check_content(keys, letter.content)
+
+    def submit(self, number: int, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
+        note = submission_id(letter) + bodies.seal_note(keys, letter.content, self._entropy)
+        boxed = bodies.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
+        groups = self.said(keys, letter.content.publication)
+        return Submit(number, self._upload(groups, key), None, boxed)
+
+    def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
+        inner = bodies.open_at_reader(self._delivery_key(delivery.names[0]), delivery.sealed)
+        keys = self.keys(topic, span, now)
+        return Letter(topic, bodies.open_note(keys, inner, self._keyring.root, span.epoch))
+
+    def _span(self, epoch: int) -> Span:
+        """To the end of its epoch and of one more: what was published just before the edge may be under way."""
+        return Span(epoch, (epoch + 2) * self._keyring.epoch_us)
+
+    def _delivery_key(self, name: bytes) -> Secret:
+        return derive(self._own, b"vc/relay-reader", name)
+
+    def _upload(self, groups: Groups, key: Scalar) -> Subjects:
+        flat = [element for group in groups for element in group]
+        uploaded = upload_many(flat, key, self._server.subject, self._entropy, self._multiply)
+        return _regrouped([each.encode() for each in uploaded], groups)
+
+
+class HardenedProxy:
+    own_pseudonym = False
+
+    def __init__(self, public: ServerPublic, mask: Scalar, multiply: Multiply) -> None:
+        self._public, self._mask, self._multiply = public, mask, multiply
+
+    def check(self, transformation: Scalar, enrol: Enrol) -> None:
+        if enrol.claim is None:
+            raise MalformedError("an enrolment without a claim")
+        joining.check(transformation, Point(enrol.claim), self._public)
+
+    def move(self, subjects: Subjects, transformation: Scalar) -> Subjects:
+        moved = move_many(_flat(subjects), transformation, self._mask, self._multiply)
+        return _regrouped([each.encode() for each in moved], subjects)
+
+    def up(self, cipher: bytes | None, transformation: Scalar) -> bytes | None:
+        _check_none(cipher)
+        return None
+
+    def down(self, cipher: bytes | None, transformation: Scalar) -> bytes | None:
+        _check_none(cipher)
+        return None
+
+
+class HardenedServer:
+    def __init__(self, keys: ServerKeys, entropy: Entropy, multiply: Multiply) -> None:
+        self._keys, self._entropy, self._multiply = keys, entropy, multiply
+        self._tickets = derive(keys.box, b"vc/relay-tickets")
+
+    def share(self, sealed: bytes) -> bytes:
+        return joining.answer(self._keys, sealed).reveal()
+
+    def tags(self, subjects: Subjects) -> Groups:
+        return _regrouped(tag_many(_flat(subjects), self._keys, self._multiply), subjects)
+
+    def part(self, tags: Groups) -> bytes:
+        return b""
+
+    def lease_key(self, lease: Lease) -> bytes:
+        if lease.sealed is None:
+            raise MalformedError("a lease without a key for its deliveries")
+        key = bodies.open_at_server(self._keys, lease.sealed, purpose=_LEASE)
+        if len(key) != KEY:
+            raise MalformedError("the key of a lease has the wrong size")
+        return key
+
+    def take(self, submit: Submit) -> Taken:
+        _check_none(submit.cipher)
+        note = bodies.open_at_server(self._keys, submit.sealed, purpose=_SUBMIT)
+        if len(note) <= NOTE_ID:
+            raise MalformedError("a publication without a body")
+        return Taken(note[:NOTE_ID], None, note[NOTE_ID:])
+
+    def ticket(self, name: bytes, publication: bytes) -> bytes:
+        return derive(self._tickets, b"vc/relay-ticket", name, publication, size=TICKET).reveal()
+
+    def deliveries(self, taken: Taken, readers: Sequence[tuple[bytes, bytes]]) -> Iterator[Delivery]:
+        """One for each, and no two alike."""
+        for name, key in readers:
+            sealed = bodies.wrap_for_reader(Secret(key), taken.sealed, self._entropy)
+            yield Delivery((name,), self.ticket(name, taken.id), None, sealed)
+
+
+def submission_id(letter: Letter) -> bytes:
+    """What the server knows a publication by: the same however often it is sent, and told only to the server."""
+    content = letter.content
+    place = content.stream + content.number.to_bytes(8, "big") + letter.topic.encode()
+    return digest(place, purpose=b"vc/relay-submit", size=NOTE_ID)
+
+
+def _keyed(keys: TopicKeys, groups: Groups) -> Groups:
+    key = subject_key(keys)
+    return tuple(tuple(keyed(key, element) for element in group) for group in groups)
+
+
+def _flat(subjects: Subjects) -> list[Ciphertext]:
+    return [Ciphertext.decode(subject) for group in subjects for subject in group]
+
+
+def _regrouped(flat: Sequence[bytes], groups: Groups) -> Groups:
+    """A list in the shape of the groups that it came from."""
+    each = iter(flat)
+    return tuple(tuple(next(each) for _ in group) for group in groups)
+
+
+def _check_none(cipher: bytes | None) -> None:
+    if cipher is not None:
+        raise MalformedError("a point of the paper's profile")
+
+
+PAST_MAX: Final = 4
+"""Epochs that are asked for what waits, where they are so short that the server holds things for many."""
+_LEASE: Final = b"vc/relay-lease"
+_SUBMIT: Final = b"vc/relay-submit"

@@ -1,0 +1,195 @@
+"""The roster of a proxy: its clients, with the key that moves what they send, and the pseudonyms of their leases.
+
+All of it is on the disk before anything rests on it: a proxy that starts again must know its clients' keys, or all of
+them would have to enrol anew, and whose a pseudonym is, or what the server holds for it could not be delivered.
+
+In `hardened` every lease has a pseudonym of its own, drawn at random, which ends with it; in `paper` every client has
+one for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from veilcast.crypto.group import Scalar
+from veilcast.errors import MalformedError, TamperedError
+from veilcast.machine import Address, Entropy
+from veilcast.relay.alarms import Alarms
+from veilcast.relay.config import ProxyConfig
+from veilcast.relay.ledger import Ledger, Then
+from veilcast.wire.geometry import LEASE_NAME
+
+
+class Enrolled(msgspec.Struct, frozen=True, array_like=True, tag="client"):
+    """The record of a client; `pseudonym` is the paper's, else empty."""
+
+    client: str
+    transformation: bytes
+    pseudonym: bytes
+
+
+class Alias(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
+    """The record of a lease."""
+
+    client: str
+    name: bytes
+    pseudonym: bytes
+    until_us: int
+
+
+@dataclass(slots=True)
+class _Client:
+    record: int
+    transformation: Scalar
+    pseudonym: bytes
+    leases: dict[bytes, tuple[int, Alias]] = field(default_factory=dict)
+
+
+class Roster:
+    """Bounded: `clients_max` clients and `leases_each` leases of each, which are forgotten when they are over."""
+
+    def __init__(
+        self, config: ProxyConfig, entropy: Entropy, ledger: Ledger, kept: Mapping[int, bytes], *, own_pseudonym: bool
+    ) -> None:
+        self._config, self._entropy, self._ledger, self._own_pseudonym = config, entropy, ledger, own_pseudonym
+        self._clients: dict[Address, _Client] = {}
+        self._known: dict[Address, tuple[int, bytes]] = {}
+        """Record and pseudonym of each client, also of those that are not on the disk yet."""
+        self._readers: dict[bytes, tuple[Address, bytes]] = {}
+        self._alarms: Alarms[bytes] = Alarms()
+        records = [(record, _read(data)) for record, data in sorted(kept.items())]
+        for record, entry in records:
+            if isinstance(entry, Enrolled):
+                self._admit(record, entry)
+        for record, entry in records:
+            if isinstance(entry, Alias) and Address(entry.client) in self._clients:
+                self._lend(record, entry)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, client: Address) -> bool:
+        return client in self._clients
+
+    @property
+    def leases(self) -> int:
+        return sum(len(client.leases) for client in self._clients.values())
+
+    def transformation(self, client: Address) -> Scalar:
+        return self._clients[client].transformation
+
+    def enrol(self, client: Address, transformation: Scalar, now: int, then: Then) -> bool:
+        """Know this client by this key, from when that is on the disk; False if there is no room for one more."""
+        known = self._known.get(client)
+        if known is None and len(self._known) >= self._config.clients_max:
+            return False
+        record, pseudonym = known or (None, self._draw() if self._own_pseudonym else b"")
+        entry = Enrolled(client, transformation.reveal(), pseudonym)
+        record = self._ledger.keep(_ENCODER.encode(entry), record)
+        self._known[client] = (record, pseudonym)
+
+        def stored(now: int) -> None:
+            self._admit(record, entry)
+            then(now)
+
+        self._ledger.after(record, now, stored)
+        return True
+
+    def alias(self, client: Address, name: bytes) -> bytes | None:
+        """The pseudonym of a lease; None if it is not known."""
+        known = self._clients[client]
+        if self._own_pseudonym:
+            return known.pseudonym
+        return known.leases[name][1].pseudonym if name in known.leases else None
+
+    def lend(self, client: Address, name: bytes, until_us: int, now: int) -> tuple[int, bytes] | None:
+        """A pseudonym for a lease, and the record that must be on the disk first; None if it has too many."""
+        known = self._clients[client]
+        if self._own_pseudonym:
+            return known.record, known.pseudonym
+        held = known.leases.get(name)
+        if held is not None and held[1].until_us == until_us:
+            return held[0], held[1].pseudonym
+        if held is None and len(known.leases) >= self._config.leases_each:
+            return None
+        entry = Alias(client, name, self._draw() if held is None else held[1].pseudonym, until_us)
+        record = self._ledger.keep(_ENCODER.encode(entry), None if held is None else held[0])
+        self._lend(record, entry)
+        return record, entry.pseudonym
+
+    def reader(self, pseudonym: bytes) -> tuple[Address, bytes] | None:
+        """Whose it is, and what its client calls it; None if it is nobody's (any more)."""
+        return self._readers.get(pseudonym)
+
+    def end(self, pseudonym: bytes) -> None:
+        """The lease of this pseudonym is over; not the paper's, which stays its client's."""
+        client, name = self._readers.get(pseudonym, ("", b""))
+        known = self._clients.get(Address(client))
+        if known is not None and name in known.leases:
+            record, _ = known.leases.pop(name)
+            del self._readers[pseudonym]
+            self._alarms.drop(pseudonym)
+            self._ledger.settle(record)
+
+    def expel(self, client: Address) -> None:
+        """Forget a client with all its leases."""
+        known = self._clients.pop(client, None)
+        record, _ = self._known.pop(client, (None, b""))
+        if record is not None:
+            self._ledger.settle(record)
+        if known is None:
+            return
+        self._readers.pop(known.pseudonym, None)
+        for lease, alias in known.leases.values():
+            del self._readers[alias.pseudonym]
+            self._alarms.drop(alias.pseudonym)
+            self._ledger.settle(lease)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        for pseudonym in self._alarms.due(now):
+            self.end(pseudonym)
+
+    def _admit(self, record: int, entry: Enrolled) -> None:
+        client, key = Address(entry.client), _scalar(entry.transformation)
+        known = self._clients.get(client)
+        if known is not None:
+            known.transformation = key
+            return
+        self._known[client] = (record, entry.pseudonym)
+        self._clients[client] = _Client(record, key, entry.pseudonym)
+        if entry.pseudonym:
+            self._readers[entry.pseudonym] = (client, bytes(LEASE_NAME))
+
+    def _lend(self, record: int, entry: Alias) -> None:
+        self._clients[Address(entry.client)].leases[entry.name] = (record, entry)
+        self._readers[entry.pseudonym] = (Address(entry.client), entry.name)
+        self._alarms.set(entry.pseudonym, entry.until_us + self._config.retention_us)
+
+    def _draw(self) -> bytes:
+        return self._entropy(LEASE_NAME)
+
+
+def _read(data: bytes) -> Enrolled | Alias:
+    try:
+        entry: Enrolled | Alias = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TamperedError("a record of the proxy's clients is damaged") from error
+    return entry
+
+
+def _scalar(data: bytes) -> Scalar:
+    try:
+        return Scalar(data)
+    except MalformedError as error:
+        raise TamperedError("a record of the proxy's clients is damaged") from error
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Enrolled | Alias)

@@ -1,0 +1,230 @@
+"""A client's way to one proxy: its stream, its enrolment there, and its requests until they are answered.
+
+A request is repeated until it is done: after a while without an answer, and when the stream is up again. It is built
+anew each time, under the key of the enrolment and with the keys of the epoch that hold then. Proxy and server do
+nothing twice, so it does no harm that an answer was only slow. A refusal is taken as "not now": the owner is told what
+stands in the way (`standing`), and decides whether to go on.
+
+One refusal is more: whatever rests on what is unknown over there must be told anew. Most requests rest on the
+enrolment; one that rests on something else says what to do then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+from veilcast.crypto.group import Scalar
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Connect, Entropy, Event
+from veilcast.relay.alarms import Alarms
+from veilcast.relay.config import ClientConfig
+from veilcast.relay.joining import Begun, ServerPublic, begin
+from veilcast.relay.ledger import Then
+from veilcast.relay.profile import ClientPart
+from veilcast.wire.messages import Message
+from veilcast.wire.relay import Code, Reply
+
+Build: TypeAlias = Callable[[int, Scalar, int], Message]
+"""A request of this number, under this key, as it is now; `LocalError` if it cannot be made at this time."""
+
+Post: TypeAlias = Callable[[Address, Message, int], None]
+
+
+@dataclass(slots=True)
+class _Request:
+    build: Build
+    done: Then
+    unknown: Then | None
+    tries: int = 0
+
+
+class Way:
+    """Bounded: `flight_max` requests are under way; how many wait is for those to bound who ask."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        part: ClientPart,
+        server: ServerPublic,
+        proxy: Address,
+        post: Post,
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+    ) -> None:
+        self._config, self._part, self._server, self.proxy = config, part, server, proxy
+        self._post, self._rng, self._entropy = post, rng, entropy
+        self.key: Scalar | None = None
+        """k_u, while we are enrolled."""
+        self.standing: Counter[Code] = Counter()
+        """The requests that were last refused, by reason."""
+        self._refusals: dict[int, Code] = {}
+        self._up, self._calls = False, 0
+        # Numbers of another life may still be answered: this one begins anywhere.
+        self._number = rng.randrange(_NUMBERS)
+        self._enrolling: tuple[int, Begun, int] | None = None
+        self._flying: dict[int, _Request] = {}
+        self._waiting: dict[int, _Request] = {}
+        self._alarms: Alarms[int] = Alarms()
+        self._events: deque[Event] = deque()
+        self._call(now)
+
+    def __len__(self) -> int:
+        return len(self._flying) + len(self._waiting)
+
+    @property
+    def up(self) -> bool:
+        return self._up
+
+    def ask(self, now: int, build: Build, done: Then, unknown: Then | None = None) -> int:
+        """Ask for something until it is done; the number by which it can be taken back."""
+        number = self._next()
+        self._waiting[number] = _Request(build, done, unknown)
+        self._fill(now)
+        return number
+
+    def is_unsent(self, number: int) -> bool:
+        return number in self._waiting
+
+    def cancel(self, number: int, now: int) -> None:
+        """Ask for it no more."""
+        self._clear(number)
+        self._alarms.drop(number)
+        self._waiting.pop(number, None)
+        if self._flying.pop(number, None) is not None:
+            self._fill(now)
+
+    def tell(self, message: Message, now: int) -> None:
+        """Say something that is worth saying only while the proxy listens."""
+        if self._up and self.key is not None:
+            self._post(self.proxy, message, now)
+
+    def peer_up(self, now: int) -> None:
+        self._up, self._calls = True, 0
+        self._alarms.drop(_CALL)
+        if self.key is None:
+            self._enrol(now)
+        for number in list(self._flying):
+            self._send(number, now)
+        self._fill(now)
+
+    def peer_lost(self, now: int) -> None:
+        self._up = False
+        self._alarms.set(_CALL, now + self._backoff(self._config.connect_us, self._calls))
+
+    def replied(self, reply: Reply, now: int) -> None:
+        code = Code(reply.code)
+        if self._enrolling is not None and reply.number == self._enrolling[0]:
+            self._enrolled(code, now)
+            return
+        request = self._flying.get(reply.number)
+        if request is None:
+            return
+        if code is Code.DONE or (code is Code.UNKNOWN and request.unknown is not None):
+            del self._flying[reply.number]
+            self._alarms.drop(reply.number)
+            self._clear(reply.number)
+            self._fill(now)
+            then = request.done if code is Code.DONE else request.unknown
+            if then is not None:
+                then(now)
+        elif code is Code.UNKNOWN:
+            if self._enrolling is None:
+                self.key = None
+                self._enrol(now)
+        else:
+            self._refused(reply.number, code)
+            self._again(reply.number, request, now)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def handle(self, now: int) -> None:
+        for number in self._alarms.due(now):
+            if number == _CALL:
+                if not self._up:
+                    self._call(now)
+            elif number == _ENROL:
+                self._enrol(now)
+            else:
+                self._send(number, now)
+
+    def _call(self, now: int) -> None:
+        self._events.append(Connect(self.proxy))
+        self._calls += 1
+        self._alarms.set(_CALL, now + self._backoff(self._config.connect_us, self._calls))
+
+    def _enrol(self, now: int) -> None:
+        if not self._up:
+            return
+        if self._enrolling is None:
+            self._enrolling = (self._next(), begin(self._server, self._entropy), 0)
+        number, begun, tries = self._enrolling
+        self._enrolling = (number, begun, tries + 1)
+        self._post(self.proxy, self._part.enrol(number, begun), now)
+        self._alarms.set(_ENROL, now + self._backoff(self._config.retry_us, tries))
+
+    def _enrolled(self, code: Code, now: int) -> None:
+        if self._enrolling is None or code is not Code.DONE:
+            self._refused(_ENROL, code)
+            return
+        self._clear(_ENROL)
+        self.key, self._enrolling = self._enrolling[1].key, None
+        self._alarms.drop(_ENROL)
+        for number in list(self._flying):
+            self._send(number, now)
+        self._fill(now)
+
+    def _fill(self, now: int) -> None:
+        while self._up and self.key is not None and self._waiting and len(self._flying) < self._config.flight_max:
+            number = next(iter(self._waiting))
+            self._flying[number] = self._waiting.pop(number)
+            self._send(number, now)
+
+    def _send(self, number: int, now: int) -> None:
+        request = self._flying.get(number)
+        if request is None or not self._up or self.key is None:
+            return
+        try:
+            message = request.build(number, self.key, now)
+        except LocalError:
+            pass  # Not at this time: a grant has ended, and may be renewed.
+        else:
+            self._post(self.proxy, message, now)
+        self._again(number, request, now)
+
+    def _again(self, number: int, request: _Request, now: int) -> None:
+        self._alarms.set(number, now + self._backoff(self._config.retry_us, request.tries))
+        request.tries += 1
+
+    def _backoff(self, base_us: int, tries: int) -> int:
+        """Twice as long with every try, and never two clients alike."""
+        most = base_us << min(tries, BACKOFF_MAX)
+        return most // 2 + self._rng.randrange(most // 2 + 1)
+
+    def _refused(self, number: int, code: Code) -> None:
+        self._clear(number)
+        self._refusals[number] = code
+        self.standing[code] += 1
+
+    def _clear(self, number: int) -> None:
+        if (code := self._refusals.pop(number, None)) is not None:
+            self.standing[code] -= 1
+
+    def _next(self) -> int:
+        self._number = (self._number + 1) % _NUMBERS
+        return self._number
+
+
+BACKOFF_MAX: Final = 4
+"""Doublings: sixteen times."""
+_NUMBERS: Final = 1 << 32
+_CALL: Final = -1
+_ENROL: Final = -2
