@@ -96,7 +96,7 @@ def test_the_tap_is_off_unless_asked_for_and_warns_loudly(tmp_path: Path) -> Non
     from veilcast.cli.node import _tap
     from veilcast.node.config import NodeConfig
 
-    config = NodeConfig("k", ME)
+    config = NodeConfig(keyring="k", listen=ME)
     said: list[str] = []
     context = Context(warn=said.append)
     with _tap(argparse.Namespace(danger_tap=None), config, context) as around:

@@ -52,6 +52,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     up: bool
     since_s: float
     """How long it has been so."""
+    reason: str = ""
+    """Why it is down, where that is known."""
 
 
 class Agent(Protocol):

@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The keys of the file. `settings` is the mode's own table, which is called as the mode is."""
 
-    listen: str
+    listen: str | None = None
     mode: str = "mesh"
     address: str | None = None
     peers: tuple[str, ...] = ()
@@ -61,7 +61,14 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        mode_of(self.mode)
+        if mode_of(self.mode).driver == "udp":
+            self._check_datagrams()
+        elif given := [key for key in ("listen", "address", "peers") if getattr(self, key)]:
+            raise ConfigError(f"{given[0]}: a node of mode {self.mode!r} is called by nobody; leave it away")
+
+    def _check_datagrams(self) -> None:
+        if self.listen is None:
+            raise ConfigError("listen: needed, and not there")
         if host_of(check_address("listen", self.listen)).is_unspecified and self.address is None:
             raise ConfigError(f"address: needed, since {self.listen} is no address that others could be told")
         if host_of(check_address("address", self.told)).is_unspecified:
@@ -73,8 +80,8 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def told(self) -> Address:
-        """The address that others know this node by."""
-        return Address(self.address if self.address is not None else self.listen)
+        """The address that others know this node by; empty if they do not."""
+        return Address(self.address or self.listen or "")
 
     @property
     def contacts(self) -> tuple[Address, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,6 +20,8 @@ from veilcast.machine import Address, Durable, Entropy, Member, Peers
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.prefixes import of_ip
+from veilcast.node.relay_member import RelaySettings, read_settings
+from veilcast.relay.client import Client
 
 
 class Resident(Member, Peers, Durable, Protocol):
@@ -54,7 +56,7 @@ class Mode(NamedTuple):
     settings: Callable[[Profile, dict[str, Any]], msgspec.Struct]
     """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
     build: Callable[[Start], LiveMember]
-    driver: str
+    driver: Literal["udp", "streams"]
 
 
 def mode_of(name: str) -> Mode:
@@ -89,4 +91,11 @@ def _mesh(start: Start) -> LiveMember:
     return node
 
 
-MODES: Final = {"mesh": Mode(_mesh_settings, _mesh, "udp")}
+def _relay(start: Start) -> LiveMember:
+    way: RelaySettings = start.settings
+    return Client(
+        way.client, start.keyring, way.public, way.proxies, start.rng, start.entropy, start.now, start.records
+    )
+
+
+MODES: Final = {"mesh": Mode(_mesh_settings, _mesh, "udp"), "relay": Mode(read_settings, _relay, "streams")}

@@ -1,0 +1,62 @@
+"""What can be told of a node in service: how hidden its member is, its peers, its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.cli.ways import Ways
+from veilcast.errors import ExpiredError
+from veilcast.net.agent import Peer
+from veilcast.net.clock import Clock
+from veilcast.net.owner import About
+from veilcast.node.agent import Agent
+from veilcast.node.config import NodeConfig
+from veilcast.node.modes import LiveMember
+from veilcast.topics import TOPIC, Equal
+
+
+class View:
+    """Fulfils `net.owner.View`."""
+
+    def __init__(
+        self, config: NodeConfig, keyring: Keyring, member: LiveMember, ways: Ways, agent: Agent, clock: Clock
+    ) -> None:
+        self._config, self._keyring, self._clock = config, keyring, clock
+        self._member, self._ways, self._agent = member, ways, agent
+
+    def about(self) -> About:
+        return About(
+            mode=self._config.mode,
+            profile=self._config.profile,
+            members=self._member.group_size(),
+            cover_share=self._cover_share(),
+            neighbours=sum(peer.up for peer in self._ways.peers()),
+            member_until_us=(self._keyring.membership.certificate.leaf.last + 1) * self._keyring.epoch_us,
+        )
+
+    def peers(self) -> list[Peer]:
+        return list(self._ways.peers())
+
+    def numbers(self) -> Mapping[str, float]:
+        kept = self._agent.status()
+        return {
+            **self._ways.numbers(),
+            "swaps_total": self._member.swaps_played(),
+            "delivery_latency_seconds_sum": kept.settled_us / 1e6,
+            "delivery_latency_seconds_count": kept.settled,
+        }
+
+    def _cover_share(self) -> float:
+        """The smallest among the topics that are read; the papers' profile has no such covers."""
+        try:
+            topics = self._keyring.at(epoch_of(self._clock.now(), self._keyring.epoch_us)).topics
+        except ExpiredError:
+            return 0.0
+        constraints = [
+            constraint for interest in self._agent.interests().values() for constraint in interest.constraints
+        ]
+        read = [each.text for each in constraints if isinstance(each, Equal) and each.attribute == TOPIC]
+        shares = [topics[name].record.cover_share for name in read if name in topics]
+        return min(shares, default=0.0) if self._config.profile == "hardened" else 0.0

@@ -1,0 +1,104 @@
+"""The ways to a process's peers: links in datagrams, or TLS streams. What drives the machine, and what can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.tls import Standing, TlsParty
+from veilcast.errors import AuthorityError
+from veilcast.link.machine import LinkMachine
+from veilcast.machine import Event, Machine
+from veilcast.net.agent import Peer
+from veilcast.net.clock import Clock
+from veilcast.net.service import Driver
+from veilcast.net.streams import StreamDriver
+from veilcast.net.tls import Identity
+from veilcast.net.udp import over_udp
+
+Drive: TypeAlias = Callable[[Machine, Callable[[Event], object], Clock], Driver]
+
+
+class Ways(Protocol):
+    @property
+    def machine(self) -> Machine:
+        """The outermost one, which the driver moves."""
+
+    @property
+    def drive(self) -> Drive: ...
+
+    def peers(self) -> Iterable[Peer]:
+        """Those that there are, or should be."""
+
+    def numbers(self) -> Mapping[str, float]:
+        """By names of `metrics.METRICS`."""
+
+
+class Links:
+    """The links of a mesh, on UDP."""
+
+    def __init__(self, links: LinkMachine, listen: str, clock: Clock) -> None:
+        self.machine, self._clock = links, clock
+        self.drive: Drive = over_udp(listen)
+
+    def peers(self) -> Iterable[Peer]:
+        now = self._clock.now()
+        for name, up, since_us in self.machine.known():
+            yield Peer(address=name, up=up, since_s=max(0, now - since_us) / 1e6)
+
+    def numbers(self) -> Mapping[str, float]:
+        links = self.machine.status(self._clock.now())
+        return {
+            "cells_sent_total": links["cells"],
+            "cells_padding_total": round(links["cells"] * links["padding share"]),
+            "queue_age_seconds": links["queue age us"] / 1e6,
+        }
+
+
+class Streams:
+    """TLS streams: with those who call us, if we listen, and with those whom the machine wants called."""
+
+    def __init__(self, machine: Machine, identity: Identity, listen: Sequence[str] = ()) -> None:
+        self.machine, self._identity, self._listen = machine, identity, listen
+        self._driver: StreamDriver | None = None
+
+    def drive(self, machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> StreamDriver:
+        self._driver = StreamDriver(machine, listen=self._listen, identity=self._identity, act_on=act_on, clock=clock)
+        return self._driver
+
+    def peers(self) -> Iterable[Peer]:
+        if self._driver is None:
+            return
+        now = self._driver.now()
+        for name, up, since_us, reason in self._driver.peers():
+            yield Peer(address=name, up=up, since_s=max(0, now - since_us) / 1e6, reason=reason)
+
+    def numbers(self) -> Mapping[str, float]:
+        return {"streams": sum(peer.up for peer in self.peers())}
+
+
+def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Identity:
+    """As whom this keyring's holder shows itself in a relay, and whom it lets in or calls in that role."""
+    party = TlsParty(keyring, revoked)
+    if party.standing != standing:
+        raise AuthorityError(
+            f"the keyring is for a {party.standing}, not for a {standing}; ask the authority for another"
+        )
+    callers, hosts = _MEETS[standing]
+    return Identity(
+        chain=party.chain,
+        key=party.key.reveal(),
+        anchor=party.anchor,
+        callers=party.judge(*callers),
+        hosts=party.judge(*hosts),
+    )
+
+
+_MEETS: dict[Standing, tuple[tuple[Standing, ...], tuple[Standing, ...]]] = {
+    "member": ((), ("proxy",)),
+    "proxy": (("member",), ("server",)),
+    "server": (("proxy",), ()),
+}
+"""Who may call somebody of this role, and whom it calls."""

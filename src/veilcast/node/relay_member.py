@@ -1,0 +1,47 @@
+"""The mode "relay" of a member's node: which proxies it uses, whose server stands behind them, and its machine.
+
+    mode = "relay"
+    keyring = "alice.keyring"
+
+    [relay]
+    proxies = ["198.51.100.2:4101"]            # or two: by the first it publishes, by the second it subscribes
+    server_key = "veilcast-server-..."         # the line that the server's operator tells everybody
+
+A member calls its proxies and is called by nobody, so its file has no address.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.node.relay_files import relay_settings
+from veilcast.node.relay_keys import read_public
+from veilcast.node.tomlfile import check_address
+from veilcast.relay.config import ClientConfig
+from veilcast.relay.joining import ServerPublic
+
+
+class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    proxies: tuple[Address, ...]
+    public: ServerPublic
+    client: ClientConfig
+
+
+def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
+    """The table `relay` of a node's file: the way to the relay, and what its client's machine can be told."""
+    way = {key: table.pop(key, None) for key in ("proxies", "server_key")}
+    for key, value in way.items():
+        if value is None:
+            raise ConfigError(f"relay.{key}: needed, and not there")
+    proxies = msgspec.convert(way["proxies"], tuple[str, ...])
+    if not 1 <= len(proxies) <= 2:
+        raise ConfigError("relay.proxies: one, or one to publish by and one to subscribe by")
+    for place, proxy in enumerate(proxies):
+        check_address(f"relay.proxies[{place}]", proxy)
+    public = read_public("relay.server_key", str(way["server_key"]))
+    return RelaySettings(tuple(map(Address, proxies)), public, relay_settings(table, profile, ClientConfig))
