@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec import field
 
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
@@ -84,11 +85,11 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     while."""
     subjects_each: int = g.SUBJECTS_MAX
     """Subjects of one subscription or publication."""
-    publications: Allowance = Allowance(50_000, 40)
+    publications: Allowance = field(default_factory=lambda: Allowance(50_000, 40))
     """Of one client. The server, if it is also a user, can try so many words a second, and no more."""
-    requests: Allowance = Allowance(5_000, 1_000)
+    requests: Allowance = field(default_factory=lambda: Allowance(5_000, 1_000))
     """Of one client, of all kinds."""
-    volume: Allowance = Allowance(4_000, 2_048)
+    volume: Allowance = field(default_factory=lambda: Allowance(4_000, 2_048))
     """Of one client, in units of 1,024 bytes."""
     flight_max: int = 65_536
     """Requests at the server that have not been answered."""
