@@ -40,6 +40,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="veilcast",
         description="Publish and subscribe without revealing who you are, and measure what shows.",
         epilog="All take --json and --help. Exit codes: docs/operating.md. Not audited.",
+        # With a deeper indent the longest name gets a line of its own, and the whole no longer fits a screen.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, indent_increment=1),
     )
     parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
     parser.set_defaults(run=None, json=False, parser=parser)

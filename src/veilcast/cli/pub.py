@@ -8,7 +8,7 @@ from typing import Any
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import read_file
-from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.reach import add_config, config_of, warn_if_hindered
 from veilcast.errors import ConfigError
 from veilcast.machine import Publication, Value
 from veilcast.net.blocking import connect_sync
@@ -43,6 +43,7 @@ def _pub(arguments: argparse.Namespace, context: Context) -> Report:
         body = context.read_input()
     with connect_sync(config) as me:
         me.publish(Publication(pairs, body))
+        warn_if_hindered(me, context)
     return Report({"published": len(body)}, [f"published {len(body):,} bytes; the node has them on its disk"])
 
 

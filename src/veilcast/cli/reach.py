@@ -6,7 +6,9 @@ import argparse
 import os
 from pathlib import Path
 
+from veilcast.cli.context import Context
 from veilcast.errors import ConfigError
+from veilcast.net.blocking import BlockingClient
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -20,3 +22,9 @@ def config_of(arguments: argparse.Namespace) -> Path:
     if not path.is_file():
         raise ConfigError(f"there is no {path}; name the node's configuration with -c FILE")
     return path
+
+
+def warn_if_hindered(me: BlockingClient, context: Context) -> None:
+    """What was asked for is taken, but may wait: say why, if the node knows."""
+    for hindrance in me.status().hindrances:
+        context.warn(f"the node goes on trying, but {hindrance}")

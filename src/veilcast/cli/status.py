@@ -31,7 +31,7 @@ def add_commands(commands: Any) -> None:
 def warning_of(status: Status, now_us: int) -> str | None:
     if status.member_until_us <= now_us:
         return "the membership is over; ask the authority for a new grant, and start the node again"
-    if status.members >= MEMBERS_FEW:
+    if status.members >= MEMBERS_FEW or not status.members:
         return None
     return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
 
@@ -48,12 +48,16 @@ def _status(arguments: argparse.Namespace, context: Context) -> Report:
 
 def _rows(status: Status) -> Iterator[tuple[str, str]]:
     yield "mode", f"{status.mode}, {status.profile}" + (", finishing" if status.draining else "")
-    yield "group", f"{_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}"
+    if status.members:
+        yield "group", f"{_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}"
+    else:
+        yield "group", f"its size is the proxies' knowledge; {_number(status.neighbours, 'proxy', 'proxies')} up"
     yield "member until", time_of(status.member_until_us)
-    yield "cover", _cover(status)
+    if status.mode == "mesh":
+        yield "cover", _cover(status)
     yield "subscriptions", f"{status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged"
     for until_us, count in Counter(status.waiting.values()).items():
-        yield f"  {count} waiting", when(until_us)
+        yield f"  {count} waiting", when(until_us, status.mode)
     if status.lapsed:
         yield f"  {status.lapsed} lapsed", "no grant of the keyring allows this any more"
     if status.refused:
@@ -61,6 +65,8 @@ def _rows(status: Status) -> Iterator[tuple[str, str]]:
     yield "outbox", f"{_number(status.outbox, 'publication')} under way"
     if status.overdue:
         yield f"  {status.overdue} overdue", "no way was found for this yet; the node goes on trying"
+    for hindrance in status.hindrances:
+        yield "hindered", hindrance
     yield "running for", f"{status.uptime_s:,.0f} s"
 
 
@@ -72,14 +78,18 @@ def _cover(status: Status) -> str:
     return f"{status.cover_share:.0%} of the others act as readers of what you read"
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _number(count: int, what: str, many: str | None = None) -> str:
+    return f"{count} {what if count == 1 else many or what + 's'}"
 
 
 def _peers(arguments: argparse.Namespace, _: Context) -> Report:
     with connect_sync(config_of(arguments)) as me:
         peers = me.peers()
-    lines = [f"{peer.address:24} {'up' if peer.up else 'down':5} for {peer.since_s:,.0f} s" for peer in peers]
+    lines = [
+        f"{peer.address:24} {'up' if peer.up else 'down':5} for {peer.since_s:,.0f} s"
+        + (f": {peer.reason}" if peer.reason else "")
+        for peer in peers
+    ]
     return Report({"peers": msgspec.to_builtins(peers)}, lines or ["no neighbours yet"])
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.pub import number_or_text
-from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.reach import add_config, config_of, warn_if_hindered
 from veilcast.cli.show import time_of
 from veilcast.errors import ConfigError
 from veilcast.machine import Note
@@ -50,7 +50,8 @@ def _sub(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config_of(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
         if waiting := subscription.waiting():
-            context.warn(f"subscribed; {when(waiting.until_us)}")
+            context.warn(f"subscribed; {when(waiting.until_us, me.status().mode)}")
+        warn_if_hindered(me, context)
         for number, note in enumerate(subscription, start=1):
             context.say(show(note))
             subscription.acknowledge()
@@ -59,8 +60,10 @@ def _sub(arguments: argparse.Namespace, context: Context) -> Report:
     return Report(None)
 
 
-def when(until_us: int | None) -> str:
+def when(until_us: int | None, mode: str) -> str:
     """From when on a subscription gets something, for people."""
+    if mode == "relay":
+        return "notes come from when the relay has taken it on, mostly within seconds"
     if until_us is None:
         return "nobody is known to publish there yet; notes come some time after somebody does"
     return f"notes come from {time_of(until_us)} on, when this node joins the mesh"

@@ -13,7 +13,7 @@ from veilcast.net.clock import Clock
 from veilcast.net.owner import About
 from veilcast.node.agent import Agent
 from veilcast.node.config import NodeConfig
-from veilcast.node.modes import LiveMember
+from veilcast.node.modes import LiveMember, mode_of
 from veilcast.topics import TOPIC, Equal
 
 
@@ -34,6 +34,7 @@ class View:
             cover_share=self._cover_share(),
             neighbours=sum(peer.up for peer in self._ways.peers()),
             member_until_us=(self._keyring.membership.certificate.leaf.last + 1) * self._keyring.epoch_us,
+            hindrances=self._hindrances(),
         )
 
     def peers(self) -> list[Peer]:
@@ -47,6 +48,10 @@ class View:
             "delivery_latency_seconds_sum": kept.settled_us / 1e6,
             "delivery_latency_seconds_count": kept.settled,
         }
+
+    def _hindrances(self) -> tuple[str, ...]:
+        cut_off = [f"no way to {peer.address}: {peer.reason}" for peer in self._ways.peers() if peer.reason]
+        return (*cut_off, *mode_of(self._config.mode).hindrances(self._member))
 
     def _cover_share(self) -> float:
         """The smallest among the topics that are read; the papers' profile has no such covers."""

@@ -78,6 +78,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     cover_share: float
     neighbours: int
     member_until_us: int
+    hindrances: tuple[str, ...] = ()
 
 
 class View(Protocol):

@@ -57,6 +57,8 @@ class Mode(NamedTuple):
     """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
     build: Callable[[Start], LiveMember]
     driver: Literal["udp", "streams"]
+    hindrances: Callable[[Any], Sequence[str]] = lambda member: ()
+    """What keeps a member's machine of this mode from doing what it was asked for, in words for its owner."""
 
 
 def mode_of(name: str) -> Mode:
