@@ -31,7 +31,7 @@ def add_commands(commands: Any) -> None:
 def warning_of(status: Status, now_us: int) -> str | None:
     if status.member_until_us <= now_us:
         return "the membership is over; ask the authority for a new grant, and start the node again"
-    if status.members >= MEMBERS_FEW or not status.members:
+    if status.members >= MEMBERS_FEW or status.mode == "relay":
         return None
     return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
 
@@ -48,12 +48,12 @@ def _status(arguments: argparse.Namespace, context: Context) -> Report:
 
 def _rows(status: Status) -> Iterator[tuple[str, str]]:
     yield "mode", f"{status.mode}, {status.profile}" + (", finishing" if status.draining else "")
-    if status.members:
-        yield "group", f"{_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}"
+    if status.mode == "relay":
+        yield "proxies", f"{status.neighbours} up; how many others use them they do not say"
     else:
-        yield "group", f"its size is the proxies' knowledge; {_number(status.neighbours, 'proxy', 'proxies')} up"
+        yield "group", f"{_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}"
     yield "member until", time_of(status.member_until_us)
-    if status.mode == "mesh":
+    if status.mode != "relay":
         yield "cover", _cover(status)
     yield "subscriptions", f"{status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged"
     for until_us, count in Counter(status.waiting.values()).items():
@@ -78,8 +78,8 @@ def _cover(status: Status) -> str:
     return f"{status.cover_share:.0%} of the others act as readers of what you read"
 
 
-def _number(count: int, what: str, many: str | None = None) -> str:
-    return f"{count} {what if count == 1 else many or what + 's'}"
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _peers(arguments: argparse.Namespace, _: Context) -> Report:

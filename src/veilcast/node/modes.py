@@ -20,7 +20,7 @@ from veilcast.machine import Address, Durable, Entropy, Member, Peers
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.prefixes import of_ip
-from veilcast.node.relay_member import RelaySettings, read_settings
+from veilcast.node.relay_member import RelaySettings, hindrances, read_settings
 from veilcast.relay.client import Client
 
 
@@ -100,4 +100,4 @@ def _relay(start: Start) -> LiveMember:
     )
 
 
-MODES: Final = {"mesh": Mode(_mesh_settings, _mesh, "udp"), "relay": Mode(read_settings, _relay, "streams")}
+MODES: Final = {"mesh": Mode(_mesh_settings, _mesh, "udp"), "relay": Mode(read_settings, _relay, "streams", hindrances)}

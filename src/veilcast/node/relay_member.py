@@ -12,7 +12,7 @@ A member calls its proxies and is called by nobody, so its file has no address.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,14 +22,21 @@ from veilcast.machine import Address
 from veilcast.node.relay_files import relay_settings
 from veilcast.node.relay_keys import read_public
 from veilcast.node.tomlfile import check_address
+from veilcast.relay.client import Client
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.joining import ServerPublic
+from veilcast.wire.relay import Code
 
 
 class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proxies: tuple[Address, ...]
     public: ServerPublic
     client: ClientConfig
+
+
+def hindrances(client: Client) -> list[str]:
+    """What the relay has refused and is asked for again, in words for its owner."""
+    return [f"{_REFUSALS[code]} (requests: {count})" for code, count in client.refusals().items()]
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
@@ -45,3 +52,12 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
         check_address(f"relay.proxies[{place}]", proxy)
     public = read_public("relay.server_key", str(way["server_key"]))
     return RelaySettings(tuple(map(Address, proxies)), public, relay_settings(table, profile, ClientConfig))
+
+
+_REFUSALS: Final = {
+    Code.FULL: "the relay is full; there may be room later",
+    Code.LIMITED: "the relay gives no member so much, or so fast",
+    Code.REVOKED: "the relay lets this member in no more: it was revoked",
+    Code.MALFORMED: "the relay refuses this as malformed; its versions or profiles differ from ours",
+    Code.UNKNOWN: "the relay does not know what this rests on; it is told anew",
+}
