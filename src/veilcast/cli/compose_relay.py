@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from veilcast.node.clerk import Clerk
 from veilcast.node.ledger import Ledger
 from veilcast.node.relay_files import ProxyFile, ServerFile
 from veilcast.node.relay_keys import read_mask, read_public, read_server_keys
-from veilcast.node.tomlfile import Process
 from veilcast.relay.proxy import Proxy
 from veilcast.relay.server import Server
 
@@ -26,9 +25,12 @@ from veilcast.relay.server import Server
 def compose_server(config: ServerFile, passphrase: Secret) -> Iterator[Station[StationOwner]]:
     opened = open_keyring(config, passphrase)
     keys = read_server_keys(Path(config.keys), passphrase)
-    with _ledger(config, opened) as ledger:
-        machine = Server(config.settings, keys, opened.rng, os.urandom, opened.clock.now(), ledger.kept())
-        yield _station(config, config.listen, machine, "server", ledger, opened)
+
+    def build(now: int, records: Mapping[int, bytes]) -> Server:
+        return Server(config.settings, keys, opened.rng, os.urandom, now, records)
+
+    with _station(config, opened, "server", build) as station:
+        yield station
 
 
 @contextmanager
@@ -36,26 +38,29 @@ def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[Station[Sta
     opened = open_keyring(config, passphrase)
     public = read_public("server_key", config.server_key)
     mask = None if config.mask is None else read_mask(Path(config.mask))
-    with _ledger(config, opened) as ledger:
-        machine = Proxy(
-            *(config.settings, public, config.server_address, mask, opened.rng, os.urandom),
-            *(opened.clock.now(), ledger.kept()),
-        )
-        yield _station(config, config.listen, machine, "proxy", ledger, opened)
+
+    def build(now: int, records: Mapping[int, bytes]) -> Proxy:
+        return Proxy(config.settings, public, config.server_address, mask, opened.rng, os.urandom, now, records)
+
+    with _station(config, opened, "proxy", build) as station:
+        yield station
 
 
-def _ledger(config: Process, opened: Opened) -> Ledger:
-    return Ledger(Path(config.state), opened.keyring.membership.link, os.urandom)
-
-
+@contextmanager
 def _station(
-    config: Process, listen: str, machine: Server | Proxy, standing: Standing, ledger: Ledger, opened: Opened
-) -> Station[StationOwner]:
-    streams = Streams(machine, identity_of(opened.keyring, opened.revoked, standing), [listen])
-    return Station(
-        machine=machine,
-        drive=streams.drive,
-        hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, streams.numbers),
-        metrics=config.metrics.listen,
-        clock=opened.clock,
-    )
+    config: ServerFile | ProxyFile,
+    opened: Opened,
+    standing: Standing,
+    build: Callable[[int, Mapping[int, bytes]], Server | Proxy],
+) -> Iterator[Station[StationOwner]]:
+    identity = identity_of(opened.keyring, opened.revoked, standing)
+    with Ledger(Path(config.state), opened.keyring.membership.link, os.urandom) as ledger:
+        machine = build(opened.clock.now(), ledger.kept())
+        streams = Streams(machine, identity, [config.listen])
+        yield Station(
+            machine=machine,
+            drive=streams.drive,
+            hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, streams.numbers),
+            metrics=config.metrics.listen,
+            clock=opened.clock,
+        )
