@@ -10,7 +10,7 @@ import pytest
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.tls import Standing
+from veilcast.authority.standing import Standing
 from veilcast.authority.vault import write_secret, write_whole
 from veilcast.cli.context import Context
 from veilcast.cli.files import passphrase_file

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from veilcast.authority.tls import Standing
+from veilcast.authority.standing import Standing
 from veilcast.cli.opening import Opened, open_keyring
 from veilcast.cli.ways import Streams, identity_of
 from veilcast.crypto.secret import Secret
