@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilcast.lab.attack import batches
+from veilcast.lab.kernels.ledger import PUBLISHED
+from veilcast.lab.kernels.relay import Service
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
+from clients import readers_found, served
+
+
+def linked(service: Service, epochs: int, seed: int, shuffled: int | None = None) -> float:
+    people, shown, _ = served(seed, service, epochs)
+    return readers_found(people, batches.profiles(*shown.publishing), shuffled)
+
+
+def publishers_found(service: Service, seed: int, *, learnt: bool) -> float:
+    _, shown, answers = served(seed, service, 1)
+    published = shown.server.of(PUBLISHED)
+    sent, windows = shown.publishing.sent, shown.windows(published)
+    truth = np.array([answers.user[who] for who in published.who.tolist()])
+    if not learnt:
+        said = batches.any_of(sent, windows)
+    else:
+        tags, tag = np.unique(published.what, return_inverse=True)
+        usual = batches.profiles(sent, batches.counted(windows, tag, (len(sent), tags.size)))
+        said = batches.matched_in(sent, windows, tag, usual)
+    return float(said[np.arange(truth.size), truth].mean())
+
+
+def test_without_batches_wires_tell_who_publishes_for_whom() -> None:
+    """The positive control."""
+    assert np.mean([linked(Service("hardened"), 6, seed) for seed in range(3)]) > 0.97
+
+
+def test_batches_slow_it_down_and_do_not_stop_it() -> None:
+    batched = Service("hardened", batch=8)
+    early, late = (np.mean([linked(batched, epochs, seed) for seed in range(3)]) for epochs in (1, 12))
+    assert early < 0.75 < 0.9 < late
+
+
+def test_shuffled_readers_are_not_found() -> None:
+    """The null control."""
+    found = [linked(Service("hardened"), 4, seed, shuffled=seed) for seed in range(10)]
+    assert np.mean(found) == pytest.approx(0.5, abs=0.04)
+
+
+def test_at_a_constant_rate_nothing_is_said_of_anybody() -> None:
+    people, shown, _ = served(1, Service("hardened", batch=8, constant=True), 3)
+    assert not batches.profiles(*shown.publishing).any()
+    windows = shown.windows(shown.server.of(PUBLISHED))
+    assert np.allclose(batches.any_of(shown.publishing.sent, windows), 1 / people.users)
+
+
+def test_the_sender_is_the_only_one_of_its_window_or_one_of_as_many_as_are_in_it() -> None:
+    assert publishers_found(Service("hardened"), 1, learnt=False) == 1.0
+    in_batch = publishers_found(Service("hardened", batch=8), 1, learnt=False)
+    assert 1 / 12 < in_batch < 1 / 4
+
+
+def test_who_usually_sends_such_is_given_it() -> None:
+    batched = Service("hardened", batch=5)
+    learnt, alone = (
+        np.mean([publishers_found(batched, seed, learnt=known) for seed in range(4)]) for known in (True, False)
+    )
+    assert learnt > alone + 0.2
+
+
+def test_who_sent_twice_in_a_window_may_be_given_two_requests() -> None:
+    sent = np.array([[2.0, 1.0, 0.0]])
+    usual = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    said = batches.matched_in(sent, np.zeros(3, np.int64), np.array([0, 1, 0]), usual)
+    assert said.argmax(axis=1).tolist() == [0, 1, 0]
+
+
+def test_a_window_with_fewer_senders_than_requests_says_nothing() -> None:
+    """Some of what came is of somebody whose wire was not seen."""
+    assert not batches.matched_in(
+        np.array([[1.0]]), np.zeros(2, np.int64), np.zeros(2, np.int64), np.ones((1, 1))
+    ).any()
