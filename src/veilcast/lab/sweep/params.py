@@ -113,12 +113,20 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     links; or over links that carry constant cells. With links, all wires are captured."""
     publishers: int = 1
     """How many there are, where wires are captured."""
+    relay: Literal["", "paper", "hardened"] = ""
+    """Whether there is a relay in place of a mesh, over epochs; `nodes` are its users, and `topics` what they read."""
+    batch: float = 0.0
+    """There, how many requests are in a batch of the proxy on the average; 0: each goes on at once."""
+    constant: bool = False
+    """There, whether clients and proxy exchange records at a constant rate."""
+    queries: int = 0
+    """There, how many topics the server, being a user too, may ask about in an epoch."""
 
     def __post_init__(self) -> None:
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
-        for name in ("decay", "lock_s", "hop_s", "games", "departures", "hold"):
+        for name in ("decay", "lock_s", "hop_s", "games", "departures", "hold", "batch", "queries"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
         if self.nodes < 2 or min(self.publications, self.publishers) < 1 or self.wait_s <= 0:
@@ -139,6 +147,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
+        if self.relay and (not self.topics or self.look != "epochs"):
+            raise ConfigError('a relay has topics, and is looked at over epochs (look = "epochs")')
         if self.topics < 0 or (self.topics and self.attacks):
             raise ConfigError("topics must not be negative, and where there are several no other attacks are run")
         if len(set(self.attacks)) < len(self.attacks):
@@ -175,6 +185,10 @@ _SWITCHES: Final = (
     "pruner",
     "wire",
     "publishers",
+    "relay",
+    "batch",
+    "constant",
+    "queries",
 )
 _OFF: Final = Params()
 

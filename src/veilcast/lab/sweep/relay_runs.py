@@ -1,0 +1,300 @@
+"""Runs of a relay on the kernels: what its server, its proxy, and whoever watches its clients' wires make of it.
+
+Each attacker has what it saw in the epochs up to a step. The server alone: "dictionary" tries all words against the
+filters, "tag-frequency" names tags by how many subscribe (and "-pairs" by what goes together, where the data tell),
+"oracle" asks as a user, as often as it may, and "order" sorts the tags of values. With an eye on the wires it links
+users by when they are there ("filter-intersection"), and by the windows in which they subscribe
+("timing-subscriptions") and publish: as one of those who sent then ("timing"), or as the one who usually sends such
+("matching"). The proxy alone names its own clients' tags ("proxy-frequency") and recognises bodies ("bodies"). Wires
+alone tell who publishes for whom ("disclosure").
+
+Of who and what, `auc` says how well the right ones stand out: readers among all, by topic or by writer; or pairs. P2's
+definitions are reported where they are asked: for publishers of publications, for readers of topics, for topics of
+readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab.attack import batches, bodies, dictionary, filters, tag_frequency, trie
+from veilcast.lab.attack.tag_frequency import Named, interests
+from veilcast.lab.attack.token_frequency import matched
+from veilcast.lab.data import load
+from veilcast.lab.kernels import prefixes, relay, tokens
+from veilcast.lab.kernels.chance import stream
+from veilcast.lab.kernels.ledger import PUBLISHED, SUBSCRIBED, Ledger, Numbers, table
+from veilcast.lab.kernels.relay import Answers, Clientele, Service, Shown
+from veilcast.lab.measure import definitions, ranking
+from veilcast.lab.measure.order import recovered
+from veilcast.lab.sweep.params import Measure, Params
+from veilcast.topics.bloom import PUBLIC_KEY, Geometry
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Found = dict[str, float]
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    params.heed("runs of a relay", *_HEEDED)
+    reads, popularity, together = _interests(params, seed, data)
+    people = relay.settle(reads, _WRITERS, _PUBLICATIONS, params.churn, seed)
+    service = Service("paper" if params.relay == "paper" else "hardened", params.batch, params.constant)
+    shown, answers = relay.serve(people, service, int(params.steps[-1]))
+    found = []
+    for step in params.steps:
+        desk = _Desk(people, service, shown, answers, popularity, together, int(step))
+        for attack, learnt in (*desk.server(params.queries), *desk.watching(), *desk.proxy(), *desk.wires()):
+            found += [Measure(attack, metric, step, value) for metric, value in learnt.items()]
+        found.append(Measure("order", "recovered", step, _order(service, int(step), seed)))
+        found.append(Measure("", "window", step, desk.crowd()))
+    return found
+
+
+class _Desk:
+    """Where what was seen up to a step is laid out, and held against the truth."""
+
+    def __init__(
+        self,
+        people: Clientele,
+        service: Service,
+        shown: Shown,
+        answers: Answers,
+        popularity: Floats,
+        together: Floats | None,
+        step: int,
+    ) -> None:
+        self.people, self.service, self.shown, self.answers = people, service, shown, answers
+        self.popularity, self.together, self.step = popularity, together, step
+        # Tags that change are worth what one epoch of them is.
+        self.first = 0 if service.profile == "paper" else step - 1
+        self.topics = popularity.size
+        self.counted = shown.server.of(SUBSCRIBED, self.first, step - 1)
+        self.asking = shown.server.of(SUBSCRIBED, 0, step - 1)
+        self.last = shown.server.of(SUBSCRIBED, step - 1, step - 1)
+        self.there = float(shown.present[self.first : step].sum())
+
+    def server(self, queries: int) -> Iterator[tuple[str, Found]]:
+        """What the server makes of its own ledger, for the subscriptions of the last epoch."""
+        yield "dictionary", self._of_pseudonyms(self._filters_hold())
+        by_count = tag_frequency.named(self.counted, self.there, self.popularity)
+        yield "tag-frequency", self._of_names(by_count)
+        if self.together is not None:
+            pairs = tag_frequency.named_by_pairs(self.counted, self.there, self.popularity, self.together)
+            yield "tag-frequency-pairs", self._of_names(pairs)
+        if queries:
+            asked = tag_frequency.worth_asking(self.counted, self.there, self.popularity, queries)
+            replies = self.answers.topic[self.step - 1][asked]
+            told = tag_frequency.named_by_asking(self.counted, self.there, self.popularity, asked, replies)
+            yield "oracle", self._of_names(told)
+
+    def watching(self) -> Iterator[tuple[str, Found]]:
+        """What the server makes of it with an eye on the wires."""
+        yield "filter-intersection", self._by_presence() | self._linked()
+        sent, last = self.shown.subscribing.sent, self.step - 1
+        end = self.shown.began[self.step, 0]
+        named = self._named(self.asking)
+        known = named >= 0
+        windows = self.shown.windows(self.asking)[known]
+        came = batches.counted(windows, named[known], (end, self.topics))
+        yield "timing-subscriptions", self._of_users(batches.profiles(sent[:end], came))
+        published = self.shown.server.of(PUBLISHED, self.first, last)
+        of_last = published.epoch == last
+        begin, end = self.shown.began[[self.first, self.step], 1]
+        sent = self.shown.publishing.sent[begin:end]
+        windows = self.shown.windows(published) - begin
+        tags, tag = np.unique(published.what, return_inverse=True)
+        truth = np.array([self.answers.user[number] for number in published.who[of_last].tolist()], np.int64)
+        yield "timing", self._of_publishers(batches.any_of(sent, windows[of_last]), truth)
+        usual = batches.profiles(sent, batches.counted(windows, tag, (len(sent), tags.size)))
+        given = batches.matched_in(sent, windows[of_last], tag[of_last], usual)
+        yield "matching", self._of_publishers(given, truth)
+
+    def proxy(self) -> Iterator[tuple[str, Found]]:
+        """What the proxy makes of its own ledger, knowing its clients."""
+        asked = self.shown.proxy.of(SUBSCRIBED, self.first, self.step - 1)
+        names = tag_frequency.named(asked, self.there, self.popularity).of(asked.what)
+        yield "proxy-frequency", self._of_users(interests(asked.who, names, self.people.reads.shape))
+        yield "bodies", self._of_senders(bodies.links(self.shown.proxy.until(self.step), self.people.users))
+
+    def wires(self) -> Iterator[tuple[str, Found]]:
+        """What wires alone tell."""
+        end = self.shown.began[self.step, 1]
+        sent, got = (seen[:end] for seen in self.shown.publishing)
+        yield "disclosure", self._of_senders(batches.profiles(sent, got))
+
+    def crowd(self) -> float:
+        """How many users are seen to send in a window of publications in which anybody does."""
+        sent = self.shown.publishing.sent[: self.shown.began[self.step, 1]]
+        many = np.count_nonzero(sent, axis=1)
+        return float(many[many > 0].mean())
+
+    def _filters_hold(self) -> tuple[Floats, Numbers]:
+        """Pseudonyms of the last epoch x topics, by the words that their filters hold; and whose they are."""
+        held, pseudonyms, tags = table(self.last.who, self.last.what)
+        computed = self.answers.computed
+        if self.service.profile == "hardened":
+            return (held @ dictionary.in_tags(tags, computed)).astype(np.float64), pseudonyms
+        shape = Geometry.sized(elements=self.topics, queries=1, bound=_BOUND)
+        bits = np.zeros((len(held), shape.rows), np.bool_)
+        row, column = np.nonzero(held)
+        bits[row[:, None], _positions(shape, tags)[column]] = True
+        return dictionary.in_filters(bits, _positions(shape, computed)).astype(np.float64), pseudonyms
+
+    def _named(self, asked: Ledger) -> Numbers:
+        """By subscription its topic, as well as the server can tell; -1 where it cannot."""
+        if self.service.profile == "paper":
+            order = np.argsort(self.answers.computed)
+            return Named(self.answers.computed[order], order).of(asked.what)
+        names = np.empty(len(asked), np.int64)
+        for epoch in range(self.step):
+            here = asked.epoch == epoch
+            users = float(self.shown.present[epoch].sum())
+            names[here] = tag_frequency.named(asked.of(SUBSCRIBED, epoch, epoch), users, self.popularity).of(
+                asked.what[here]
+            )
+        return names
+
+    def _by_presence(self) -> Found:
+        tastes, counts, tags = filters.tastes(self.asking, self.step)
+        first = np.unique(self.asking.what, return_index=True)[1]
+        topic = self._named(self.asking)[first]
+        holds = np.zeros((tags.size, self.topics))
+        holds[np.flatnonzero(topic >= 0), topic[topic >= 0]] = 1.0
+        likely = filters.users(counts, self.shown.present[: self.step])
+        return self._of_users(likely @ (tastes @ holds > 0))
+
+    def _linked(self) -> Found:
+        """How many pseudonyms of the last epoch but one are found again in the last one, of those that could be."""
+        if self.step < 2:
+            return {}
+        both = self.shown.server.of(SUBSCRIBED, self.step - 2, self.step - 1)
+        held, pseudonyms, _ = table(both.who, both.what)
+        new = np.isin(pseudonyms, self.last.who)
+        owner = np.array([self.answers.user[number] for number in pseudonyms.tolist()])
+        before, after = owner[~new], owner[new]
+        found = after[matched(filters.alike(held[~new], held[new]))] if len(before) <= len(after) else None
+        if found is None:
+            back = before[matched(filters.alike(held[new], held[~new]))]
+            right = float(np.mean(back == after))
+        else:
+            right = float(np.mean(found == before))
+        return {"linked": right}
+
+    # --- against the truth ----------------------------------------------------------------------------------
+
+    def _of_pseudonyms(self, said: tuple[Floats, Numbers]) -> Found:
+        scores, pseudonyms = said
+        truth = np.zeros(scores.shape, np.bool_)
+        truth[np.searchsorted(pseudonyms, self.last.who), self._topic_of(self.last)] = True
+        return {
+            "auc": _within_topics(scores, truth),
+            "named_readers": float(scores[truth].mean()),
+            "base": 1 / self.topics,
+        }
+
+    def _of_names(self, names: Named) -> Found:
+        said = names.of(self.last.what)
+        people, row = np.unique(self.last.who, return_inverse=True)
+        scores = interests(row, said, (people.size, self.topics))
+        _, first = np.unique(self.last.what, return_index=True)
+        right = said == self._topic_of(self.last)
+        return self._of_pseudonyms((scores, people)) | {"named": float(np.mean(right[first]))}
+
+    def _of_users(self, scores: Floats) -> Found:
+        reads = self.people.reads
+        everybody = np.ones(len(reads), np.bool_)
+        topics = np.flatnonzero(reads.any(axis=0))
+        second = [definitions.topic_subscribers(scores[:, topic], reads[:, topic], everybody) for topic in topics]
+        third = definitions.subscription(scores, reads)
+        return {
+            "auc": _within_topics(scores, reads),
+            "topic_subscribers": float(np.mean([one.probability for one in second])),
+            "topic_subscribers_bound": float(np.mean([one.bound for one in second])),
+            "subscription": third.probability,
+            "subscription_bound": third.bound,
+            "subscription_prior": third.prior,
+        }
+
+    def _of_publishers(self, scores: Floats, truth: Numbers) -> Found:
+        right = np.zeros(scores.shape, np.bool_)
+        right[np.arange(truth.size), truth] = True
+        honest = np.ones(self.people.users, np.bool_)
+        named = [definitions.publisher(one, int(who), honest) for one, who in zip(scores, truth, strict=True)]
+        return {
+            "auc": ranking.auc(scores.reshape(-1), right.reshape(-1)),
+            "publisher": float(np.mean([one.probability for one in named])),
+            "publisher_bound": float(named[0].bound),
+        }
+
+    def _of_senders(self, scores: Floats) -> Found:
+        writes, reads = self.people.writes.astype(np.int64), self.people.reads.astype(np.int64)
+        truth = writes @ reads.T > 0
+        # Of oneself nothing is to be found out.
+        others = ~np.eye(len(truth), dtype=np.bool_)
+        writers = np.flatnonzero(self.people.writes.any(axis=1))
+        found = [ranking.auc(scores[one, others[one]], truth[one, others[one]]) for one in writers]
+        return {"auc": float(np.mean(found)), "base": float(truth[writers].mean())}
+
+    def _topic_of(self, asked: Ledger) -> Numbers:
+        """The truth: by subscription of one epoch."""
+        tags = self.answers.topic[self.step - 1]
+        order = np.argsort(tags)
+        return order[np.searchsorted(tags[order], asked.what)]
+
+
+def _interests(params: Params, seed: int, data: Path | None) -> tuple[Mask, Floats, Floats | None]:
+    """Users x topics; how popular topics are known to be, the most popular first; and pairs of them, if known."""
+    if params.graph == "deezer":
+        topics = load("deezer", data).topics
+        most = sorted(topics, key=lambda name: (-topics[name].size, name))[: params.topics]
+        everybody = np.zeros((1 + max(int(topics[name].max()) for name in most), len(most)), np.bool_)
+        for number, name in enumerate(most):
+            everybody[topics[name], number] = True
+        rng = np.random.default_rng(stream(seed, "users"))
+        reads = everybody[rng.permutation(len(everybody))[: params.nodes]]
+        shares = everybody.astype(np.float64)
+        return reads, shares.mean(axis=0), shares.T @ shares / len(shares)
+    popularity = tokens.zipf(params.topics, params.ratio)
+    rng = np.random.default_rng(stream(seed, "readers"))
+    reads = rng.random((params.nodes, params.topics)) < popularity
+    if not reads.any():
+        raise ConfigError("nobody reads anything; ratio is the share of users who read the most popular topic")
+    return reads, popularity, None
+
+
+def _within_topics(scores: Floats, truth: Mask) -> float:
+    """How well readers of a topic stand out among all, on the average: that some topics are popular is no secret."""
+    asked = np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0))
+    return float(np.mean([ranking.auc(scores[:, topic], truth[:, topic]) for topic in asked])) if asked.size else 0.5
+
+
+def _order(service: Service, step: int, seed: int) -> float:
+    """Of values that came by the step, or in one epoch if tags change."""
+    epochs = step if service.profile == "paper" else 1
+    drawn = prefixes.draw(_BITS, _VALUES * epochs, _RANGES * epochs, _WIDEST, seed)
+    return recovered(trie.order(drawn.asked, drawn.ranges), drawn.value)
+
+
+def _positions(shape: Geometry, tags: Numbers) -> Numbers:
+    return shape.positions([tag.to_bytes(8, "big") for tag in tags.tolist()], PUBLIC_KEY)
+
+
+_HEEDED: Final = ("relay", "batch", "constant", "queries", "topics", "churn")
+_WRITERS: Final = 3
+"""Of each topic."""
+_PUBLICATIONS: Final = 300.0
+"""In an epoch, of all topics together."""
+_BOUND: Final = 0.001
+"""Of a filter's wrong answers."""
+_BITS: Final = 8
+_VALUES: Final = 30
+_RANGES: Final = 30
+"""Publications and subscriptions of an attribute with so many bits, in an epoch."""
+_WIDEST: Final = 0.2
