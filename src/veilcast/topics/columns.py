@@ -30,9 +30,9 @@ class Columns:
         self.capacity = capacity
         # Of every column we keep the number it belongs to and the next column of that; of a first column, how many
         # there are (else 0) and when they expire.
-        self._number = np.zeros(0, dtype=np.int64)
-        self._next = np.zeros(0, dtype=np.int64)
-        self._count = np.zeros(0, dtype=np.int64)
+        self._number = np.zeros(0, dtype=np.int32)
+        self._next = np.zeros(0, dtype=np.int32)
+        self._count = np.zeros(0, dtype=np.int32)
         self._expiry = np.zeros(0, dtype=np.int64)
         self.used = 0
         """Columns that were ever used; all others are above these."""
@@ -114,7 +114,7 @@ class Columns:
         numbers = self._number[columns]
         count = self._count[numbers]
         several, met = np.unique(numbers[count > 1], return_counts=True)
-        return np.sort(np.concatenate((numbers[count == 1], several[met == self._count[several]])))
+        return np.sort(np.concatenate((numbers[count == 1], several[met == self._count[several]]))).astype(np.int64)
 
     def _drop(self, numbers: Numbers) -> Numbers:
         self.live -= len(numbers)
@@ -139,9 +139,9 @@ class Columns:
 
     def _grow(self, size: int) -> None:
         more = size - self.size
-        self._number = np.append(self._number, np.full(more, _NONE))
-        self._next = np.append(self._next, np.full(more, _NONE))
-        self._count = np.append(self._count, np.zeros(more, dtype=np.int64))
+        self._number = np.append(self._number, np.full(more, _NONE, dtype=np.int32))
+        self._next = np.append(self._next, np.full(more, _NONE, dtype=np.int32))
+        self._count = np.append(self._count, np.zeros(more, dtype=np.int32))
         self._expiry = np.append(self._expiry, np.full(more, NEVER))
 
 
