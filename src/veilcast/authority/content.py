@@ -9,14 +9,13 @@ from its place in a stream of the topic, which never changes.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
 
-from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.keyring import TopicKeys, check_publisher_chain
 from veilcast.crypto.cell import scope_fits
-from veilcast.crypto.certificate import Chain, Kind
+from veilcast.crypto.certificate import Chain
 from veilcast.crypto.derive import digest
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.sign import SigningKey, verify
@@ -74,7 +73,7 @@ def check_certified_notify(notify: Notify, root: bytes, first: int, last: int) -
         raise ForgedError("a note whose certificate is for another token")
     if not first <= leaf.first <= last:
         raise StaleError("a note of another time")
-    _check_publisher(notify.certificate, root)
+    check_publisher_chain(notify.certificate, root, leaf.first)
     check_notify(notify, [leaf.subject])
     return notify.certificate
 
@@ -105,11 +104,6 @@ def _spell(keys: TopicKeys, content: Content) -> tuple[SigningKey, bytes]:
     if len(plain) > BODY_MAX:
         raise LocalError(f"a publication has at most {BODY_MAX} bytes, this one {len(plain)}")
     return keys.signing, plain
-
-
-@lru_cache(maxsize=1024)
-def _check_publisher(certificate: Chain, root: bytes) -> None:
-    certificate.verify(root, Kind.PUBLISHER, certificate.leaf.first)
 
 
 _PURPOSE: Final = b"veilcast/notify"
