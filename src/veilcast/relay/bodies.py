@@ -54,7 +54,7 @@ def move_up(encrypted: Ciphertext, transformation: Scalar) -> Ciphertext:
 
 def refresh(encrypted: Ciphertext, keys: ServerKeys, entropy: Entropy) -> Ciphertext:
     """The server: the same point, unrecognisable to who lacks k_r."""
-    return rerandomise(encrypted, keys.k_r.public(), entropy)
+    return rerandomise(encrypted, keys.route, entropy)
 
 
 def move_down(encrypted: Ciphertext, transformation: Scalar) -> Ciphertext:

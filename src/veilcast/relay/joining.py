@@ -60,11 +60,14 @@ class ServerKeys:
     box: Secret
     unveil: Scalar = field(init=False, compare=False)
     """1 / y, kept because every subject is opened with it."""
+    route: Point = field(init=False, compare=False)
+    """k_r G, kept for `bodies.refresh`."""
     pair: Keypair = field(init=False, compare=False)
     """The key of the boxes, loaded."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unveil", self.y.inverse())
+        object.__setattr__(self, "route", self.k_r.public())
         object.__setattr__(self, "pair", Keypair(self.box))
 
     @classmethod
@@ -72,7 +75,7 @@ class ServerKeys:
         return cls(Scalar.draw(entropy), Scalar.draw(entropy), Secret(entropy(KEY_SIZE)))
 
     def public(self) -> ServerPublic:
-        return ServerPublic(self.k_r.public(), self.y.public(), self.pair.public)
+        return ServerPublic(self.route, self.y.public(), self.pair.public)
 
     def encode(self) -> Secret:
         return Secret(_VERSION + self.k_r.reveal() + self.y.reveal() + self.box.reveal())
