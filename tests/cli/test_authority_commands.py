@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.request import ask
+from veilcast.authority.tls import TlsParty
+from veilcast.authority.vault import read_secret
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
 
 HOUR = 3_600_000_000
 
@@ -366,6 +370,7 @@ import glob, json, os, sys
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
 
 def dying(call, left):
     def counted(*arguments, **options):
@@ -421,3 +426,27 @@ for path in sorted(glob.glob("a/bulletins/*.bulletin")):
     assert veilcast(f"authority apply {path} --keyring bob.keys") == 0
 print(json.dumps(codes))
 """
+
+
+@pytest.mark.parametrize("role", ["proxy", "server"])
+def test_hosts_of_the_relay_are_let_in_by_their_role_with_a_ready_keyring_or_an_answer(desk: Desk, role: str) -> None:
+    desk.good("authority init a")
+    granted = desk.good(f"authority grant a --role {role} --member host --out host.keys")
+    assert (granted["standing"], granted["grants"]) == (role, [])
+    desk.good("authority request --keyring own.keys --out own.request")
+    answered = desk.good(f"authority grant a --role {role} --member other --request own.request --out own.answer")
+    assert answered["standing"] == role
+    desk.good("authority accept own.answer --keyring own.keys")
+    for name in ("host.keys", "own.keys"):
+        secret = Secret((desk.directory / f"{name}.passphrase").read_bytes().strip())
+        assert TlsParty(read_secret(desk.directory / name, Keyring, secret)).standing == role
+
+
+def test_every_member_can_be_on_tls_streams_and_a_host_has_no_topics(desk: Desk) -> None:
+    desk.good("authority init a")
+    assert desk.good(GRANT)["standing"] == "member"
+    secret = Secret((desk.directory / "alice.keys.passphrase").read_bytes().strip())
+    assert TlsParty(read_secret(desk.directory / "alice.keys", Keyring, secret)).standing == "member"
+    code, _, err = desk.run("authority grant a --topic news/eu --role proxy --member p --out p.keys")
+    assert code != 0
+    assert "leave --topic away" in err
