@@ -5,7 +5,9 @@ import contextlib
 import errno
 import itertools
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,45 +19,11 @@ from veilcast.net.turns import FRAMES, RETRY_US
 from veilcast.net.udp import UdpDriver
 from veilcast.sim.flood import ID_SIZE, Flood
 
+sys.path.insert(0, str(Path(__file__).parent))
+from puppet import Puppet
+
 TIMEOUT_S = 20.0
 WAITING = 5 * udp.BATCH
-
-
-class Puppet:
-    """A machine that does what a test tells it, and notes when it was called."""
-
-    def __init__(self) -> None:
-        self.frames: list[Frame] = []
-        self.events: list[Event] = []
-        self.due: int | None = None
-        self.calls: list[tuple[str, int]] = []
-        self.peers: list[tuple[str, Address]] = []
-        self.on_timer: Callable[[int], None] = lambda now: setattr(self, "due", None)
-        self.on_receive: Callable[[bytes], None] = lambda data: None
-
-    def receive(self, data: bytes, source: Address, now: int) -> None:
-        self.calls.append(("receive", now))
-        self.on_receive(data)
-
-    def handle_timer(self, now: int) -> None:
-        self.calls.append(("timer", now))
-        self.on_timer(now)
-
-    def next_timer(self) -> int | None:
-        return self.due
-
-    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        taken, self.frames = self.frames[:limit], self.frames[limit:]
-        return taken
-
-    def next_event(self) -> Event | None:
-        return self.events.pop(0) if self.events else None
-
-    def peer_up(self, peer: Address, now: int) -> None:
-        self.peers.append(("up", peer))
-
-    def peer_lost(self, peer: Address, now: int) -> None:
-        self.peers.append(("lost", peer))
 
 
 @contextlib.asynccontextmanager

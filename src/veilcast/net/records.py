@@ -7,6 +7,7 @@ it who was called tells the caller that it is let in.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from veilcast.errors import ExcessError
@@ -25,11 +26,11 @@ class Reader:
         self._record_max = record_max
         self._buffer = bytearray()
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The records that end in this chunk; `ExcessError` as soon as one announces itself that is too long."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The records that end in this chunk; `ExcessError` where one announces itself that is too long."""
         buffer = self._buffer
         buffer += chunk
-        records, start, size = [], 0, len(buffer)
+        start, size = 0, len(buffer)
         with memoryview(buffer) as view:
             while size - start >= PREFIX:
                 (length,) = _LENGTH.unpack_from(view, start)
@@ -38,10 +39,9 @@ class Reader:
                 end = start + PREFIX + length
                 if end > size:
                     break
-                records.append(bytes(view[start + PREFIX : end]))
+                yield bytes(view[start + PREFIX : end])
                 start = end
         del buffer[:start]
-        return records
 
 
 _LENGTH: Final = struct.Struct(">I")

@@ -165,7 +165,7 @@ class Stream:
         reason, records = "", list[bytes]()
         try:
             while chunk := self._tls.read(READ):
-                records += self._reader.feed(chunk)
+                records.extend(self._reader.feed(chunk))
             reason = CLOSED
         except ssl.SSLWantReadError:
             pass

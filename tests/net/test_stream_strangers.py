@@ -1,0 +1,403 @@
+"""Who must not get in, and what it sees of us: on real sockets, with Python's own TLS on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.authority.standing import tls_key
+from veilcast.crypto.x509 import Leaf, as_pem, certify_leaf, key_as_pem, read_leaf
+from veilcast.machine import Address, Connect, Frame
+from veilcast.net import ends
+from veilcast.net.limits import Limits
+from veilcast.net.records import framed
+from veilcast.net.streams import StreamDriver
+from veilcast.net.tls import Identity, client_context, server_context
+
+sys.path.insert(0, str(Path(__file__).parent))
+from crowd import QUICK, Crowd, hosting, running, until
+from puppet import Puppet
+
+CROWD = Crowd()
+PROXY, ALICE = CROWD.proxy(), CROWD.member("alice")
+BOB_RING = CROWD.ring("bob")
+
+
+def run(test: Any) -> None:
+    asyncio.run(test)
+
+
+def forged_proxy() -> Identity:
+    """Bob certifies himself as a proxy, with his own key as the issuer's."""
+    key, own = tls_key(BOB_RING.membership.link), BOB_RING.membership.tls
+    leaf = read_leaf(own[0])
+    forged = certify_leaf(key, Leaf(bytes(16), leaf.public, key.public, True, True, leaf.first_s, leaf.last_s))
+    identity = CROWD.identity(BOB_RING)
+    return dataclasses.replace(identity, chain=as_pem(forged, own[0]), key=key_as_pem(key).reveal())
+
+
+def revoked() -> Identity:
+    identity = CROWD.member("mallory")
+    CROWD.revoke("mallory")
+    return identity
+
+
+CALLERS: dict[str, tuple[Callable[[], Identity], str]] = {
+    "of another authority": (lambda: Crowd(8).member("alice"), ends.STRANGE),
+    "expired": (lambda: CROWD.identity(CROWD.ring("old", first=-9, epochs=2)), ends.OVER),
+    "not yet valid": (lambda: CROWD.identity(CROWD.ring("early", first=2)), ends.OVER),
+    "a server, who only answers": (lambda: CROWD.identity(CROWD.ring("server", "server")), ends.UNFIT),
+    "another proxy": (lambda: CROWD.proxy("other"), "its certificate is for another role"),
+    "ourselves": (lambda: PROXY, "its certificate is for another role"),
+    "revoked": (revoked, "the key has been revoked"),
+    "certified by a member": (forged_proxy, ends.STRANGE),
+}
+
+
+@contextlib.asynccontextmanager
+async def raw(driver: StreamDriver) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, port = driver.addresses[0].rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def spoken_after_hello(address: Address, context: ssl.SSLContext) -> bytes:
+    """All that the host sends once the client's part of the handshake is done, still encrypted: none, or an alert."""
+    host, port = address.rsplit(":", 1)
+    loop = asyncio.get_running_loop()
+    context.verify_mode = ssl.CERT_NONE  # It does not care who we are.
+    with socket.create_connection((host, int(port))) as line:
+        line.setblocking(False)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = context.wrap_bio(incoming, outgoing)
+        shaking = True
+        while shaking:
+            try:
+                client.do_handshake()
+                shaking = False
+            except ssl.SSLWantReadError:
+                pass
+            with contextlib.suppress(ConnectionError):
+                await loop.sock_sendall(line, outgoing.read())
+            if shaking:
+                heard = await loop.sock_recv(line, 1 << 16)
+                if not heard:
+                    return b""
+                incoming.write(heard)
+        spoken = b""
+        with contextlib.suppress(ConnectionError):
+            while heard := await loop.sock_recv(line, 1 << 16):
+                spoken += heard
+        return spoken
+
+
+@pytest.mark.parametrize("who", CALLERS)
+def test_a_caller_who_must_not_come_in_hears_nothing_and_we_know_why(who: str) -> None:
+    make, reason = CALLERS[who]
+
+    async def test() -> None:
+        here = Puppet()
+        async with hosting(here, PROXY) as host:
+            assert await spoken_after_hello(host.addresses[0], client_context(make())) == b""
+            assert host.reasons == {reason: 1}
+            assert here.peers == []
+
+    run(test())
+
+
+def test_a_caller_without_a_certificate_hears_nothing() -> None:
+    async def test() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        async with hosting(Puppet(), PROXY) as host:
+            assert await spoken_after_hello(host.addresses[0], context) == b""
+            assert host.reasons == {ends.UNSHOWN: 1}
+
+    run(test())
+
+
+def test_the_test_of_silence_would_notice_an_alert() -> None:
+    """A plain TLS socket with the same context says why it refuses."""
+
+    async def test() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def refuse() -> None:
+                caller, _ = server.accept()
+                with contextlib.suppress(ssl.SSLError), caller:
+                    server_context(PROXY).wrap_socket(caller, server_side=True)
+
+            refused = asyncio.create_task(asyncio.to_thread(refuse))
+            address = Address(f"127.0.0.1:{server.getsockname()[1]}")
+            assert await spoken_after_hello(address, client_context(Crowd(8).member("x"))) != b""
+            await refused
+
+    run(test())
+
+
+def test_tls_of_yesterday_is_not_spoken() -> None:
+    async def test() -> None:
+        context = client_context(ALICE)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+        async with hosting(Puppet(), PROXY) as host:
+            assert await spoken_after_hello(host.addresses[0], context) == b""
+            assert host.reasons == {ends.NOT_TLS: 1}
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 600, b"SSH-2.0-x\r\n", b"\x16\x03\x01\xff\xff" + b"\x01" * 600, b"\xff"],
+)
+def test_whoever_does_not_speak_tls_hears_nothing(garbage: bytes) -> None:
+    async def test() -> None:
+        async with hosting(Puppet(), PROXY) as host, raw(host) as (reader, writer):
+            writer.write(garbage)
+            writer.write_eof()
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            assert host.reasons.total() == 1
+            assert set(host.reasons) <= {ends.NOT_TLS, ends.LEFT}
+
+    run(test())
+
+
+def test_a_handshake_that_never_ends_ends_in_time() -> None:
+    async def test() -> None:
+        hasty = dataclasses.replace(QUICK, handshake_s=0.05)
+        async with hosting(Puppet(), PROXY, hasty) as host, raw(host) as (reader, writer):
+            # A byte now and then, of a hello that says it is long.
+            writer.write(b"\x16\x03\x01\x02\x00")
+            while not reader.at_eof():
+                with contextlib.suppress(ConnectionError):
+                    writer.write(b"\x01")
+                    await writer.drain()
+                    await asyncio.wait([asyncio.ensure_future(reader.read(1))], timeout=0.01)
+            assert host.reasons == {ends.LATE: 1}
+
+    run(test())
+
+
+def test_a_handshake_that_is_too_long_ends_at_once() -> None:
+    async def test() -> None:
+        async with hosting(Puppet(), PROXY) as host, raw(host) as (reader, writer):
+            # Records of a hello that goes on and on, up to what OpenSSL would take.
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"\x16\x03\x01\x00\x04\x01\xff\xff\xff" + b"\x16\x03\x01\x3f\xff" + bytes(0x3FFF))
+                await writer.drain()
+                assert await reader.read() == b""
+            assert set(host.reasons) <= {ends.TOO_LONG, ends.NOT_TLS}
+            assert host.reasons.total() == 1
+
+    run(test())
+
+
+def test_those_who_hold_connections_and_say_nothing_shut_nobody_out() -> None:
+    async def test() -> None:
+        limits = dataclasses.replace(QUICK, handshakes=4)
+        here, there = Puppet(), Puppet()
+        async with contextlib.AsyncExitStack() as silent, hosting(here, PROXY, limits) as host:
+            for _ in range(12):
+                await silent.enter_async_context(raw(host))
+            await until(lambda: host.reasons[ends.CROWDED] == 8)
+            assert len(host._callers._strangers) == 4
+            async with running(there, ALICE) as caller:
+                there.events.append(Connect(host.addresses[0]))
+                caller.touch()
+                await until(lambda: there.peers)
+                assert there.peers == [("up", host.addresses[0])]
+
+    run(test())
+
+
+HOSTS: dict[str, tuple[Callable[[], Identity], str]] = {
+    "a member": (lambda: CROWD.member("posing"), ends.UNFIT),
+    "a server": (lambda: CROWD.identity(CROWD.ring("susan", "server")), "its certificate is for another role"),
+    "certified by a member": (forged_proxy, ends.STRANGE),
+    "of another authority": (lambda: Crowd(8).proxy(), ends.STRANGE),
+    "expired": (lambda: CROWD.identity(CROWD.ring("olaf", "proxy", first=-9, epochs=2)), ends.OVER),
+}
+
+
+@pytest.mark.parametrize("who", HOSTS)
+def test_nobody_else_can_pose_as_a_proxy(who: str) -> None:
+    make, reason = HOSTS[who]
+
+    async def test() -> None:
+        there = Puppet()
+        async with serving(server_context(make()), _wait) as address, running(there, ALICE) as caller:
+            there.events.append(Connect(address))
+            caller.touch()
+            await until(lambda: there.peers)
+            assert there.peers[0] == ("lost", address)
+            assert list(caller.reasons) == [reason]
+            assert [(peer.up, peer.reason) for peer in caller.peers()] == [(False, reason)]
+
+    run(test())
+
+
+async def _wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(framed(b"before any welcome"))
+    await reader.read()
+
+
+@pytest.mark.parametrize(("behave", "reason"), [(_wait, ends.LATE), (_talk, ends.UNWELCOME)])
+def test_a_host_that_does_not_welcome_us_is_not_up(behave: Any, reason: str) -> None:
+    async def test() -> None:
+        there = Puppet()
+        hasty = dataclasses.replace(QUICK, handshake_s=0.2)
+        async with serving(server_context(PROXY), behave) as address, running(there, ALICE, limits=hasty) as caller:
+            there.events.append(Connect(address))
+            caller.touch()
+            await until(lambda: there.peers)
+            assert there.peers[0] == ("lost", address)
+            assert list(caller.reasons) == [reason]
+            assert there.got == []
+
+    run(test())
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    context: ssl.SSLContext, behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+) -> AsyncIterator[Address]:
+    """Python's own TLS server, that shows what it has."""
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ssl.SSLError):
+            await behave(reader, writer)
+        writer.transport.abort()
+
+    server = await asyncio.start_server(served, "127.0.0.1", 0, ssl=context)
+    try:
+        yield Address(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    finally:
+        server.close()
+
+
+@contextlib.asynccontextmanager
+async def member(driver: StreamDriver, identity: Identity) -> AsyncIterator[tuple[asyncio.StreamReader, Any]]:
+    """A member with a program of its own."""
+    host, port = driver.addresses[0].rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=client_context(identity), server_hostname="x")
+    try:
+        assert await reader.readexactly(4) == bytes(4)
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+def test_a_member_that_sends_too_long_a_record_is_dropped() -> None:
+    async def test() -> None:
+        here = Puppet()
+        async with hosting(here, PROXY) as host, member(host, ALICE) as (reader, writer):
+            writer.write(framed(b"fine") + (QUICK.record_max + 1).to_bytes(4, "big"))
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            assert [data for _, data in here.got] == [b"fine"]
+            assert host.reasons == {ends.TOO_LONG: 1}
+
+    run(test())
+
+
+def test_no_session_can_be_resumed() -> None:
+    async def test() -> None:
+        async with hosting(Puppet(), PROXY) as host, member(host, ALICE) as (_, writer):
+            tls = writer.get_extra_info("ssl_object")
+            assert tls.version() == "TLSv1.3"
+            assert not tls.session.has_ticket
+
+    run(test())
+
+
+@contextlib.asynccontextmanager
+async def slow_readers(limits: Limits, *names: str) -> AsyncIterator[tuple[Puppet, StreamDriver, list[Address]]]:
+    """Members that read their welcome and nothing else."""
+    here = Puppet()
+    async with contextlib.AsyncExitStack() as stack:
+        host = await stack.enter_async_context(hosting(here, PROXY, limits))
+        for name in names:
+            _, writer = await stack.enter_async_context(member(host, CROWD.member(name)))
+            writer.transport.pause_reading()
+        yield here, host, [peer for _, peer in here.peers]
+
+
+BIG = bytes(1 << 18)
+
+
+def test_a_slow_reader_is_dropped_when_too_much_waits_for_it() -> None:
+    async def test() -> None:
+        limits = dataclasses.replace(QUICK, write_max=4 << 20)
+        async with slow_readers(limits, "sloth") as (here, host, (sloth,)):
+            while ("lost", sloth) not in here.peers:
+                here.frames += [Frame(sloth, BIG)] * 8
+                host.touch()
+                assert sum(stream.unsent for stream in host._behind) <= limits.write_max
+                await asyncio.sleep(0)
+            assert host.reasons == {ends.SLOW: 1}
+            assert host._behind == {}
+
+    run(test())
+
+
+def test_of_many_slow_readers_the_one_with_the_most_goes_first() -> None:
+    async def test() -> None:
+        limits = dataclasses.replace(QUICK, waiting_max=12 << 20)
+        async with slow_readers(limits, "snail", "tortoise") as (here, host, (snail, tortoise)):
+            while len(here.peers) == 2:
+                here.frames += [Frame(snail, BIG), Frame(tortoise, BIG), Frame(tortoise, BIG)]
+                host.touch()
+                await asyncio.sleep(0)
+            assert here.peers[2:] == [("lost", tortoise)]
+            assert sum(stream.unsent for stream in host._behind) <= limits.waiting_max
+
+    run(test())
+
+
+def test_a_reader_that_stands_still_is_dropped_however_little_waits() -> None:
+    async def test() -> None:
+        limits = dataclasses.replace(QUICK, review_s=0.05)
+        async with slow_readers(limits, "stone") as (here, host, (stone,)):
+            while not host._behind:
+                here.frames.append(Frame(stone, BIG))
+                host.touch()
+                await asyncio.sleep(0)
+            await until(lambda: ("lost", stone) in here.peers)
+            assert host.reasons == {ends.SLOW: 1}
+
+    run(test())
+
+
+def test_a_slow_reader_delays_nobody_else() -> None:
+    async def test() -> None:
+        there = Puppet()
+        async with slow_readers(QUICK, "sloth2") as (here, host, (sloth,)), running(there, ALICE) as caller:
+            there.events.append(Connect(host.addresses[0]))
+            caller.touch()
+            await until(lambda: len(here.peers) == 2)
+            here.frames = [Frame(sloth, BIG)] * 30 + [Frame(here.peers[1][1], b"quick")]
+            host.touch()
+            await until(lambda: there.got)
+            assert host._behind
+
+    run(test())

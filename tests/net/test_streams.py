@@ -1,0 +1,447 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import logging
+import random
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.errors import ForgedError, StorageError
+from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Settled
+from veilcast.net import ends
+from veilcast.net.streams import StreamDriver
+from veilcast.net.tls import Guest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from crowd import QUICK, Crowd, hosting, name_of, running, until
+from puppet import Puppet
+
+CROWD = Crowd()
+PROXY, ALICE, BOB = CROWD.proxy(), CROWD.ring("alice"), CROWD.ring("bob")
+
+
+def run(test: Any) -> None:
+    asyncio.run(test)
+
+
+def call(driver: StreamDriver, machine: Puppet, host: StreamDriver) -> Address:
+    peer = host.addresses[0]
+    machine.events.append(Connect(peer))
+    driver.touch()
+    return peer
+
+
+def test_records_of_any_size_arrive_whole_and_in_order_both_ways() -> None:
+    sizes = [1, 2, 100, 16_383, 16_384, 16_385, QUICK.record_max, 3]
+    records = [bytes([index]) * size for index, size in enumerate(sizes)]
+
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            peer, name = call(caller, there, host), name_of(ALICE)
+            await until(lambda: there.peers and here.peers)
+            assert (here.peers, there.peers) == ([("up", name)], [("up", peer)])
+            there.frames = [Frame(peer, record) for record in records]
+            here.frames = [Frame(name, record) for record in reversed(records)]
+            caller.touch()
+            host.touch()
+            await until(lambda: len(here.got) == len(there.got) == len(records))
+            assert here.got == [(name, record) for record in records]
+            assert there.got == [(peer, record) for record in reversed(records)]
+            assert caller.counts.sent == host.counts.received == len(records)
+            assert (caller.counts.undeliverable, caller.reasons) == (0, {})
+
+    run(test())
+
+
+def test_many_small_records_take_many_turns_and_none_is_lost() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            peer = call(caller, there, host)
+            await until(lambda: there.peers)
+            there.frames = [Frame(peer, index.to_bytes(4, "big")) for index in range(3_000)]
+            caller.touch()
+            await until(lambda: len(here.got) == 3_000)
+            assert [int.from_bytes(data, "big") for _, data in here.got] == list(range(3_000))
+
+    run(test())
+
+
+@pytest.mark.parametrize("host_text", ["127.0.0.1:0", "[::1]:0"])
+def test_a_caller_has_the_same_name_whenever_it_comes(host_text: str) -> None:
+    async def test() -> None:
+        here = Puppet()
+        async with running(here, PROXY, [host_text]) as host:
+            for times in (1, 2):
+                there = Puppet()
+                async with running(there, CROWD.identity(ALICE)) as caller:
+                    call(caller, there, host)
+                    await until(lambda times=times: len(here.peers) == 2 * times - 1)  # type: ignore[misc]
+                await until(lambda times=times: len(here.peers) == 2 * times)  # type: ignore[misc]
+            assert here.peers == [("up", name_of(ALICE)), ("lost", name_of(ALICE))] * 2
+
+    run(test())
+
+
+def test_who_is_not_there_is_called_until_it_is_and_again_when_it_was_lost() -> None:
+    async def test() -> None:
+        with socket.socket() as place:
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            place.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{place.getsockname()[1]}"
+        there = Puppet()
+        async with running(there, CROWD.identity(ALICE)) as caller:
+            there.events.append(Connect(Address(address)))
+            caller.touch()
+            await until(lambda: len(there.peers) >= 3)
+            assert set(there.peers) == {("lost", address)}
+            assert caller.reasons[ends.UNREACHABLE] >= 3
+            assert [(peer.up, peer.reason) for peer in caller.peers()] == [(False, ends.UNREACHABLE)]
+            for _ in range(2):
+                there.peers.clear()
+                async with running(Puppet(), PROXY, [address]):
+                    await until(lambda: ("up", address) in there.peers)
+                    assert [(peer.up, peer.reason) for peer in caller.peers()] == [(True, "")]
+                await until(lambda: there.peers[-1][0] == "lost")
+
+    run(test())
+
+
+def test_calls_come_later_and_later_and_never_all_at_once() -> None:
+    """The times themselves, without waiting for them: those that the driver asks of the loop."""
+
+    async def pauses(seed: int) -> list[float]:
+        driver = StreamDriver(
+            Puppet(), listen=[], identity=CROWD.identity(ALICE), act_on=lambda _: None, rng=random.Random(seed)
+        )
+        driver.open()
+        asked: list[float] = []
+        calls = driver._calls
+        loop = asyncio.get_running_loop()
+
+        class Loop:
+            def call_later(self, after: float, *_: object) -> asyncio.TimerHandle:
+                asked.append(after)
+                return loop.call_later(0, lambda: None)
+
+        calls._loop = Loop()  # type: ignore[assignment]
+        calls.want(Address("nowhere"))
+        for _ in range(12):
+            calls._dial(Address("nowhere"))
+        driver.close()
+        return asked
+
+    first, second = asyncio.run(pauses(1)), asyncio.run(pauses(2))
+    for failures, (one, other) in enumerate(zip(first, second, strict=True)):
+        longest = min(0.25 * 2**failures, 30.0)
+        assert longest / 2 <= one <= longest
+        assert one != other
+    assert first[-1] >= 15.0
+
+
+def test_a_peer_that_is_no_longer_wanted_is_left_and_not_called_again() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            peer = call(caller, there, host)
+            await until(lambda: there.peers)
+            there.events.append(Disconnect(peer))
+            caller.touch()
+            await until(lambda: here.peers == [("up", name_of(ALICE)), ("lost", name_of(ALICE))])
+            assert host.reasons == {ends.CLOSED: 1}
+            assert there.peers == [("up", peer)]
+            assert caller.peers() == []
+            there.events += [Connect(Address("127.0.0.1:1")), Disconnect(Address("127.0.0.1:1"))]
+            caller.touch()  # Left while the call is under way.
+            await until(lambda: not there.events)
+            assert caller.peers() == []
+
+    run(test())
+
+
+def test_a_host_can_send_a_caller_away() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            call(caller, there, host)
+            await until(lambda: here.peers)
+            here.events.append(Disconnect(name_of(ALICE)))
+            host.touch()
+            await until(lambda: [what for what, _ in there.peers[:2]] == ["up", "lost"])
+            assert [what for what, _ in here.peers[:1]] == ["up"]
+
+    run(test())
+
+
+def test_a_new_stream_of_a_member_takes_the_place_of_its_old_one() -> None:
+    """The old one may be dead, and only time would tell; whoever comes with the key is the member."""
+
+    async def test() -> None:
+        here, first, second = Puppet(), Puppet(), Puppet()
+        slow = dataclasses.replace(QUICK, backoff_s=30.0, backoff_max_s=30.0)
+        async with (
+            hosting(here, PROXY) as host,
+            running(first, CROWD.identity(ALICE), limits=slow) as one,
+            running(second, CROWD.identity(ALICE)) as two,
+        ):
+            peer = call(one, first, host)
+            await until(lambda: first.peers)
+            call(two, second, host)
+            await until(lambda: second.peers and len(first.peers) == 2)
+            assert here.peers == [(what, name_of(ALICE)) for what in ("up", "lost", "up")]
+            assert host.reasons == {ends.REPLACED: 1}
+            here.frames = [Frame(name_of(ALICE), b"to the new one")]
+            host.touch()
+            await until(lambda: second.got)
+            assert second.got == [(peer, b"to the new one")]
+            assert first.got == []
+
+    run(test())
+
+
+def test_there_is_room_for_so_many_callers_and_no_more() -> None:
+    async def test() -> None:
+        here, first, second = Puppet(), Puppet(), Puppet()
+        async with (
+            hosting(here, PROXY, dataclasses.replace(QUICK, callers=1)) as host,
+            running(first, CROWD.identity(ALICE)) as one,
+            running(second, CROWD.identity(BOB)) as two,
+        ):
+            peer = call(one, first, host)
+            await until(lambda: first.peers)
+            call(two, second, host)
+            await until(lambda: second.peers)
+            assert second.peers[0] == ("lost", peer)
+            assert host.reasons[ends.FULL] >= 1
+            assert set(two.reasons) == {ends.REFUSED}
+            one.close()
+            await until(lambda: ("up", peer) in second.peers)
+
+    run(test())
+
+
+def test_more_peers_than_it_may_call_are_lost_at_once() -> None:
+    async def test() -> None:
+        machine = Puppet()
+        async with running(
+            machine, CROWD.identity(ALICE), limits=dataclasses.replace(QUICK, calls=2, backoff_s=30.0)
+        ) as driver:
+            places = [Address(f"127.0.0.1:{port}") for port in (1, 2, 3)]
+            machine.events += [Connect(place) for place in places]
+            driver.touch()
+            await until(lambda: ("lost", places[2]) in machine.peers)
+            assert [peer.peer for peer in driver.peers()] == places[:2]
+
+    run(test())
+
+
+def test_frames_without_a_way_are_counted_and_nothing_else() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            peer = call(caller, there, host)
+            await until(lambda: there.peers)
+            there.frames = [
+                Frame(Address("member:unknown"), b"x"),
+                Frame(peer, b""),
+                Frame(peer, bytes(QUICK.record_max + 1)),
+                Frame(peer, b"good"),
+            ]
+            caller.touch()
+            await until(lambda: here.got)
+            assert [data for _, data in here.got] == [b"good"]
+            assert caller.counts.undeliverable == 3
+
+    run(test())
+
+
+def test_a_machine_that_fails_loses_that_stream_and_is_driven_on() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        faults: list[Any] = []
+
+        def on_receive(data: bytes) -> None:
+            if data == b"bad":
+                raise ZeroDivisionError
+
+        here.on_receive = on_receive
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            peer = call(caller, there, host)
+            await until(lambda: there.peers)
+            there.frames = [Frame(peer, b"bad"), Frame(peer, b"lost with it")]
+            caller.touch()
+            await until(lambda: [what for what, _ in there.peers] == ["up", "lost", "up"])
+            there.frames = [Frame(peer, b"good")]
+            caller.touch()
+            await until(lambda: here.got[-1][1] == b"good")
+            assert [data for _, data in here.got] == [b"bad", b"good"]
+            assert host.reasons == {ends.FAULT: 1}
+        assert [type(fault) for fault in faults] == [ZeroDivisionError]
+
+    run(test())
+
+
+def test_draining_waits_until_all_has_gone_out() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            call(caller, there, host)
+            await until(lambda: here.peers)
+            here.frames = [Frame(name_of(ALICE), bytes(QUICK.record_max))] * 40
+
+            async def finish() -> None:
+                await until(lambda: not here.frames)
+                assert host._behind
+
+            host.touch()
+            assert await host.drain(finish, 10.0)
+            await until(lambda: len(there.peers) >= 2)
+            assert len(there.got) == 40
+
+    run(test())
+
+
+class Fickle:
+    """A guest who may stay until told otherwise."""
+
+    def __init__(self, guest: Guest) -> None:
+        self.name = guest.name
+        self.welcome = True
+
+    def check(self, now: int) -> None:
+        if not self.welcome:
+            raise ForgedError("its time is over")
+
+
+@pytest.mark.parametrize("side", ["callers", "hosts"])
+def test_whoever_may_not_stay_is_dropped_at_the_next_look(side: str) -> None:
+    async def test() -> None:
+        guests: list[Fickle] = []
+
+        def fickle(identity: Any) -> Any:
+            judge = getattr(identity, side)
+
+            def judged(certificate: bytes) -> Fickle:
+                guests.append(Fickle(judge(certificate)))
+                return guests[-1]
+
+            return dataclasses.replace(identity, **{side: judged})
+
+        here, there = Puppet(), Puppet()
+        often = dataclasses.replace(QUICK, review_s=0.01)
+        alice = CROWD.identity(ALICE)
+        async with (
+            hosting(here, fickle(PROXY) if side == "callers" else PROXY, often) as host,
+            running(there, fickle(alice) if side == "hosts" else alice, limits=often) as caller,
+        ):
+            call(caller, there, host)
+            await until(lambda: there.peers)
+            guests[0].welcome = False
+            judging = host if side == "callers" else caller
+            await until(lambda: judging.reasons["its time is over"])
+            await until(lambda: len(there.peers) >= 2 and len(here.peers) >= 2)
+            assert here.peers[1][0] == there.peers[1][0] == "lost"
+
+    run(test())
+
+
+def test_whoever_is_revoked_while_it_is_here_is_dropped_at_the_next_look() -> None:
+    async def test() -> None:
+        crowd = Crowd()
+        here, there = Puppet(), Puppet()
+        mallory = crowd.member("mallory")
+        async with (
+            hosting(here, crowd.proxy(), dataclasses.replace(QUICK, review_s=0.01)) as host,
+            running(there, mallory) as caller,
+        ):
+            call(caller, there, host)
+            await until(lambda: here.peers)
+            crowd.revoke("mallory")
+            await until(lambda: caller.reasons[ends.REFUSED])
+            assert len(here.peers) == 2
+            assert set(host.reasons) == {"the key has been revoked"}
+
+    run(test())
+
+
+def test_the_log_names_reasons_and_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        machine = Puppet()
+        async with running(machine, CROWD.identity(ALICE)) as driver:
+            machine.events.append(Connect(Address("127.0.0.1:1")))
+            driver.touch()
+            await until(lambda: driver.reasons[ends.UNREACHABLE] > ends.WRITTEN + 1)
+
+    with caplog.at_level(logging.INFO, "veilcast.streams"):
+        run(test())
+    lines = [record.getMessage() for record in caplog.records]
+    assert set(lines) == {f"a stream ended: {ends.UNREACHABLE}"}
+    assert len(lines) <= 2 * ends.WRITTEN  # A minute may have passed.
+
+
+def test_what_is_not_about_peers_is_for_the_owner() -> None:
+    async def test() -> None:
+        machine, told = Puppet(), list[Event]()
+        async with running(machine, CROWD.identity(ALICE), act_on=told.append) as driver:
+            machine.events += [Listen("member"), Settled(3)]
+            driver.touch()
+            await until(lambda: told)
+            assert told == [Settled(3)]
+
+    run(test())
+
+
+def test_a_port_in_use_is_told_in_one_line_and_nothing_stays_open() -> None:
+    async def test() -> None:
+        async with hosting(Puppet(), PROXY) as host:
+            second = StreamDriver(
+                Puppet(), listen=["[::1]:0", host.addresses[0]], identity=PROXY, act_on=lambda _: None
+            )
+            with pytest.raises(StorageError, match="listen: cannot use 127"):
+                second.open()
+            assert second.addresses == ()
+
+    run(test())
+
+
+def test_when_the_system_has_no_sockets_left_callers_wait_and_come_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, failures = socket.socket.accept, [errno.EMFILE, errno.ENOBUFS, errno.ECONNABORTED]
+
+    def exhausted(bound: socket.socket) -> Any:
+        if failures:
+            raise OSError(failures.pop(0), "")
+        return accept(bound)
+
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            call(caller, there, host)
+            await until(lambda: there.peers)
+            assert there.peers == [("up", host.addresses[0])]
+            assert host.reasons == {ends.EXHAUSTED: 2}
+
+    monkeypatch.setattr("veilcast.net.callers.REST_S", 0.01)
+    monkeypatch.setattr(socket.socket, "accept", exhausted)
+    run(test())
+
+
+def test_numbers_tell_how_many_streams_there_are() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+            call(caller, there, host)
+            await until(lambda: there.peers)
+            assert host.numbers()["streams_up"] == host.numbers()["streams_accepted_total"] == 1
+            caller.close()
+            await until(lambda: len(here.peers) == 2)
+            assert (host.numbers()["streams_up"], host.numbers()["streams_ended_total"]) == (0, 1)
+
+    run(test())
