@@ -1,20 +1,64 @@
-"""The server: matches publications with leases, both of them under tags, and knows nobody but proxies."""
+"""The server: matches publications with leases, both of them under tags, and knows nobody but proxies.
+
+Everything that it answers "done" is on its disk: a lease, and a publication with the names of all whom it is for. One
+that is killed at any moment comes back with all of it, and what was never answered is asked for again. A publication
+that nobody wants needs no disk.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from random import Random
+from typing import Final
+
+import msgspec
 
 from veilcast.crypto.bulk import Multiply, one_by_one
-from veilcast.machine import Entropy
+from veilcast.crypto.derive import digest
+from veilcast.errors import LocalError, MalformedError, RemoteError, TamperedError
+from veilcast.machine import Address, Entropy, Event, Frame, Listen
+from veilcast.relay.alarms import earliest
 from veilcast.relay.config import ServerConfig
+from veilcast.relay.hardened import HardenedServer
 from veilcast.relay.joining import ServerKeys
+from veilcast.relay.ledger import Ledger
+from veilcast.relay.mailboxes import Mailboxes
+from veilcast.relay.matching import Exact, Filters, Matcher
+from veilcast.relay.paper import PaperServer
+from veilcast.relay.profile import ServerPart, Taken
+from veilcast.wire import decode, encode
+from veilcast.wire.messages import Message
+from veilcast.wire.relay import Blind, Blinded, Code, Lease, Receipt, Release, Reply, Resume, Submit
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
+    """The record of a lease; of one of several under the same name, its part."""
+
+    name: bytes
+    part: bytes
+    proxy: str
+    until_us: int
+    tags: tuple[tuple[bytes, ...], ...]
+    key: bytes
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True, tag="note"):
+    """The record of a publication that readers still lack."""
+
+    id: bytes
+    cipher: bytes | None
+    sealed: bytes
+    names: tuple[bytes, ...]
+    until_us: int
 
 
 class Server:
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("proxy")`.
 
     `records` is what earlier lives had stored and did not settle: leases, and publications that readers still lack.
+    `refused` counts what was refused, by kind of error or by the code of the answer; `matched` the readers that
+    publications were for, all together.
     """
 
     def __init__(
@@ -27,4 +71,234 @@ class Server:
         records: Mapping[int, bytes] | None = None,
         multiply: Multiply = one_by_one,
     ) -> None:
-        raise NotImplementedError
+        self._config = config
+        self._part: ServerPart
+        self._matcher: Matcher
+        if config.profile == "hardened":
+            self._part, self._matcher = HardenedServer(keys, entropy, multiply), Exact(config.columns_max)
+        else:
+            self._part, self._matcher = PaperServer(keys, entropy), Filters(config.filter_geometry, config.leases_max)
+        self._frames: list[Frame] = []
+        self._events: list[Event] = [Listen("proxy")]
+        self._leases: dict[tuple[bytes, bytes], tuple[int, bytes]] = {}
+        """The record of each lease, and a digest of it: what comes again as it was is not written again."""
+        self._parts: Counter[bytes] = Counter()
+        self._lapsed: dict[bytes, None] = {}
+        """Leases that are over, and under whose names something waits."""
+        self.refused: Counter[str] = Counter()
+        self.matched = 0
+        self.version = 0
+        self._ledger = Ledger(records or {})
+        self._boxes = Mailboxes(config, self._part, self._post, self._ledger.settle, self._emptied)
+        self._recall(records or {}, now)
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self.version += 1
+        try:
+            message = decode(data)
+            try:
+                self._act(message, source, now)
+            except RemoteError:
+                if isinstance(message, Blind | Lease | Release | Resume | Submit):
+                    self._refuse(source, message.number, Code.MALFORMED)
+                raise
+        except RemoteError as error:
+            self.refused[type(error).__name__] += 1
+
+    def handle_timer(self, now: int) -> None:
+        self.version += 1
+        for name in self._matcher.expire(now):
+            self._lapse(name)
+        self._boxes.handle(now)
+
+    def next_timer(self) -> int | None:
+        return earliest(self._matcher.next_us(), self._boxes.next_us())
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        return self._events.pop(0) if self._events else self._ledger.next_event()
+
+    def stored(self, record: int, now: int) -> None:
+        self.version += 1
+        self._ledger.stored(record, now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self._boxes.proxy_up(peer)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self._boxes.proxy_lost(peer)
+
+    # --- checkers
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table holds."""
+        return {
+            "leases": len(self._leases),
+            "mailboxes": len(self._boxes),
+            "matched": len(self._matcher),
+            "held": self._boxes.held,
+            "waiting": self._boxes.most_waiting,
+            "remembered": self._boxes.remembered,
+        }
+
+    @property
+    def given_up(self) -> int:
+        """Publications that some reader never got: for want of room, or of time."""
+        return self._boxes.given_up
+
+    # --- what proxies ask for
+
+    def _act(self, message: Message, proxy: Address, now: int) -> None:
+        match message:
+            case Blind():
+                self._post(proxy, Blinded(message.number, self._part.share(message.sealed)))
+            case Lease():
+                self._lease(message, proxy, now)
+            case Release():
+                self._release(message, proxy)
+            case Resume():
+                self._resume(message, proxy)
+            case Submit():
+                self._submit(message, proxy, now)
+            case Receipt():
+                self._boxes.received(message.name, message.ticket)
+            case _:
+                raise MalformedError("not for a server")
+
+    def _lease(self, lease: Lease, proxy: Address, now: int) -> None:
+        key, tags = self._part.lease_key(lease), self._part.tags(lease.subjects)
+        if not tags or not all(tags) or lease.until_us <= now:
+            raise MalformedError("a lease that nothing could match")
+        if self._config.profile == "hardened" and lease.until_us > now + self._config.lease_us_max:
+            raise MalformedError("a lease that would never end")
+        standing = Standing(lease.name, self._part.part(tags), proxy, lease.until_us, tags, key)
+        data = _ENCODER.encode(standing)
+        place, stamp = (standing.name, standing.part), digest(data, purpose=b"vc/relay-stamp", size=16)
+        known = self._leases.get(place)
+        if known is None or known[1] != stamp:
+            if known is None and len(self._leases) >= self._config.leases_max:
+                self._refuse(proxy, lease.number, Code.FULL)
+                return
+            try:
+                self._matcher.put(standing.name, standing.part, tags, standing.until_us)
+            except LocalError:
+                self._refuse(proxy, lease.number, Code.FULL)
+                return
+            known = (self._ledger.keep(data, None if known is None else known[0]), stamp)
+            self._stand(place, known, standing)
+        self._ledger.after(known[0], now, lambda now: self._done(proxy, lease.number))
+        self._boxes.resume(standing.name, proxy)
+
+    def _release(self, release: Release, proxy: Address) -> None:
+        part = self._part.part(self._part.tags(release.subjects))
+        self._matcher.drop(release.name, part)
+        self._end(release.name, part)
+        self._done(proxy, release.number)
+
+    def _resume(self, resume: Resume, proxy: Address) -> None:
+        if resume.name not in self._boxes:
+            self._refuse(proxy, resume.number, Code.UNKNOWN)
+            return
+        self._done(proxy, resume.number)
+        self._boxes.resume(resume.name, proxy)
+
+    def _submit(self, submit: Submit, proxy: Address, now: int) -> None:
+        taken = self._part.take(submit)
+        record = self._boxes.record_of(taken.id)
+        if record is None and not self._boxes.is_through(taken.id):
+            names = self._matcher.match(self._part.tags(submit.subjects))
+            self.matched += len(names)
+            if not names:
+                self._boxes.pass_by(taken.id)
+            elif not self._boxes.has_room(taken):
+                self._refuse(proxy, submit.number, Code.FULL)
+                return
+            else:
+                record = self._hold(taken, names, now)
+        if record is None:
+            self._done(proxy, submit.number)
+        else:
+            self._ledger.after(record, now, lambda now: self._done(proxy, submit.number))
+
+    # --- inside
+
+    def _hold(self, taken: Taken, names: list[bytes], now: int) -> int:
+        until_us = now + self._config.retention_us
+        record = self._ledger.keep(_ENCODER.encode(Kept(*taken, tuple(names), until_us)))
+        self._boxes.hold(record, taken, names, until_us)
+        self._ledger.after(record, now, lambda now: self._boxes.deliver(record))
+        return record
+
+    def _stand(self, place: tuple[bytes, bytes], known: tuple[int, bytes], standing: Standing) -> None:
+        if place not in self._leases:
+            self._parts[standing.name] += 1
+        self._leases[place] = known
+        self._lapsed.pop(standing.name, None)
+        self._boxes.open(standing.name, Address(standing.proxy), standing.key)
+
+    def _lapse(self, name: bytes) -> None:
+        """A lease is over; what waits under its name is kept for its reader until it has been held long enough."""
+        if self._boxes.is_empty(name):
+            self._end(name, b"")
+        else:
+            self._lapsed[name] = None
+
+    def _emptied(self, name: bytes) -> None:
+        if name in self._lapsed:
+            self._end(name, b"")
+
+    def _end(self, name: bytes, part: bytes) -> None:
+        """Forget a lease, or a part of one; with the last part, what waits."""
+        known = self._leases.pop((name, part), None)
+        if known is None:
+            return
+        self._ledger.settle(known[0])
+        self._parts[name] -= 1
+        if not self._parts[name]:
+            del self._parts[name]
+            self._lapsed.pop(name, None)
+            self._boxes.close(name)
+
+    def _recall(self, records: Mapping[int, bytes], now: int) -> None:
+        entries = [(record, _read(data)) for record, data in sorted(records.items())]
+        for record, entry in entries:
+            if isinstance(entry, Standing):
+                stamp = digest(records[record], purpose=b"vc/relay-stamp", size=16)
+                self._stand((entry.name, entry.part), (record, stamp), entry)
+                if entry.until_us > now:
+                    self._matcher.put(entry.name, entry.part, entry.tags, entry.until_us)
+                else:
+                    self._lapsed[entry.name] = None
+        for record, entry in entries:
+            if isinstance(entry, Kept):
+                self._boxes.hold(record, Taken(entry.id, entry.cipher, entry.sealed), entry.names, entry.until_us)
+                self._boxes.deliver(record)
+        for name in [name for name in self._lapsed if self._boxes.is_empty(name)]:
+            self._end(name, b"")
+
+    def _done(self, proxy: Address, number: int) -> None:
+        self._post(proxy, Reply(number, Code.DONE))
+
+    def _refuse(self, proxy: Address, number: int, code: Code) -> None:
+        self.refused[code.name] += 1
+        self._post(proxy, Reply(number, code))
+
+    def _post(self, proxy: Address, message: Message) -> None:
+        self._frames.append(Frame(proxy, encode(message)))
+
+
+def _read(data: bytes) -> Standing | Kept:
+    try:
+        entry: Standing | Kept = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TamperedError("a record of the server's is damaged") from error
+    return entry
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Standing | Kept)

@@ -1,0 +1,229 @@
+"""Mailboxes: what waits for the readers of a server, under the pseudonyms of their leases.
+
+A publication is held once, with the names of all whom it is for, until each has said that it has it, or the time for
+which it is held is over. Each name has a window: so many deliveries are under way at once, and the next leaves when one
+is acknowledged. What was sent to a reader who is away is sent again when the reader says that it is back, and to a
+proxy that is back at once. Tickets are made from name and publication, so a receipt counts in any life of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from veilcast.machine import Address
+from veilcast.relay.config import ServerConfig
+from veilcast.relay.profile import ServerPart, Taken
+from veilcast.wire.relay import Delivery
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """Of one pseudonym. `key` is what its deliveries are wrapped with."""
+
+    proxy: Address
+    key: bytes
+    waiting: dict[bytes, int] = field(default_factory=dict)
+    """The record of each publication that waits, by its ticket."""
+    flying: dict[bytes, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Held:
+    taken: Taken
+    until_us: int
+    left: dict[bytes, None]
+    """The names that have not got it."""
+
+
+class Mailboxes:
+    """Bounded: `held_max` publications of `held_bytes_max` bytes together, `waiting_max` for each name, and the ids of
+    the last `remembered_max` that are through. Mailboxes are as many as leases.
+
+    `settle` is told of records of publications that are through, `emptied` of mailboxes in which nothing waits any
+    more.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        part: ServerPart,
+        send: Callable[[Address, Delivery], None],
+        settle: Callable[[int], None],
+        emptied: Callable[[bytes], None],
+    ) -> None:
+        self._config, self._part = config, part
+        self._send, self._settle, self._emptied = send, settle, emptied
+        self._boxes: dict[bytes, Mailbox] = {}
+        self._held: dict[int, _Held] = {}
+        self._ids: dict[bytes, int] = {}
+        self._through: dict[bytes, None] = {}
+        self._bytes = 0
+        self._present: dict[Address, None] = {}
+        self.given_up = 0
+        """Publications that some reader never got: for want of room, or of time."""
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._boxes
+
+    def __len__(self) -> int:
+        return len(self._boxes)
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
+    @property
+    def remembered(self) -> int:
+        return len(self._through)
+
+    @property
+    def most_waiting(self) -> int:
+        return max((len(box.waiting) for box in self._boxes.values()), default=0)
+
+    # --- leases
+
+    def open(self, name: bytes, proxy: Address, key: bytes) -> None:
+        """Have a mailbox under this name, at this proxy; what waits in it stays."""
+        box = self._boxes.get(name)
+        if box is None:
+            self._boxes[name] = Mailbox(proxy, key)
+        else:
+            box.proxy, box.key = proxy, key
+
+    def close(self, name: bytes) -> None:
+        """Nobody wants what waits under this name."""
+        box = self._boxes.pop(name)
+        for record in box.waiting.values():
+            self._got(record, name)
+
+    def is_empty(self, name: bytes) -> bool:
+        return not self._boxes[name].waiting
+
+    def resume(self, name: bytes, proxy: Address) -> None:
+        """The reader is there, at this proxy: send again what it may have missed."""
+        box = self._boxes[name]
+        box.proxy = proxy
+        box.flying.clear()
+        self._fill(name, box)
+
+    def proxy_up(self, proxy: Address) -> None:
+        self._present[proxy] = None
+        for name, box in self._boxes.items():
+            if box.proxy == proxy and box.waiting:
+                box.flying.clear()
+                self._fill(name, box)
+
+    def proxy_lost(self, proxy: Address) -> None:
+        self._present.pop(proxy, None)
+
+    # --- publications
+
+    def record_of(self, publication: bytes) -> int | None:
+        """The record of a publication that is held; None if it is not."""
+        return self._ids.get(publication)
+
+    def is_through(self, publication: bytes) -> bool:
+        return publication in self._through
+
+    def pass_by(self, publication: bytes) -> None:
+        """Nobody wants it, or everybody has it: remember that it was here."""
+        self._through[publication] = None
+        if len(self._through) > self._config.remembered_max:
+            del self._through[next(iter(self._through))]
+
+    def has_room(self, taken: Taken) -> bool:
+        return (
+            len(self._held) < self._config.held_max and self._bytes + len(taken.sealed) <= self._config.held_bytes_max
+        )
+
+    def hold(self, record: int, taken: Taken, names: Sequence[bytes], until_us: int) -> None:
+        """Keep a publication for these names, whose mailboxes there are. Nothing is sent before `deliver`."""
+        self._held[record] = _Held(taken, until_us, dict.fromkeys(names))
+        self._ids[taken.id] = record
+        self._bytes += len(taken.sealed)
+
+    def deliver(self, record: int) -> None:
+        """The publication is on the disk: put it into its mailboxes, and send it to those who have room."""
+        held = self._held.get(record)
+        if held is None:
+            return
+        ready: dict[Address, list[tuple[bytes, bytes]]] = {}
+        for name in list(held.left):
+            box = self._boxes.get(name)
+            if box is None:
+                self._got(record, name)
+                continue
+            ticket = self._part.ticket(name, held.taken.id)
+            box.waiting[ticket] = record
+            if len(box.waiting) > self._config.waiting_max:
+                self._drop(name, box, next(iter(box.waiting)))
+            if box.proxy in self._present and len(box.flying) < self._config.window:
+                box.flying[ticket] = None
+                ready.setdefault(box.proxy, []).append((name, box.key))
+        for proxy, readers in ready.items():
+            for delivery in self._part.deliveries(held.taken, readers):
+                self._send(proxy, delivery)
+
+    def received(self, name: bytes, ticket: bytes) -> None:
+        """A receipt; one that is not known is of what was given up, or comes a second time."""
+        box = self._boxes.get(name)
+        if box is None or ticket not in box.waiting:
+            return
+        self._take_out(name, box, ticket)
+        if name in self._boxes:
+            self._fill(name, box)
+
+    def next_us(self) -> int | None:
+        return next((held.until_us for held in self._held.values()), None)
+
+    def handle(self, now: int) -> None:
+        """Give up what was held for long enough. All is held for the same time, so the first are the oldest."""
+        while self._held:
+            record, held = next(iter(self._held.items()))
+            if held.until_us > now:
+                return
+            for name in list(held.left):
+                box = self._boxes.get(name)
+                ticket = self._part.ticket(name, held.taken.id)
+                if box is not None and ticket in box.waiting:
+                    self._drop(name, box, ticket)
+                else:
+                    self._got(record, name)
+
+    # --- inside
+
+    def _fill(self, name: bytes, box: Mailbox) -> None:
+        if box.proxy not in self._present:
+            return
+        for ticket, record in self._window(box):
+            box.flying[ticket] = None
+            for delivery in self._part.deliveries(self._held[record].taken, [(name, box.key)]):
+                self._send(box.proxy, delivery)
+
+    def _window(self, box: Mailbox) -> Iterator[tuple[bytes, int]]:
+        first = list(islice(box.waiting.items(), self._config.window))
+        return ((ticket, record) for ticket, record in first if ticket not in box.flying)
+
+    def _drop(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
+        self.given_up += 1
+        self._take_out(name, box, ticket)
+
+    def _take_out(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
+        box.flying.pop(ticket, None)
+        self._got(box.waiting.pop(ticket), name)
+        if not box.waiting:
+            self._emptied(name)
+
+    def _got(self, record: int, name: bytes) -> None:
+        """One name less to hold this publication for; with the last it is through."""
+        held = self._held.get(record)
+        if held is None:
+            return
+        held.left.pop(name, None)
+        if not held.left:
+            del self._held[record], self._ids[held.taken.id]
+            self._bytes -= len(held.taken.sealed)
+            self.pass_by(held.taken.id)
+            self._settle(record)

@@ -1,0 +1,114 @@
+"""Matching: which pseudonyms want a publication, by tags alone.
+
+`Exact` is the hardened server's: a lease is a conjunction of constraints, and matches exactly what the coarse cells of
+its ranges let through. `Filters` is the paper's: all that a client wants falls into one Bloom filter, and a publication
+matches if the filter has an element of each of its groups. Filters forget nothing, so what ends is taken out by
+building the client's filter anew from the tags that remain; the server has them, whatever it stores.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from veilcast.relay.elements import Groups
+from veilcast.relay.tags import TagIndex
+from veilcast.topics import BloomIndex, Geometry
+from veilcast.wire.geometry import MOMENT_MAX
+
+
+class Matcher(Protocol):
+    """Bounded by its index, which raises `LocalError` when it is full."""
+
+    def put(self, name: bytes, part: bytes, tags: Groups, until_us: int) -> None:
+        """Take up a lease, or this part of it, in place of what was there."""
+
+    def drop(self, name: bytes, part: bytes) -> None:
+        """End it, if there is such a lease or part."""
+
+    def match(self, groups: Groups) -> list[bytes]: ...
+
+    def expire(self, now: int) -> list[bytes]:
+        """End what is over, and say what that was."""
+
+    def next_us(self) -> int | None: ...
+
+    def __len__(self) -> int: ...
+
+
+class Exact:
+    def __init__(self, capacity: int) -> None:
+        self._index = TagIndex(capacity=capacity)
+        self._numbers: dict[bytes, int] = {}
+        self._names: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def put(self, name: bytes, part: bytes, tags: Groups, until_us: int) -> None:
+        number = self._index.insert(tags, until_us)
+        self.drop(name, part)
+        self._numbers[name], self._names[number] = number, name
+
+    def drop(self, name: bytes, part: bytes) -> None:
+        if (number := self._numbers.pop(name, None)) is not None:
+            del self._names[number]
+            self._index.remove(number)
+
+    def match(self, groups: Groups) -> list[bytes]:
+        asked = [tag for group in groups for tag in group]
+        return [self._names[number] for number in self._index.match(asked).tolist()]
+
+    def expire(self, now: int) -> list[bytes]:
+        names = [self._names.pop(number) for number in self._index.expire(now).tolist()]
+        for name in names:
+            del self._numbers[name]
+        return names
+
+    def next_us(self) -> int | None:
+        return self._index.next_expiry()
+
+
+class Filters:
+    def __init__(self, geometry: Geometry, capacity: int) -> None:
+        self._index = BloomIndex(geometry, capacity=capacity)
+        self._parts: dict[bytes, dict[bytes, tuple[bytes, ...]]] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._names: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def put(self, name: bytes, part: bytes, tags: Groups, until_us: int) -> None:
+        parts = {**self._parts.get(name, {}), part: tuple(tag for group in tags for tag in group)}
+        self._pour(name, parts)
+
+    def drop(self, name: bytes, part: bytes) -> None:
+        left = {each: tags for each, tags in self._parts.get(name, {}).items() if each != part}
+        self._pour(name, left)
+
+    def match(self, groups: Groups) -> list[bytes]:
+        found = [self._index.match(group) for group in groups]
+        if not found:
+            return []
+        numbers = found[0]
+        for others in found[1:]:
+            numbers = np.intersect1d(numbers, others, assume_unique=True)
+        return [self._names[number] for number in numbers.tolist()]
+
+    def expire(self, now: int) -> list[bytes]:
+        return []
+
+    def next_us(self) -> int | None:
+        return None
+
+    def _pour(self, name: bytes, parts: dict[bytes, tuple[bytes, ...]]) -> None:
+        elements = tuple(dict.fromkeys(tag for tags in parts.values() for tag in tags))
+        number = self._index.insert([elements], MOMENT_MAX) if elements else None
+        if (old := self._numbers.pop(name, None)) is not None:
+            del self._names[old]
+            self._index.remove(old)
+        self._parts.pop(name, None)
+        if number is not None:
+            self._parts[name], self._numbers[name], self._names[number] = parts, number, name
