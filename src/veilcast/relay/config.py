@@ -68,7 +68,8 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     burst: int
 
     def __post_init__(self) -> None:
-        _at_least(self, "allowance", 1, "every_us", "burst")
+        if self.every_us < 1 or self.burst < 1:
+            raise ConfigError("an allowance has an every_us and a burst of at least 1")
 
 
 class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

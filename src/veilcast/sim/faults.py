@@ -104,6 +104,20 @@ class Partition(Fault, frozen=True, tag="partition"):
                     act(source, target)
 
 
+class Cut(Fault, frozen=True, tag="cut"):
+    """The stream between two machines breaks, if there is one; they may make another at once."""
+
+    lasting: ClassVar[bool] = False
+
+    between: tuple[Address, Address]
+
+    def nodes(self) -> tuple[Address, ...]:
+        return self.between
+
+    def begin(self, world: World) -> None:
+        world.cut(*self.between)
+
+
 class Storm(Fault, frozen=True, tag="storm"):
     """Bad weather on all links; at the end it is calm."""
 
@@ -132,7 +146,7 @@ class Skew(Fault, frozen=True, tag="skew"):
         world.set_clock(self.node, self.offset_us, self.drift_ppm)
 
 
-AnyFault: TypeAlias = Crash | Pause | Partition | Storm | Skew
+AnyFault: TypeAlias = Crash | Pause | Partition | Cut | Storm | Skew
 
 
 def inject(world: World, faults: Iterable[Fault]) -> None:

@@ -18,6 +18,7 @@ from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.flood import ID_SIZE, Flood
 from veilcast.sim.graphs import check_small_world, watts_strogatz
 from veilcast.sim.mesh import MeshPopulation
+from veilcast.sim.relay import RelayPopulation
 from veilcast.sim.sybils import SybilPopulation
 from veilcast.sim.world import World
 
@@ -92,7 +93,7 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
                 return Bounded("ids", self.memory, lambda machine: machine.remembered)
 
 
-AnyPopulation: TypeAlias = FloodPopulation | MeshPopulation | SybilPopulation
+AnyPopulation: TypeAlias = FloodPopulation | MeshPopulation | SybilPopulation | RelayPopulation
 
 _CHECKS: Final = ("once", "intact", "everyone", "memory")
 _TOPIC: Final = "flood"

@@ -68,6 +68,7 @@ UNBLOCK: Final = -7
 CLOCK: Final = -8
 WEATHER: Final = -9
 SENT: Final = -10
+CUT: Final = -11
 EVENTS: Final = -100
 """The event of host 0; that of host n is n less."""
 

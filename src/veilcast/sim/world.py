@@ -192,6 +192,16 @@ class World(Engine):
         for _ in range(len(host.held or ()) + 1):
             self._push(self._time, host, None, take_turn)
 
+    def cut(self, u: Address, v: Address) -> None:
+        """Break what ties these two, as a stream is broken: both are told, and must connect anew."""
+        link = self._way(u, v)
+        if link.tie != TIED:
+            return
+        self._trace.note(self._time, codes.CUT, f"{u} {v}".encode())
+        self._untie(link)
+        self._tell_peer(link, "peer_lost", 0)
+        self._tell_peer(self._way(v, u), "peer_lost", 0)
+
     def block(self, source: Address, destination: Address) -> None:
         """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
         link = self._way(source, destination)

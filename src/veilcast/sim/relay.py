@@ -1,0 +1,276 @@
+"""The relay's population: a server, its proxies, and clients who publish and subscribe through them.
+
+All machines are the real ones, with the real cryptography; streams are ties of the world. A client publishes by one
+proxy and subscribes by the next, as P2 measured it. Topics have a number and a word beside their name, and interests
+ask for some of them, so that labels, ranges and conjunctions are all in play. An owner subscribes whenever its client
+starts, and acknowledges at once what is delivered.
+
+A publication is owed as soon as it is on its publisher's disk, to everybody whose interest it matches: whatever breaks
+after that, it must arrive. Keys are those of one authority, made once for each process.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.record import Profile, TopicRecord
+from veilcast.crypto.group import Scalar
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Machine, Publication
+from veilcast.relay.client import Client
+from veilcast.relay.config import ClientConfig, ProxyConfig, ServerConfig
+from veilcast.relay.joining import ServerKeys
+from veilcast.relay.proxy import Proxy
+from veilcast.relay.server import Server
+from veilcast.sim.chance import SeededEntropy, derive, generator
+from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Intact
+from veilcast.sim.host import Birth
+from veilcast.sim.mesh_keys import keyring_of
+from veilcast.sim.mesh_owners import Clients
+from veilcast.sim.relay_checkers import Complete, Diary, Matching, Unasked, body_of
+from veilcast.sim.world import World
+from veilcast.topics import All, Conjunction, Equal, Integers, Label, Range, Schema, Strings
+
+
+class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="relay"):
+    """One server; `notes` are published, one every `every_us` from `first_us` on, by the publishers in turn."""
+
+    profile: Profile = "hardened"
+    proxies: int = 2
+    clients: int = 6
+    publishers: int = 2
+    """How many of the clients publish; all subscribe."""
+    topics: int = 2
+    interests: int = 2
+    """Of each client."""
+    bits: int = 4
+    """Of the number that topics have: it counts to 2^bits."""
+    notes: int = 20
+    first_us: int = 10_000_000
+    every_us: int = 1_000_000
+    owed_us: int = 0
+    """Notes that are published from this time on must reach everybody who wants them."""
+    client: ClientConfig = ClientConfig(retry_us=1_000_000, connect_us=500_000, resume_us=5_000_000, ahead_epochs=3)
+    proxy: ProxyConfig = ProxyConfig(connect_us=500_000)
+    server: ServerConfig = ServerConfig(leases_max=1_000, columns_max=4_000)
+    checks: tuple[str, ...] = ("once", "intact", "matching", "complete", "bounds")
+
+    def __post_init__(self) -> None:
+        for name in ("proxies", "clients", "publishers", "topics", "interests", "bits", "every_us"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"population.{name} must be at least 1")
+        for name in ("notes", "first_us", "owed_us"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"population.{name} must not be negative")
+        if self.publishers > self.clients:
+            raise ConfigError("population.publishers must not be more than its clients")
+        for check in self.checks:
+            if check not in _CHECKS:
+                raise ConfigError(f"population.checks: no check {check!r}, only {', '.join(_CHECKS)}")
+        if "unasked" in self.checks and self.profile == "paper":
+            raise ConfigError('population.checks: "unasked" is for the hardened profile; the paper\'s filters mix')
+
+    def addresses(self) -> tuple[Address, ...]:
+        return (SERVER, *self.proxy_names(), *self.client_names())
+
+    def proxy_names(self) -> tuple[Address, ...]:
+        return tuple(Address(f"p{number}") for number in range(self.proxies))
+
+    def client_names(self) -> tuple[Address, ...]:
+        return tuple(Address(f"c{number}") for number in range(self.clients))
+
+    def wishes(self, seed: int) -> dict[Address, tuple[Conjunction, ...]]:
+        """What each client wants under this seed, each of it once."""
+        return {
+            client: tuple({str(one): one for one in self._drawn(generator(seed, "wishes", client))}.values())
+            for client in self.client_names()
+        }
+
+    def settle(self, world: World, duration_us: int) -> None:
+        wishes, diary = self.wishes(world.seed), Diary()
+        for check in self.checks:
+            world.watch(self._checker(check, diary, wishes))
+        world.watch(Clients())
+        world.add(SERVER, self._server)
+        for proxy in self.proxy_names():
+            world.add(proxy, self._proxy)
+        for number, client in enumerate(self.client_names()):
+            world.add(client, self._owner(number, self._keyring(number, world.epoch_us), wishes[client], diary))
+            for interest in wishes[client]:
+                topic = next(each.text for each in interest.constraints if isinstance(each, Equal))
+                world.label(topic, client, "subscriber", world.start, world.start + duration_us)
+        rng = generator(world.seed, "notes")
+        for number in range(self.notes):
+            publisher = self.client_names()[number % self.publishers]
+            self._plan_note(world, publisher, number, self._publication(rng, number), diary)
+
+    def facts(self, world: World) -> dict[str, int]:
+        """What came of it: what stands at the server, what clients got without having asked, and what was refused."""
+        server: Server | None = world.machine(SERVER)
+        clients = [client for name in self.client_names() if (client := world.machine(name)) is not None]
+        sizes = {} if server is None else server.sizes()
+        return {
+            "leases": sizes.get("leases", 0),
+            "held": sizes.get("held", 0),
+            "matched": 0 if server is None else server.matched,
+            "excess": sum(client.excess for client in clients),
+            "refused": sum(sum(client.refused.values()) for client in clients),
+        }
+
+    def _drawn(self, rng: Random) -> list[Conjunction]:
+        return [self._interest(rng) for _ in range(self.interests)]
+
+    def _interest(self, rng: Random) -> Conjunction:
+        label, top = Label(rng.choice(self._topics)), (1 << self.bits) - 1
+        low, high = sorted((rng.randint(0, top), rng.randint(0, top)))
+        kinds: list[Conjunction] = [
+            label,
+            All(label, Range("level", low, high)),
+            All(label, Range("level", low, high), Equal("kind", rng.choice(_WORDS))),
+        ]
+        return rng.choice(kinds)
+
+    def _publication(self, rng: Random, number: int) -> Publication:
+        label, level = Label(rng.choice(self._topics)), rng.randrange(1 << self.bits)
+        return Publication((label.pair, ("level", level), ("kind", rng.choice(_WORDS))), b"note %d" % number)
+
+    def _plan_note(self, world: World, publisher: Address, number: int, publication: Publication, diary: Diary) -> None:
+        at_us = self.first_us + number * self.every_us
+
+        def publish(machine: Machine, now: int) -> None:
+            assert isinstance(machine, _Client)
+            diary.sent[publication.body] = publication
+            record = machine.publish(publication, now)
+            if at_us >= self.owed_us:
+                machine.promised[record] = publication.body
+
+        world.after(at_us, lambda: world.call(publisher, publish))
+
+    @property
+    def _topics(self) -> tuple[str, ...]:
+        return tuple(f"relay/{number}" for number in range(self.topics))
+
+    def _keyring(self, number: int, epoch_us: int) -> Keyring:
+        role = "publisher" if number < self.publishers else "subscriber"
+        length_us = epoch_us if self.profile == "hardened" else HOUR_US
+        declared = _declared(self._topics, self.bits, self.profile)
+        return keyring_of(declared, length_us, tuple((topic, role) for topic in self._topics), number)
+
+    def _server(self, birth: Birth) -> Server:
+        config = msgspec.structs.replace(self.server, profile=self.profile)
+        return Server(config, server_keys(), birth.rng, birth.entropy, birth.now, birth.stored)
+
+    def _proxy(self, birth: Birth) -> Proxy:
+        config = msgspec.structs.replace(self.proxy, profile=self.profile)
+        mask = mask_of_proxies() if self.profile == "hardened" else None
+        public = server_keys().public()
+        return Proxy(config, public, SERVER, mask, birth.rng, birth.entropy, birth.now, birth.stored)
+
+    def _owner(self, number: int, keyring: Keyring, wishes: tuple[Conjunction, ...], diary: Diary) -> Any:
+        names, config = self.proxy_names(), msgspec.structs.replace(self.client, profile=self.profile)
+        ways = [names[number % self.proxies], names[(number + 1) % self.proxies]]
+
+        def start(birth: Birth) -> Client:
+            client = _Client(
+                config, keyring, server_keys().public(), ways, birth.rng, birth.entropy, birth.now, birth.stored
+            )
+            client.diary = diary
+            for interest in wishes:
+                client.subscribe(interest, birth.now)
+            return client
+
+        return start
+
+    def _checker(self, check: str, diary: Diary, wishes: dict[Address, tuple[Conjunction, ...]]) -> Checker:
+        match check:
+            case "once":
+                return AtMostOnce()
+            case "intact":
+                return Intact(diary.sent, body_of)
+            case "matching":
+                return Matching(wishes)
+            case "complete":
+                return Complete(diary, wishes)
+            case "unasked":
+                return Unasked(self.client_names())
+            case _:
+                return Bounded("entries over the bounds of a table", 0, self._excess)
+
+    def _excess(self, machine: Client | Proxy | Server) -> int:
+        bounds = _bounds(self, machine)
+        return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
+
+
+class _Client(Client):
+    """A client that writes down what it has promised to send."""
+
+    diary: Diary
+
+    def __init__(self, *arguments: Any) -> None:
+        self.promised: dict[int, bytes] = {}
+        super().__init__(*arguments)
+
+    def stored(self, record: int, now: int) -> None:
+        if (body := self.promised.pop(record, None)) is not None:
+            self.diary.owed[body] = None
+        super().stored(record, now)
+
+
+def _bounds(population: RelayPopulation, machine: Client | Proxy | Server) -> dict[str, int]:
+    if isinstance(machine, Client):
+        client = population.client
+        terms = client.subscriptions_max * (client.ahead_epochs + 6)
+        return {
+            "requests": client.records_max + terms,
+            "subscriptions": client.subscriptions_max,
+            "leases": terms,
+            "inbox": client.unread_max,
+            "seen": client.seen_max,
+            "pending": client.records_max,
+        }
+    if isinstance(machine, Proxy):
+        proxy = population.proxy
+        return {
+            "clients": proxy.clients_max,
+            "leases": proxy.clients_max * proxy.leases_each,
+            "limits": proxy.clients_max,
+            "flying": proxy.flight_max,
+            "batch": 2 * proxy.batch_max,
+            "banned": proxy.clients_max,
+        }
+    server = population.server
+    return {
+        "leases": server.leases_max,
+        "mailboxes": server.leases_max,
+        "matched": server.leases_max,
+        "held": server.held_max,
+        "waiting": server.waiting_max,
+        "remembered": server.remembered_max,
+    }
+
+
+@cache
+def server_keys() -> ServerKeys:
+    return ServerKeys.draw(SeededEntropy(derive(0, "server")))
+
+
+@cache
+def mask_of_proxies() -> Scalar:
+    return Scalar.draw(SeededEntropy(derive(0, "mask")))
+
+
+@cache
+def _declared(topics: tuple[str, ...], bits: int, profile: Profile) -> tuple[TopicRecord, ...]:
+    schema = Schema((Integers("level", 0, (1 << bits) - 1, bits), Strings("kind")))
+    return tuple(TopicRecord(topic, schema, profile=profile) for topic in topics)
+
+
+SERVER: Final = Address("server")
+_WORDS: Final = ("red", "green", "blue")
+_CHECKS: Final = ("once", "intact", "matching", "complete", "unasked", "bounds")
