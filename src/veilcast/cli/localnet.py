@@ -6,6 +6,7 @@ as one provider; x and y are drawn for the network, so that two networks never m
     net.json                 what is written down here
     authority/               the authority, for more grants
     NN/node.toml, ...        one node each, to be used with every command that takes -c
+    server/, proxy/          of a relay, its two hosts (see `localrelay`)
     worker-N.pid, .log       the processes (see `crew`)
 
 Everything is as in a network of many machines but for the passphrase, which lies beside what it locks and is stretched
@@ -17,7 +18,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import json
 import shutil
 import socket
 from pathlib import Path
@@ -29,9 +29,13 @@ import msgspec
 from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, epoch_of
 from veilcast.authority.record import Profile
+from veilcast.authority.standing import Standing
+from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import write_secret, write_whole
+from veilcast.cli import localrelay
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file, state_file
+from veilcast.cli.plaintoml import spell
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError
@@ -52,6 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What a network is to be. `topology` None lets certified members find one another."""
 
     nodes: int
+    mode: Literal["mesh", "relay"] = "mesh"
     profile: Profile = "hardened"
     cover: bool = False
     """Probabilistic forwarding, and `shellgame` the shell game; both are of the paper's profile."""
@@ -72,6 +77,8 @@ class Plan(msgspec.Struct, frozen=True):
             raise ConfigError(f"a network on one machine has {NODES_MIN} to {NODES_MAX} nodes, not {self.nodes}")
         if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
             raise ConfigError("--publishers and --subscribers are parts of the nodes")
+        if self.mode == "relay" and (self.cover or self.shellgame or self.topology is not None):
+            raise ConfigError("--pf, --sg and --topology are of the mesh, not of a relay")
         if self.profile == "hardened" and (self.cover or self.shellgame):
             raise ConfigError("--pf and --sg are the paper's; use --profile paper")
         if self.topology is not None:
@@ -85,7 +92,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def epoch_least_us(self) -> int:
-        return 3 * _LEAD_LEAST * self.heartbeat_us
+        return 3 * _LEAD_LEAST * self.heartbeat_us if self.mode == "mesh" else _RELAY_LEAST_US
 
 
 class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,6 +103,8 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     addresses: tuple[str, ...]
     roles: tuple[NodeRole, ...]
     links: tuple[tuple[int, int], ...]
+    hosts: tuple[str, ...] = ()
+    """Where the server and the proxy of a relay listen; its members listen nowhere, and have no addresses."""
 
     def having(self, role: NodeRole) -> list[int]:
         return [number for number, own in enumerate(self.roles) if own == role]
@@ -106,22 +115,28 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
     if net_file(directory).exists():
         raise StorageError(f"{directory} holds a network already; end it with `veilcast net down --dir {directory}`")
     # What is laid out goes when the network does, so nothing of somebody else's may be among it.
-    for place in (_authority(directory), *(node_directory(directory, number) for number in range(plan.nodes))):
+    for place in _places(directory, plan):
         if place.exists() or place.is_symlink():
             raise StorageError(f"{place} is there already, and of no network; choose another directory")
     make_directory(directory)
     x, y = rng.randrange(256), rng.randrange(1, 255)
     addresses = tuple(f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes))
+    hosts: tuple[str, ...] = ()
+    if plan.mode == "relay":
+        addresses, hosts = ("",) * plan.nodes, addresses[: len(localrelay.HOSTS)]
     cast: list[NodeRole] = ["forwarder"] * plan.nodes
     cast[: plan.publishers] = ["publisher"] * plan.publishers
     cast[plan.publishers : plan.publishers + plan.subscribers] = ["subscriber"] * plan.subscribers
     rng.shuffle(cast)
-    net = Net(plan, TOPIC, addresses, tuple(cast), _links(plan, rng))
+    net = Net(plan, TOPIC, addresses, tuple(cast), _links(plan, rng), hosts)
     write_whole(net_file(directory), msgspec.json.format(msgspec.json.encode(net)))
     try:
         _hand_out_keys(directory, net, context)
+        common = {"profile": plan.profile, "keyring": _KEYRING, "passphrase_file": passphrase_file(Path(_KEYRING)).name}
+        line = localrelay.write_hosts(directory, hosts, common, context) if hosts else ""
         for number in range(plan.nodes):
-            write_whole(node_file(directory, number), _toml(_settings(net, number)).encode())
+            own = _relay_settings(net, line) if hosts else _mesh_settings(net, number)
+            write_whole(node_file(directory, number), spell({**common, "control": _SOCKET, **own}).encode())
     except BaseException:
         clear(directory, net)
         raise
@@ -130,7 +145,7 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
 
 def check_addresses(net: Net) -> None:
     """Whether this machine has the nodes' addresses."""
-    host, _, port = net.addresses[-1].rpartition(":")
+    host, _, port = (net.hosts or net.addresses)[-1].rpartition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((host, int(port)))
@@ -156,9 +171,8 @@ def read_net(directory: Path) -> Net:
 
 def clear(directory: Path, net: Net) -> None:
     """Take away what was laid out, and nothing else; the directory too, if that was all."""
-    for number in range(net.plan.nodes):
-        shutil.rmtree(node_directory(directory, number), ignore_errors=True)
-    shutil.rmtree(_authority(directory), ignore_errors=True)
+    for place in _places(directory, net.plan):
+        shutil.rmtree(place, ignore_errors=True)
     net_file(directory).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # Not empty, not ours to remove, or where the command was started.
         directory.rmdir()
@@ -184,6 +198,12 @@ def _authority(directory: Path) -> Path:
     return directory / "authority"
 
 
+def _places(directory: Path, plan: Plan) -> list[Path]:
+    """The directories of a network below its own."""
+    hosts = [directory / name for name in localrelay.HOSTS] if plan.mode == "relay" else []
+    return [_authority(directory), *hosts, *(node_directory(directory, number) for number in range(plan.nodes))]
+
+
 def _links(plan: Plan, rng: Random) -> tuple[tuple[int, int], ...]:
     if plan.topology is None:
         return ()
@@ -200,12 +220,18 @@ def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
     secret = Secret(base64.b32encode(entropy(20)).lower())
     authority = issuer.create(plan.epoch_us, entropy)
     authority = issuer.declare_label(authority, net.topic, plan.profile, entropy)
-    for number, role in enumerate(net.roles):
-        wanted = [] if role == "forwarder" else [(net.topic, role)]
-        name = node_directory(directory, number).name
-        authority, keyring = issuer.grant_ready(authority, name, wanted, epoch, epochs, entropy)
-        make_directory(node_directory(directory, number))
-        path = node_directory(directory, number) / _KEYRING
+    holders: list[tuple[str, list[tuple[str, Role]], Standing]] = [
+        (node_directory(directory, number).name, [] if role == "forwarder" else [(net.topic, role)], "member")
+        for number, role in enumerate(net.roles)
+    ]
+    if net.hosts:
+        holders += [(name, [], name) for name in localrelay.HOSTS]
+    for name, wanted, standing in holders:
+        authority, keyring = issuer.grant_ready(
+            authority, name, wanted, epoch, epochs, entropy, standing if net.hosts else None
+        )
+        make_directory(directory / name)
+        path = directory / name / _KEYRING
         write_secret(path, keyring, secret, cost=_COST, entropy=entropy)
         write_whole(passphrase_file(path), secret.reveal())
     home = _authority(directory)
@@ -214,7 +240,11 @@ def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
     write_whole(home / "passphrase", secret.reveal())
 
 
-def _settings(net: Net, number: int) -> dict[str, Any]:
+def _relay_settings(net: Net, line: str) -> dict[str, Any]:
+    return {"mode": "relay", "relay": {"proxies": [net.hosts[1]], "server_key": line}}
+
+
+def _mesh_settings(net: Net, number: int) -> dict[str, Any]:
     plan = net.plan
     mesh: dict[str, Any] = {"heartbeat_us": plan.heartbeat_us}
     if plan.topology is None:
@@ -232,10 +262,6 @@ def _settings(net: Net, number: int) -> dict[str, Any]:
     if plan.profile == "hardened":
         mesh["hardening"] = _hardening(plan)
     return {
-        "profile": plan.profile,
-        "keyring": _KEYRING,
-        "passphrase_file": passphrase_file(Path(_KEYRING)).name,
-        "control": _SOCKET,
         "listen": net.addresses[number],
         "peers": [net.addresses[contact] for contact in contacts],
         "rate": plan.rate,
@@ -255,16 +281,6 @@ def _hardening(plan: Plan) -> dict[str, int]:
     }
 
 
-def _toml(table: dict[str, Any], name: str = "") -> str:
-    """Plain values first, then the tables inside. What JSON writes for these values is TOML too."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
-    if name:
-        lines.insert(0, f"\n[{name}]")
-    text = "".join(f"{line}\n" for line in lines)
-    inner = ((f"{name}.{key}".lstrip("."), value) for key, value in table.items() if isinstance(value, dict))
-    return text + "".join(_toml(value, key) for key, value in inner)
-
-
 TOPIC: Final = "news/eu"
 PORT: Final = 4000
 NODES_MIN: Final = 3
@@ -277,6 +293,7 @@ _SOCKET: Final = "node.sock"
 _COST: Final = Cost(passes=1, memory_mib=1)
 _CONTACTS: Final = 3
 _TRIES: Final = 100
+_RELAY_LEAST_US: Final = 5_000_000
 _LEAD_LEAST: Final = 24
 _LEAD_MOST: Final = 64
 """Heartbeats before an edge that its mesh begins to form: enough for a flood, a third of that to join, and to spare."""

@@ -8,7 +8,6 @@ from typing import Protocol, TypeAlias
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
-from veilcast.authority.tls import TlsParty
 from veilcast.errors import AuthorityError
 from veilcast.link.machine import LinkMachine
 from veilcast.machine import Event, Machine
@@ -82,6 +81,9 @@ class Streams:
 
 def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Identity:
     """As whom this keyring's holder shows itself in a relay, and whom it lets in or calls in that role."""
+    # Here, because X.509 takes a tenth of a second to load, and most commands need none.
+    from veilcast.authority.tls import TlsParty
+
     party = TlsParty(keyring, revoked)
     if party.standing != standing:
         raise AuthorityError(

@@ -13,17 +13,18 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from veilcast.authority.vault import read_private
 from veilcast.cli import crew, exits
 from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Net, node_file, read_net, tap_directory
+from veilcast.cli.localrelay import HOSTS, composed
 from veilcast.cli.tap import tapped
 from veilcast.crypto.secret import Secret
 from veilcast.errors import VeilcastError
 from veilcast.net import log
-from veilcast.net.service import Service, attend
+from veilcast.net.service import Service, Station, attend
 from veilcast.node import config as node_config
 
 
@@ -40,7 +41,10 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.ExitStack() as parts:
             net = read_net(arguments.directory)
             mine = range(arguments.number, net.plan.nodes, arguments.workers)
-            services = [_compose(arguments.directory, net, number, parts) for number in mine]
+            services: list[Station[Any]] = [_compose(arguments.directory, net, number, parts) for number in mine]
+            if net.hosts:
+                hosts = HOSTS[arguments.number :: arguments.workers]
+                services += [parts.enter_context(composed(arguments.directory, name)) for name in hosts]
             asyncio.run(_serve(services, arguments.directory, lifeline=arguments.lifeline))
     except VeilcastError as error:
         sys.stderr.write(f"veilcast: {error}\n")
@@ -58,7 +62,7 @@ def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack
     return parts.enter_context(compose(config, secret, around))
 
 
-async def _serve(services: list[Service], directory: Path, *, lifeline: bool) -> None:
+async def _serve(services: list[Station[Any]], directory: Path, *, lifeline: bool) -> None:
     """All nodes until told to stop; a client may stop one of them, and when one fails, none goes on."""
     stops, hurry = [asyncio.Event() for _ in services], asyncio.Event()
     loop = asyncio.get_running_loop()
