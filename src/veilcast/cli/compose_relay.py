@@ -10,13 +10,15 @@ from pathlib import Path
 from veilcast.authority.standing import Standing
 from veilcast.cli.opening import Opened, open_keyring
 from veilcast.cli.ways import Streams, identity_of
+from veilcast.crypto.bulk import Multiply
 from veilcast.crypto.secret import Secret
 from veilcast.net.service import Station
 from veilcast.net.station import StationOwner
 from veilcast.node.clerk import Clerk
 from veilcast.node.ledger import Ledger
-from veilcast.node.relay_files import ProxyFile, ServerFile
+from veilcast.node.relay_files import Host, ProxyFile, ServerFile
 from veilcast.node.relay_keys import read_mask, read_public, read_server_keys
+from veilcast.node.workers import Workers
 from veilcast.relay.proxy import Proxy
 from veilcast.relay.server import Server
 
@@ -26,8 +28,8 @@ def compose_server(config: ServerFile, passphrase: Secret) -> Iterator[Station[S
     opened = open_keyring(config, passphrase)
     keys = read_server_keys(Path(config.keys), passphrase)
 
-    def build(now: int, records: Mapping[int, bytes]) -> Server:
-        return Server(config.settings, keys, opened.rng, os.urandom, now, records)
+    def build(now: int, records: Mapping[int, bytes], multiply: Multiply) -> Server:
+        return Server(config.settings, keys, opened.rng, os.urandom, now, records, multiply)
 
     with _station(config, opened, "server", build) as station:
         yield station
@@ -39,8 +41,9 @@ def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[Station[Sta
     public = read_public("server_key", config.server_key)
     mask = None if config.mask is None else read_mask(Path(config.mask))
 
-    def build(now: int, records: Mapping[int, bytes]) -> Proxy:
-        return Proxy(config.settings, public, config.server_address, mask, opened.rng, os.urandom, now, records)
+    def build(now: int, records: Mapping[int, bytes], multiply: Multiply) -> Proxy:
+        server = config.server_address
+        return Proxy(config.settings, public, server, mask, opened.rng, os.urandom, now, records, multiply)
 
     with _station(config, opened, "proxy", build) as station:
         yield station
@@ -48,14 +51,15 @@ def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[Station[Sta
 
 @contextmanager
 def _station(
-    config: ServerFile | ProxyFile,
+    config: Host,
     opened: Opened,
     standing: Standing,
-    build: Callable[[int, Mapping[int, bytes]], Server | Proxy],
+    build: Callable[[int, Mapping[int, bytes], Multiply], Server | Proxy],
 ) -> Iterator[Station[StationOwner]]:
     identity = identity_of(opened.keyring, opened.revoked, standing)
-    with Ledger(Path(config.state), opened.keyring.membership.link, os.urandom) as ledger:
-        machine = build(opened.clock.now(), ledger.kept())
+    threads = config.threads or os.cpu_count() or 1
+    with Ledger(Path(config.state), opened.keyring.membership.link, os.urandom) as ledger, Workers(threads) as multiply:
+        machine = build(opened.clock.now(), ledger.kept(), multiply)
         streams = Streams(machine, identity, [config.listen])
         yield Station(
             machine=machine,

@@ -36,6 +36,9 @@ def add_commands(commands: Any) -> None:
 
     up = verb("up", _up, "make a network of N nodes with keys of its own, and start it")
     up.add_argument("nodes", type=int, metavar="N")
+    up.add_argument(
+        "--mode", choices=("mesh", "relay"), default="mesh", help="a relay has a server and a proxy besides"
+    )
     up.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
     up.add_argument("--pf", action="store_true", help="probabilistic forwarding, with --profile paper")
     up.add_argument("--sg", action="store_true", help="the shell game, with --profile paper")
@@ -58,6 +61,7 @@ def add_commands(commands: Any) -> None:
 def _up(arguments: argparse.Namespace, context: Context) -> Report:
     plan = Plan(
         nodes=arguments.nodes,
+        mode=arguments.mode,
         profile=arguments.profile,
         cover=arguments.pf,
         shellgame=arguments.sg,
@@ -111,7 +115,7 @@ def _greeting(directory: Path, net: Net) -> list[str]:
         if chosen:
             lines.append(f"  veilcast {command} {net.topic} -c {localnet.node_file(directory, chosen[0])}")
     lines.append(f"  veilcast net down --dir {directory}")
-    if plan.profile == "hardened":
+    if plan.profile == "hardened" and plan.mode == "mesh":
         lines.append(f"a first note may take {2 * plan.epoch_us / 1e6:g} s: members join at the edges of epochs")
     return lines
 

@@ -26,24 +26,33 @@ from veilcast.machine import Address
 from veilcast.node import tomlfile
 from veilcast.node.relay_keys import read_public
 from veilcast.node.tomlfile import Process, check_address, naming_the_key
+from veilcast.node.workers import MOST
 from veilcast.relay.config import ProxyConfig, ServerConfig
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _F = TypeVar("_F", bound=Process)
 
 
-class ServerFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Host(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What both files have."""
+
     listen: str
-    keys: str
-    settings: ServerConfig = ServerConfig()
+    threads: int = 0
+    """That multiply in the group; 0 is as many as the machine has cores."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_address("listen", self.listen)
+        if not 0 <= self.threads <= MOST:
+            raise ConfigError(f"threads: must be between 0 and {MOST}")
 
 
-class ProxyFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    listen: str
+class ServerFile(Host, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    keys: str
+    settings: ServerConfig = ServerConfig()
+
+
+class ProxyFile(Host, frozen=True, forbid_unknown_fields=True, kw_only=True):
     server: str
     server_key: str
     mask: str | None = None
@@ -52,7 +61,6 @@ class ProxyFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_address("listen", self.listen)
         check_address("server", self.server)
         read_public("server_key", self.server_key)
         if (self.mask is None) != (self.profile == "paper"):
