@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.attack import first_spy, handed, predecessor, presence
+from veilcast.lab.attack import first_spy, handed, predecessor, presence, pruner, sender
 from veilcast.lab.attack.classifiers import Binned, Linear
 from veilcast.lab.attack.coalition import Coalition, fits
+from veilcast.lab.attack.dossier import ADVERTS, CHAINS, NOTES, ORIGINS, SIGHTS, STEMS
 from veilcast.lab.attack.features import features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import pooled
@@ -32,16 +33,12 @@ class Known:
     """Whether nodes keep their parents, and relays whom they hand stems to."""
     onward: float = 0.5
     """The probability that a relay hands a stem on."""
+    departures: int = 0
+    """Once in how many epochs publishers let go what they have; 0 in every one."""
+    hold: int = 0
+    """For how many epochs roots keep a note at most."""
     trained: Mapping[tuple[str, int], Linear | Binned] = field(default_factory=dict)
     """By attack and number of epochs."""
-
-
-ADVERTS: Final = "adverts"
-CHAINS: Final = "chains"
-NOTES: Final = "notes"
-ORIGINS: Final = "origins"
-SIGHTS: Final = "sights"
-STEMS: Final = "stems"
 
 
 class Conspirator(NamedTuple):
@@ -51,6 +48,8 @@ class Conspirator(NamedTuple):
     scores: Callable[[Coalition, Known], Scores]
     needs: frozenset[str]
     """What must have been overheard."""
+    alone: bool = False
+    """Whether it is for an insider who has nobody to put things together with."""
 
 
 def _group_testing(coalition: Coalition, known: Known) -> Scores:
@@ -93,8 +92,29 @@ def _predecessor(coalition: Coalition, known: Known) -> Scores:
     return predecessor.scores(graph, coalition.passed, enemy, far, known.onward, kept=known.kept)
 
 
-def _presence(coalition: Coalition, _: Known) -> Scores:
-    return presence.publishers(coalition.seen.present, coalition.read > 0)
+def _presence(coalition: Coalition, known: Known) -> Scores:
+    return presence.publishers(coalition.seen.present, coalition.read > 0, known.hold)
+
+
+def _sender(coalition: Coalition, known: Known) -> Scores:
+    graph, seen, run = coalition.graph, coalition.seen, {"departures": known.departures, "hold": known.hold}
+    return sender.scores(graph, seen, coalition.passed, coalition.read, onward=known.onward, **run)
+
+
+def _pruning(coalition: Coalition, known: Known) -> Scores:
+    return pruner.readers(coalition, known.acting, timed=False)
+
+
+def _pruning_timed(coalition: Coalition, known: Known) -> Scores:
+    return pruner.readers(coalition, known.acting, timed=True)
+
+
+def _pruning_first(coalition: Coalition, _: Known) -> Scores:
+    return pruner.first_told(coalition)
+
+
+def _pruning_chains(coalition: Coalition, _: Known) -> Scores:
+    return pruner.nearest(coalition)
 
 
 _ON_LINKS: Final = frozenset({SIGHTS, ORIGINS})
@@ -107,7 +127,12 @@ CONSPIRATORS: Final = (
     Conspirator("trilateration", "publisher", _trilateration, frozenset({CHAINS})),
     Conspirator("predecessor", "publisher", _predecessor, frozenset({STEMS, ORIGINS})),
     Conspirator("presence", "publisher", _presence, frozenset({NOTES})),
+    Conspirator("sender", "publisher", _sender, frozenset({STEMS, ORIGINS, NOTES})),
+    Conspirator("pruning", "subscriber", _pruning, _ON_LINKS, alone=True),
+    Conspirator("pruning-timed", "subscriber", _pruning_timed, _ON_LINKS, alone=True),
+    Conspirator("pruning", "publisher", _pruning_first, frozenset({ADVERTS}), alone=True),
+    Conspirator("pruning-chains", "publisher", _pruning_chains, frozenset({CHAINS}), alone=True),
 )
 TRAINED: Final = ("linear", "binned")
-ATTACKS: Final = tuple(each.attack for each in CONSPIRATORS)
+ATTACKS: Final = tuple(dict.fromkeys(each.attack for each in CONSPIRATORS))
 UNTRAINED: Final = tuple(attack for attack in ATTACKS if attack not in TRAINED)

@@ -67,6 +67,16 @@ def began(insiders: DataFrame) -> DataFrame:
     return insiders.groupBy("run", "topic", "epoch").agg(sql.min("t_us").alias("t_us"))
 
 
+def own(insiders: DataFrame) -> DataFrame:
+    """Columns run, topic, epoch, node: which member a flood began with, where one sent an advert before any came."""
+    from pyspark.sql import functions as sql
+
+    adverts = insiders.where("kind in ('in:Advert', 'out:Advert')")
+    first = sql.min(sql.struct("t_us", "kind", "observer")).alias("first")
+    begun = adverts.groupBy("run", "topic", "epoch").agg(first).where("first.kind = 'out:Advert'")
+    return begun.select("run", "topic", "epoch", sql.col("first.observer").alias("node"))
+
+
 def first_heard(honest: DataFrame) -> DataFrame:
     """Columns run, topic, epoch, message, peer: from whom each advert came first, once for each who had it so."""
     from pyspark.sql import functions as sql

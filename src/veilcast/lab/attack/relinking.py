@@ -41,8 +41,10 @@ def by_links(before: Mask, after: Mask) -> Floats:
     old, new = before.astype(np.float64), after.astype(np.float64)
     found = jaccard(before, after)
     for _ in range(_ROUNDS):
-        moved = (old - usual_before) * (new[matched(found)] - usual)
-        again = np.clip(moved.sum() / (len(old) * (usual_before * (1 - usual_before)).sum()), 0.0, _SURE)
+        link = matched(found)
+        held = link >= 0
+        moved = (old[held] - usual_before) * (new[link[held]] - usual)
+        again = np.clip(moved.sum() / (len(moved) * (usual_before * (1 - usual_before)).sum()), 0.0, _SURE)
         stays, begins = again + (1 - again) * usual, (1 - again) * usual
         kept, left = np.log(stays / usual), np.log((1 - stays) / (1 - usual))
         came, none = np.log(begins / usual), np.log((1 - begins) / (1 - usual))

@@ -31,7 +31,7 @@ def scores(
     graph: Graph,
     sights: Sights,
     passed: NDArray[np.int32],
-    read: NDArray[np.int32],
+    read: NDArray[np.integer],
     *,
     onward: float,
     departures: int = 0,
@@ -95,7 +95,7 @@ def _spread(many: NDArray[np.float64], hold: int) -> NDArray[np.float64]:
     return np.asarray((added[epochs + 1] - added[np.maximum(0, epochs - hold)]) / (hold + 1), np.float64)
 
 
-def _fit(counts: NDArray[np.int32] | NDArray[np.bool_], chance: NDArray[np.float64]) -> NDArray[np.float64]:
+def _fit(counts: NDArray[np.integer] | NDArray[np.bool_], chance: NDArray[np.float64]) -> NDArray[np.float64]:
     """By pair, the log-likelihood of these counts where they are `chance` on the average, times what fits best.
 
     Ones and nothing else are coins, larger counts Poisson's.

@@ -65,9 +65,10 @@ def likelihoods(asked: Floats, exposure: Floats, popularity: Floats) -> Floats:
 
 
 def matched(likelihood: Floats) -> NDArray[np.int64]:
-    """For each row the column that it is given, each to one at most, so that the sum is largest."""
+    """For each row the column that it is given, each to one at most, so that the sum is largest; -1 for those for whom
+    none is left."""
     rows, columns = linear_sum_assignment(likelihood, maximize=True)
-    topics = np.empty(likelihood.shape[0], np.int64)
+    topics = np.full(likelihood.shape[0], -1)
     topics[rows] = columns
     return topics
 

@@ -27,11 +27,16 @@ def scores(graph: Graph, peer: NDArray[np.int32], values: Sequence[bytes]) -> ND
 
     Values that are on no chain with the first say nothing, and are left out.
     """
-    hops = [same_chain(values[0], value, LENGTH_MAX) for value in values]
-    told = np.array([hop is not None for hop in hops])
-    shown = np.array([hop for hop in hops if hop is not None], np.float64)
-    differences = _distances(graph.offsets, graph.targets, peer[told]) - shown[:, None]
+    hops = further(values)
+    told = ~np.isnan(hops)
+    differences = _distances(graph.offsets, graph.targets, peer[told]) - hops[told][:, None]
     return -np.asarray(differences.var(axis=0), np.float64)
+
+
+def further(values: Sequence[bytes]) -> NDArray[np.float64]:
+    """By value, how many hops further it is than the first; no number where it is on no chain with that."""
+    hops = [same_chain(values[0], value, LENGTH_MAX) for value in values]
+    return np.array([np.nan if hop is None else hop for hop in hops], np.float64)
 
 
 @compiled

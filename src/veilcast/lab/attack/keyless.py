@@ -1,0 +1,186 @@
+"""Without keys: what a coalition makes of tokens whose topics nobody told it. `insiders` in, `guesses` out.
+
+Everybody knows about how many ask for each topic, so tokens are named by how many ask for them (`token_frequency`); and
+group testing says of everybody how surely it asks for what was named. Named are the tokens of the last epoch. What is
+counted for them are all epochs in which the same tokens were seen ("token-frequency"): of tokens that change with the
+epoch, the last one alone. Or tokens of each epoch are linked with those of the one before, by what stays around them
+("relinking"), and what was counted of these counts too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from veilcast.errors import ConfigError
+from veilcast.lab import tables
+from veilcast.lab.attack import dossier, relinking
+from veilcast.lab.attack.coalition import Coalition
+from veilcast.lab.attack.folder import Folder, filed
+from veilcast.lab.attack.group_testing import beliefs
+from veilcast.lab.attack.guessing import told
+from veilcast.lab.attack.pools import pooled
+from veilcast.lab.attack.token_frequency import likelihoods, matched, tally
+from veilcast.lab.kernels.sights import SILENT, Sights
+from veilcast.lab.tables import Guess
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Names = NDArray[np.int64]
+
+
+def guesses(
+    insiders: DataFrame,
+    topology: DataFrame,
+    presence: DataFrame,
+    asks: Mapping[str, float],
+    *,
+    attacks: Collection[str] | None = None,
+    epochs: Sequence[int] = (1, 5, 20, 50),
+    kept: bool = False,
+    roots: DataFrame | None = None,
+    hop_us: int | None = None,
+) -> DataFrame:
+    """Of every honest node and every topic that a token is taken for, how much it looks like one who asks for that.
+
+    `asks` has for each topic the share of nodes that ask for it, as far as that is public, covers too; `kept` says that
+    nodes keep their parents; `roots` (run, token, epoch, node) where floods begin, if that is public. With `hop_us`,
+    the time that a message takes, answers to adverts can be timed.
+    """
+    from pyspark.sql import functions as sql
+
+    chosen = tuple(_TRACKS) if attacks is None else tuple(attacks)
+    for attack in chosen:
+        if attack not in _TRACKS:
+            raise ConfigError(f"no attack on tokens is called {attack!r}; there are {', '.join(_TRACKS)}")
+    if not asks or not all(0 < share < 1 for share in asks.values()):
+        raise ConfigError("for each topic a share of nodes between none and all asks")
+
+    def by_token(frame: DataFrame) -> DataFrame:
+        return frame.where("length(token) > 0").withColumn("topic", sql.hex("token"))
+
+    named = by_token(insiders)
+    needs = {dossier.SIGHTS, dossier.ORIGINS, dossier.NOTES}
+    sheets = dossier.sheets(named, topology, presence, needs, None if roots is None else by_token(roots))
+
+    def of_run(rows: pa.Table) -> pa.Table:
+        return _guessed(Folder(rows), chosen, asks, epochs, kept, hop_us)
+
+    return filed(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(Guess))
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """Of E epochs and T tokens; tokens of different epochs that have the same bytes are one."""
+
+    tokens: tuple[Coalition, ...]
+    alive: NDArray[np.bool_]
+    """E x T: whether it was heard of."""
+
+    def until(self, epochs: int) -> Heard:
+        return Heard(tuple(token.until(epochs) for token in self.tokens), self.alive[:epochs])
+
+    @property
+    def lively(self) -> list[int]:
+        """The epochs in which any was."""
+        return np.flatnonzero(self.alive.any(axis=1)).tolist()
+
+    def similar(self, before: int, after: int) -> NDArray[np.float64]:
+        """Tokens that were alive in an epoch x those of a later one: how much likelier they are one topic's than any
+        two's."""
+        links, notes, origin = self._around(before)
+        later_links, later_notes, later_origin = self._around(after)
+        found = relinking.by_links(links, later_links) + relinking.by_counts(notes, later_notes)
+        return found + relinking.by_origins(origin, later_origin, self.tokens[0].graph.nodes)
+
+    def _around(self, epoch: int) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.int32]]:
+        """Of the tokens of an epoch: on which links something passed, how many notes came, and where floods began."""
+        here = [self.tokens[token] for token in np.flatnonzero(self.alive[epoch])]
+        links = np.array([each.seen.seen[epoch] > SILENT for each in here])
+        # Who is in a mesh counts its notes; of others nothing is known.
+        notes = np.where(links.any(axis=1), [each.read[epoch] for each in here], -1).astype(np.float64)
+        return links, notes, np.array([each.seen.origin[epoch] for each in here], np.int32)
+
+
+def by_bytes(heard: Heard) -> Names:
+    """Tokens of the last epoch x epochs: which token each was in which epoch, and -1 where it was not heard of."""
+    last = np.flatnonzero(heard.alive[heard.lively[-1]])
+    return np.where(heard.alive.T[last], last[:, None], -1)
+
+
+def by_surroundings(heard: Heard) -> Names:
+    """The same as far as relinking leads back."""
+    lively = heard.lively
+    places = np.full((np.count_nonzero(heard.alive[lively[-1]]), len(heard.alive)), -1)
+    places[:, lively[-1]] = np.flatnonzero(heard.alive[lively[-1]])
+    for after, before in pairwise(reversed(lively)):
+        earlier, later = (np.flatnonzero(heard.alive[epoch]) for epoch in (before, after))
+        link = matched(heard.similar(before, after).T)
+        at = np.full(len(heard.tokens), -1)
+        at[later] = np.where(link >= 0, earlier[link], -1)
+        followed = places[:, after] >= 0
+        places[followed, before] = at[places[followed, after]]
+    return places
+
+
+def _guessed(
+    folder: Folder,
+    attacks: Sequence[str],
+    asks: Mapping[str, float],
+    epochs: Sequence[int],
+    kept: bool,
+    hop_us: int | None,
+) -> pa.Table:
+    tokens = dossier.topics(folder)
+    whole = Heard(tuple(dossier.coalition(folder, token, hop_us) for token in tokens), dossier.heard_of(folder, tokens))
+    graph, honest = whole.tokens[0].graph, np.flatnonzero(~whole.tokens[0].enemy)
+    names, topics = [folder.names[node] for node in honest], list(asks)
+    shares = np.array(list(asks.values()))
+    parts = [tables.arrow_schema(Guess).empty_table()]
+    for number in sorted({min(number, len(whole.alive)) for number in epochs}):
+        so_far = whole.until(number)
+        if not so_far.lively:
+            continue
+        counted = np.array([tally(graph, token.seen) for token in so_far.tokens])
+        for attack in attacks:
+            places = _TRACKS[attack](so_far)
+            asked, chances = (_summed(counted[:, which], places) for which in (0, 1))
+            for place, topic in zip(places, matched(likelihoods(asked, chances, shares)), strict=True):
+                if topic >= 0:
+                    tests = pooled(graph, _followed(so_far, place), kept=kept)
+                    scores = beliefs(tests, graph.nodes, shares[topic])[honest]
+                    size = graph.nodes - len(names)
+                    parts.append(told(folder.run, attack, number, size, topics[topic], "subscriber", names, scores))
+    return pa.concat_tables(parts)
+
+
+def _summed(counts: NDArray[np.float64], places: Names) -> NDArray[np.float64]:
+    """Of tokens x epochs, by track."""
+    each = np.arange(counts.shape[1])
+    return np.asarray(np.where(places >= 0, counts[places, each], 0.0).sum(axis=1), np.float64)
+
+
+def _followed(heard: Heard, place: Names) -> Sights:
+    """What was seen of one track, in the epochs in which it was."""
+    epochs = np.flatnonzero(place >= 0)
+    any_one = heard.tokens[0].seen
+    rows = [(heard.tokens[place[epoch]].seen, epoch) for epoch in epochs]
+    return Sights(
+        any_one.observer,
+        any_one.peer,
+        np.array([seen.origin[epoch] for seen, epoch in rows], np.int32),
+        any_one.present[epochs],
+        np.array([seen.seen[epoch] for seen, epoch in rows]),
+        np.array([seen.delay[epoch] for seen, epoch in rows]),
+        np.empty((0, 6), np.int32),
+    )
+
+
+_TRACKS: Final[Mapping[str, Callable[[Heard], Names]]] = {"token-frequency": by_bytes, "relinking": by_surroundings}
