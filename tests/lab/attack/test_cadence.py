@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from scipy.stats import ks_2samp
 
 from veilcast.lab.attack import cadence
-from veilcast.lab.attack.cadence import NAMES, Windows, over, scores, shown, tally, unlike, windows
+from veilcast.lab.attack.cadence import NAMES, over, scores, shown, tally, unlike, windows
 from veilcast.lab.attack.classifiers import fit_linear
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.measure.ranking import auc
@@ -124,26 +124,21 @@ def test_nothing_seen_is_nothing_said() -> None:
     assert shown(windows(*none, 10), 2).tolist() == [[0] * 6 * len(NAMES)] * 2
 
 
-def test_frames_give_the_same_windows_and_counts(spark: SparkSession) -> None:
+def test_frames_give_the_same_counts(spark: SparkSession) -> None:
     rng = np.random.default_rng(7)
     runs = {}
     rows = []
     for run in ("a", "b"):
-        # Times that coincide, links with a single cell, and gaps over several windows.
+        # Times that coincide, and links with a single cell.
         t_us, src, dst = rng.integers(2_000, size=300), rng.integers(5, size=300), rng.integers(5, 8, size=300)
         cells = (t_us, src.astype(np.int32), dst.astype(np.int32), rng.integers(1, 4, size=300))
         runs[run] = cells
         columns = zip(*(column.tolist() for column in cells), strict=True)
         rows += [(run, 0, t, f"n{u}", f"n{v}", size) for t, u, v, size in columns]
     frame = spark.createDataFrame(rows, "run string, epoch long, t_us long, src string, dst string, size long")
-    found = {tuple(row[:4]): list(row[4:]) for row in cadence.features(frame, 100).collect()}
     counted = {tuple(row[:5]): row[5] for row in cadence.tallied(frame, 10).collect()}
-    expected, counts = {}, {}
+    counts = {}
     for run, cells in runs.items():
-        seen: Windows = windows(*cells, 100)
-        for u, v, window, values in zip(*seen, strict=True):
-            expected[run, f"n{u}", f"n{v}", window] = pytest.approx(values.tolist())
         for u, v, gap, size, count in zip(*tally(*cells, 10), strict=True):
             counts[run, f"n{u}", f"n{v}", gap, size] = count
-    assert found == expected
     assert counted == counts

@@ -13,8 +13,8 @@ looks like.
   sizes its links had in windows of time: their means, spreads and extremes, and how these differ from window to window.
 
 A gap counts where it ends. The first cell of a link has nothing before it, and is left out. Cells may come in any
-order; of arrays nodes are numbers. The frames' forms take any columns `run`, `src` and `dst`, strings or numbers, and
-bring cells down to windows and counts by one sort of each link by time, which spills where it does not fit.
+order; of arrays nodes are numbers. The frames' form takes any columns `run`, `src` and `dst`, strings or numbers, and
+brings cells down to counts by one sort of each link by time, which spills where it does not fit.
 """
 
 from __future__ import annotations
@@ -124,20 +124,6 @@ def tallied(cells: DataFrame, grain_us: int = 1000) -> DataFrame:
     grains = sql.expr(f"gap_us div {grain_us}").alias("gap")
     counts = _with_gaps(cells).groupBy(_LINK, grains, "size").agg(sql.count("*").alias("cells"))
     return _named(counts, cells).select("run", "src", "dst", "gap", "size", "cells")
-
-
-def features(cells: DataFrame, window_us: int) -> DataFrame:
-    """`windows` of a frame: columns run, src, dst, window, and `NAMES`."""
-    from pyspark.sql import functions as sql
-
-    window = sql.expr(f"t_us div {window_us}").alias("window")
-    parts = [sql.count("*").cast("double")]
-    for of in ("gap_us", "size"):
-        parts += [form(of).cast("double") for form in (sql.avg, sql.stddev_pop, sql.min, sql.max)]
-    named = [part.alias(name) for part, name in zip(parts, NAMES, strict=True)]
-    return _named(_with_gaps(cells).groupBy(_LINK, window).agg(*named), cells).select(
-        "run", "src", "dst", "window", *NAMES
-    )
 
 
 def _gaps(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64]) -> tuple[NDArray[np.intp], Times]:
