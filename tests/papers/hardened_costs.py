@@ -11,8 +11,9 @@ from multiprocessing import get_context
 from statistics import mean
 from typing import NamedTuple
 
+from veilcast.lab.sweep.town import BRISK
 from veilcast.machine import Address, Delivered, Event
-from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.config import Config
 from veilcast.mesh.hardened import Hardened
 from veilcast.sim.chance import generator
 from veilcast.sim.checkers import Checker
@@ -24,8 +25,6 @@ PERIOD_US = 1_000_000
 HOP_US = 1_000
 EPOCH_US = 600 * PERIOD_US
 NOTES = 5
-BRISK = Hardening(window_periods=12, lead_periods=32, bit_periods=2, uptime_periods=1)
-"""A window of twice the diameter: what is measured here is the mesh that stands in the end."""
 
 
 class Cost(NamedTuple):

@@ -13,8 +13,9 @@ import numpy as np
 
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.sweep.params import Params
+from veilcast.lab.sweep.town import BRISK
 from veilcast.machine import Address, Delivered, Event
-from veilcast.mesh.config import Config, Hardening, ShellGame
+from veilcast.mesh.config import Config, ShellGame
 from veilcast.sim.active.infiltrated import Infiltrated, Script
 from veilcast.sim.active.mouth import Mouth
 from veilcast.sim.chance import generator
@@ -102,7 +103,7 @@ class Stage:
             neighbours_max=self.params.degree + 24,
             address_bytes_max=8,
             shellgame=game,
-            hardening=_BRISK,
+            hardening=BRISK,
         )
 
     def _infiltrated(
@@ -167,5 +168,3 @@ _FORMING_HARDENED: Final = 80
 EPOCH_US: Final = 600 * PERIOD_US
 VICTIMS: Final = 9
 """The publisher, and of readers and others as many."""
-_BRISK: Final = Hardening(window_periods=12, lead_periods=32, bit_periods=2, uptime_periods=1)
-"""A window of twice the diameter: what is looked at is the mesh that stands."""

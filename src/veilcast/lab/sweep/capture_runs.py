@@ -1,9 +1,8 @@
 """Runs on the real machines with their links: all wires are recorded, and attacked from outside.
 
-Where `wire` is "cells" the network is the hardened one, every link of it a stream of cells; where it is "prompt" it is
-the paper's, its messages encrypted and otherwise as they come. Notes come out at random times, by several publishers,
-so that about as much is known of the AUC of publishers as of that of readers. Heartbeats and epochs are short, for it
-is cells that take time to make: a capture begins when links are up, and has an edge of epochs in it.
+What the networks are is said in `wired`. Notes come out at random times, by several publishers, so that about as much
+is known of the AUC of publishers as of that of readers. Epochs are short, too: a capture begins when links are up, and
+has an edge of epochs in it.
 
 Classifiers are trained on captures of their own, whose seeds no run has.
 """
@@ -18,13 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.errors import ConfigError
 from veilcast.lab.kernels.graph import from_edges
-from veilcast.lab.live.phases import MESH
+from veilcast.lab.sweep import wired
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.plan import SEEDS_MAX
 from veilcast.lab.sweep.wiretaps import Capture, Trained, Truth, measures, train
-from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Machine, Publication
 from veilcast.mesh.config import Config
 from veilcast.observe import Cell, Row
@@ -38,7 +35,7 @@ from veilcast.topics import Label
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    _check(params)
+    wired.check(params, "captures", "publications")
     capture, truth, delivered = taken(params, seed)
     found = measures(capture, truth, _trained(params))
     return [*found, Measure("", "delivered", 0, delivered)]
@@ -112,20 +109,7 @@ def _trained(params: Params) -> Trained:
 
 
 def _population(params: Params) -> CapturedMesh:
-    hardened = params.wire == "cells"
-    return CapturedMesh(
-        nodes=params.nodes,
-        neighbours=params.degree,
-        rewire=params.rewire,
-        subscribers=params.ratio,
-        publishers=params.publishers,
-        notes=0,
-        cover_share=params.kappa,
-        mesh=MESH if hardened else _PAPER,
-        link=LinkConfig("cells", _RATE) if hardened else LinkConfig("prompt"),
-        whole=False,
-        checks=(),
-    )
+    return CapturedMesh(**wired.fields(params, _PAPER), publishers=params.publishers, whole=False, checks=())
 
 
 def _publish(world: World, at_us: int, publisher: Address, number: int) -> None:
@@ -143,14 +127,6 @@ def _mask(places: dict[Address, int], chosen: list[Address]) -> NDArray[np.bool_
     return found
 
 
-def _check(params: Params) -> None:
-    params.heed("captures", "wire", "kappa", "publications", "publishers", "cover", "game")
-    if params.graph != "small-world" or params.cover != "none" or params.game != "none" or params.look != "end":
-        raise ConfigError('captures are of small worlds with neither PF nor SG, and looked at once: look = "end"')
-    if (params.wire == "cells") != (params.kappa > 0):
-        raise ConfigError('wire = "cells" is the hardened network, with a kappa above 0; "prompt" the paper\'s')
-
-
 _SECOND_US: Final = 1_000_000
 _EPOCH_US: Final = 6 * _SECOND_US
 _BEGINS_US: Final = 2 * _SECOND_US
@@ -160,7 +136,6 @@ _LAST_US: Final = 8 * _SECOND_US
 """Notes come out between these."""
 _LASTS_US: Final = 9 * _SECOND_US
 _LINKS: Final = Links(latency_us=(1_000, 20_000))
-_RATE: Final = 16
 _PAPER: Final = Config(heartbeat_us=250_000, silent_periods=100, neighbours_max=32, address_bytes_max=8)
 _TRAINED_ON: Final = 8
 """Captures."""

@@ -24,9 +24,9 @@ from veilcast.lab.live.day import Day, day
 from veilcast.lab.live.phases import EPOCH_US, MESH, PHASE_US, notes
 from veilcast.lab.live.town import TownMesh, one_at_a_time
 from veilcast.lab.measure.telltale import Samples, judge
+from veilcast.lab.sweep import wired
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.wiretaps import Capture, Trained, Truth, measures
-from veilcast.link.config import LinkConfig
 from veilcast.machine import Address
 from veilcast.mesh.config import Config
 from veilcast.sim.engine import START_US
@@ -50,24 +50,10 @@ def made_of(people: TownMesh, seen: Day, seed: int) -> list[Measure]:
 
 
 def population(params: Params) -> TownMesh:
-    params.heed("towns on real sockets", "wire", "kappa", "publishers", "cover", "game")
-    if params.graph != "small-world" or params.cover != "none" or params.game != "none" or params.publishers > 1:
-        raise ConfigError("towns are small worlds with one publisher and neither PF nor SG")
-    if params.wire == "bare" or (params.wire == "cells") != (params.kappa > 0):
-        raise ConfigError('wire = "cells" is the hardened network, with a kappa above 0; "prompt" the paper\'s')
-    hardened = params.wire == "cells"
-    return TownMesh(
-        nodes=params.nodes,
-        neighbours=params.degree,
-        rewire=params.rewire,
-        subscribers=params.ratio,
-        notes=0,
-        cover_share=params.kappa,
-        mesh=MESH if hardened else _PAPER,
-        link=LinkConfig("cells", _RATE) if hardened else LinkConfig("prompt"),
-        checks=("once", "readers"),
-        port=_PORT,
-    )
+    wired.check(params, "towns on real sockets")
+    if params.publishers > 1:
+        raise ConfigError("towns on real sockets have one publisher")
+    return TownMesh(**wired.fields(params, _PAPER), checks=("once", "readers"), port=_PORT)
 
 
 def samples_of(seen: Day, first: int = 0) -> tuple[Samples, NDArray[np.str_]]:
@@ -118,6 +104,5 @@ def _mask(people: TownMesh, named: tuple[Address, ...]) -> NDArray[np.bool_]:
 PHASES: Final = 32
 KINDS: Final = ("publishing", "edge", "rekeying")
 _PARTS: Final = 4
-_RATE: Final = 16
 _PORT: Final = 4082
 _PAPER: Final = Config(heartbeat_us=MESH.heartbeat_us, silent_periods=MESH.silent_periods)

@@ -33,10 +33,10 @@ from veilcast.lab.sweep.averages import averages
 from veilcast.lab.sweep.ears import Ears, view_of
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.suite import Suite
-from veilcast.lab.sweep.town import Town, address, place
+from veilcast.lab.sweep.town import BRISK, Town, address, place
 from veilcast.lab.sweep.worlds import conduct, settled
 from veilcast.machine import Address, Delivered, Event
-from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.config import Config
 from veilcast.mesh.habits import Habits
 from veilcast.sim.mesh import TOPIC
 from veilcast.sim.mesh_keys import EPOCHS
@@ -214,21 +214,21 @@ class _Watch:
 PERIOD_US: Final = 1_000_000
 """A heartbeat."""
 HOP_US: Final = 10_000
-BRISK: Final = Hardening(window_periods=12, lead_periods=24, grace_periods=4, bit_periods=2, uptime_periods=1)
-"""Epochs as short as they can be: the window is still twice what a flood takes."""
-_INSIDER: Final = msgspec.structs.replace(BRISK, covers=False, volunteer=False)
+_HASTY: Final = msgspec.structs.replace(BRISK, lead_periods=24, grace_periods=4)
+"""Epochs as short as they can be."""
+_INSIDER: Final = msgspec.structs.replace(_HASTY, covers=False, volunteer=False)
 """Insiders neither cover nor stand for election, as in the kernels."""
 HARDENED: Final = Config(
     profile="hardened",
     heartbeat_us=PERIOD_US,
     neighbours_max=NEIGHBOURS_MAX,
     address_bytes_max=8,
-    hardening=BRISK,
+    hardening=_HASTY,
 )
 _OVERHEARD: Final = ("group-testing", "linear", "binned", "predecessor", "presence", "sender")
-_EPOCH: Final = 4 * BRISK.lead_periods
+_EPOCH: Final = 4 * _HASTY.lead_periods
 EPOCH_US: Final = _EPOCH * PERIOD_US
-_CALLED: Final = 2 * BRISK.lead_periods + 2
+_CALLED: Final = 2 * _HASTY.lead_periods + 2
 """Heartbeats of an epoch after which the root of the next one was called for."""
 _FORMING: Final = 25
 """Heartbeats after which the paper's mesh stands."""

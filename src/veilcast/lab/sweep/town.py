@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
 from veilcast.lab.sweep.scenes import Scene
 from veilcast.machine import Address, Machine, Publication
-from veilcast.mesh.config import Config
+from veilcast.mesh.config import Config, Hardening
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.checkers import Checker
 from veilcast.sim.links import Links
@@ -138,3 +139,7 @@ def ends(links: list[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.in
     """Where links begin and end, each once."""
     array = np.array(list(dict.fromkeys(links)), dtype=np.int32).reshape(-1, 2)
     return array[:, 0], array[:, 1]
+
+
+BRISK: Final = Hardening(window_periods=12, lead_periods=32, bit_periods=2, uptime_periods=1)
+"""A window of twice the diameter: for who looks at the mesh that stands in the end."""
