@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from functools import partial
 from multiprocessing import get_context
 from typing import TypeVar
@@ -40,7 +41,7 @@ def main() -> None:
     cores = os.cpu_count() or 1
     entropy = random.Random(1).randbytes
     keys, mask = ServerKeys.draw(entropy), Scalar.draw(entropy)
-    with Workers(cores) as threads, Processes(cores) as processes:
+    with Workers(cores) as threads, closing(Processes(cores)) as processes:
         by: dict[str, Multiply] = {
             "one by one": one_by_one,
             f"{cores} threads": threads,
@@ -115,10 +116,7 @@ class Processes:
         self._count = count
         self._pool = ProcessPoolExecutor(count, get_context("forkserver"))
 
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._pool.shutdown()
 
     def multiply(self, pairs: Sequence[tuple[Point, Scalar]]) -> list[Point]:

@@ -5,32 +5,13 @@ A room that has an index derives a machine from `IndexMachine` and gives it its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from veilcast.errors import LocalError
 from veilcast.topics import Cover, coarse_match
-from veilcast.topics.columns import Numbers
-
-
-class Index(Protocol):
-    """The methods that all have."""
-
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def columns(self) -> int: ...
-    def __len__(self) -> int: ...
-    def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> Numbers: ...
-    def remove(self, number: int) -> None: ...
-    def expire(self, now: int) -> Numbers: ...
-    def next_expiry(self) -> int | None: ...
-    def match(self, queries: Collection[bytes]) -> Numbers: ...
-    def match_batch(self, batch: Iterable[Collection[bytes]]) -> list[Numbers]: ...
+from veilcast.topics.columns import Index
 
 
 def element(number: int) -> bytes:
@@ -102,3 +83,15 @@ class IndexMachine(RuleBasedStateMachine):
         soonest = self.index.next_expiry()
         assert (soonest is None) == (not self.model)
         assert soonest is None or soonest <= min(expiry for expiry, _ in self.model.values())
+
+
+def fill(index: Index) -> None:
+    """One with room for 70 columns: it says when it is full, changes nothing then, and takes more after expiry."""
+    index.insert_many([[(element(n),)] for n in range(69)], expiry=5)
+    with pytest.raises(LocalError, match="at most 70 columns"):
+        index.insert([(element(1),), (element(2),)], expiry=9)
+    assert index.match([element(1)]).tolist() == [1]
+    assert (len(index), index.columns) == (69, 69)
+    assert len(index.expire(5)) == 69
+    assert len(index.insert_many([[(element(n),)] for n in range(70)], expiry=9)) == 70
+    assert [index.match([element(n)]).size for n in range(70)] == [1] * 70

@@ -30,7 +30,7 @@ from veilcast.topics import (
 from veilcast.topics.columns import NEVER
 
 sys.path.insert(0, str(Path(__file__).parent))
-from index_model import IndexMachine, element
+from index_model import IndexMachine, element, fill
 from matching_law import Case, Delivery, cases, check_deliveries
 
 SHARP = Geometry.sized(elements=64, queries=200, bound=1e-9)
@@ -177,15 +177,7 @@ def test_the_cost_of_mixing_is_what_arithmetic_says() -> None:
 
 
 def test_a_full_index_says_so_changes_nothing_and_takes_more_after_expiry() -> None:
-    index = BloomIndex(SHARP, capacity=70)
-    index.insert_many([[(element(n),)] for n in range(69)], expiry=5)
-    with pytest.raises(LocalError, match="at most 70 columns"):
-        index.insert([(element(1),), (element(2),)], expiry=9)
-    assert index.match([element(1)]).tolist() == [1]
-    assert (len(index), index.columns) == (69, 69)
-    assert len(index.expire(5)) == 69
-    assert len(index.insert_many([[(element(n),)] for n in range(70)], expiry=9)) == 70
-    assert [index.match([element(n)]).size for n in range(70)] == [1] * 70
+    fill(BloomIndex(SHARP, capacity=70))
 
 
 def test_expired_columns_are_cleared_and_used_again_before_memory_grows() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Final, Self
 
 from veilcast.crypto.bulk import one_by_one
@@ -18,7 +17,7 @@ from veilcast.errors import ConfigError
 
 
 class Workers:
-    """A `Multiply` on so many threads, the caller's own among them; to be closed, or used in a `with`."""
+    """A `Multiply` on so many threads, the caller's own among them, while in a `with`."""
 
     def __init__(self, threads: int) -> None:
         if not 1 <= threads <= MOST:
@@ -37,17 +36,12 @@ class Workers:
             products += other.result()
         return products
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 MOST: Final = 64

@@ -17,7 +17,7 @@ second for a million ranges). Leases end with their epoch, all at once; that is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,47 +26,28 @@ import numpy.typing as npt
 from veilcast.errors import LocalError
 from veilcast.relay.subjects import TAG
 from veilcast.topics import Cover
-from veilcast.topics.columns import Columns, Numbers
+from veilcast.topics.columns import Index, Numbers
 
 Tags: TypeAlias = npt.NDArray[np.bytes_]
 Short: TypeAlias = npt.NDArray[np.int32]
 """Columns, as 32 bits: what most of the memory goes into."""
 
 
-class TagIndex:
-    """At most `capacity` columns, a column for each constraint."""
+class TagIndex(Index):
+    """At most `capacity` columns. The elements of a cover are tags."""
 
     def __init__(self, *, capacity: int) -> None:
-        self._columns = Columns(capacity)
+        super().__init__(capacity)
         self._runs: list[_Run] = []
         self._stale = np.zeros(0, dtype=np.int64)
         self._marks = np.zeros(0, dtype=np.bool_)
 
-    def __len__(self) -> int:
-        """How many subscriptions there are."""
-        return self._columns.live
-
-    @property
-    def capacity(self) -> int:
-        return self._columns.capacity
-
-    @property
-    def columns(self) -> int:
-        """How many columns they take, of `capacity`."""
-        return self._columns.taken
-
     @property
     def nbytes(self) -> int:
-        """The memory held for tags, columns and bookkeeping."""
         runs = sum(array.nbytes for run in self._runs for array in run)
         return runs + self._columns.nbytes + self._stale.nbytes + self._marks.nbytes
 
-    def insert(self, covers: Collection[Cover], expiry: int) -> int:
-        """Add one subscription, valid before `expiry`, and return its number. A cover is the tags of a constraint."""
-        return int(self.insert_many([covers], expiry)[0])
-
     def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> Numbers:
-        """Add subscriptions and return their numbers, in the order given. All or none are added."""
         constraints = [tuple(dict.fromkeys(cover)) for covers in subscriptions for cover in covers]
         if not all(subscriptions) or not all(constraints):
             raise LocalError("a subscription needs constraints of at least one tag each")
@@ -78,32 +59,13 @@ class TagIndex:
             self._add(_Run.of(tags, np.repeat(columns, [len(cover) for cover in constraints]).astype(np.int32)))
         return numbers
 
-    def remove(self, number: int) -> None:
-        """Take one subscription out before it expires."""
-        self._release(self._columns.drop(number))
-
-    def expire(self, now: int) -> Numbers:
-        """Take out what has expired by `now`, and return its numbers, ascending: they are free for others."""
-        columns, numbers = self._columns.expire(now)
-        self._release(columns)
-        return numbers
-
-    def next_expiry(self) -> int | None:
-        """A time before which nothing expires; None if nothing ever will."""
-        return self._columns.next_expiry()
-
     def match(self, queries: Collection[bytes]) -> Numbers:
-        """The subscriptions that share a tag with the queries in each of their columns, ascending."""
         asked = _tags(list(dict.fromkeys(queries)))
         found = [columns for run in self._runs for columns in run.find(asked)]
         hit = self._ascending(found)
         if len(self._stale):
             hit = hit[self._columns.are_taken(hit)]
         return self._columns.subscriptions(hit)
-
-    def match_batch(self, batch: Iterable[Collection[bytes]]) -> list[Numbers]:
-        """`match` for each of several publications."""
-        return [self.match(queries) for queries in batch]
 
     def _ascending(self, found: list[Short]) -> Numbers:
         """These columns, each once: sorted if they are few, by a mark for each column there is if they are many."""

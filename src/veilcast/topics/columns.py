@@ -1,8 +1,9 @@
-"""The columns of an index: whose each is, until when, and which are free.
+"""The columns of an index: whose each is, until when, and which are free; and what every index does with them.
 
-Touches nothing; imports the errors. A column is one constraint; a subscription is one or more columns, numbered by its
-first, and matches if each of them is hit. What a column holds is the index's business: bits of a filter, places in
-lists of tags. So this knows nothing of elements, and every index of ours keeps its columns here.
+Touches nothing; imports the errors and the elements. A column is one constraint; a subscription is one or more columns,
+numbered by its first, and matches if each of them is hit. What a column holds is the index's business: bits of a
+filter, places in lists of tags. So `Columns` knows nothing of elements, and every index of ours is an `Index` that keeps
+its columns in one.
 
 A column goes three ways: `take` gives it to a subscription, `drop` takes it away from its subscription, `free` lets it
 be given out again, once the index holds nothing of it any more.
@@ -10,15 +11,76 @@ be given out again, once the index holds nothing of it any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from veilcast.errors import ConfigError, LocalError
+from veilcast.topics.elements import Cover
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class Index(ABC):
+    """Subscriptions, at most `capacity` columns of them, and which of them want a publication."""
+
+    def __init__(self, capacity: int) -> None:
+        self._columns = Columns(capacity)
+
+    def __len__(self) -> int:
+        """How many subscriptions there are."""
+        return self._columns.live
+
+    @property
+    def capacity(self) -> int:
+        return self._columns.capacity
+
+    @property
+    def columns(self) -> int:
+        """How many columns they take, of `capacity`."""
+        return self._columns.taken
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The memory held for what is in the columns, and for book-keeping."""
+
+    def insert(self, covers: Collection[Cover], expiry: int) -> int:
+        """Add one subscription, valid before `expiry`, and return its number."""
+        return int(self.insert_many([covers], expiry)[0])
+
+    @abstractmethod
+    def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> Numbers:
+        """Add subscriptions and return their numbers, in the order given. All or none are added."""
+
+    def remove(self, number: int) -> None:
+        """Take one subscription out before it expires."""
+        self._release(self._columns.drop(number))
+
+    def expire(self, now: int) -> Numbers:
+        """Take out what has expired by `now`, and return its numbers, ascending: they are free for others."""
+        columns, numbers = self._columns.expire(now)
+        self._release(columns)
+        return numbers
+
+    def next_expiry(self) -> int | None:
+        """A time before which nothing expires; None if nothing ever will."""
+        return self._columns.next_expiry()
+
+    @abstractmethod
+    def match(self, queries: Collection[bytes]) -> Numbers:
+        """The subscriptions that share an element with the queries in each of their columns, ascending."""
+
+    def match_batch(self, batch: Iterable[Collection[bytes]]) -> list[Numbers]:
+        """`match` for each of several publications."""
+        return [self.match(queries) for queries in batch]
+
+    @abstractmethod
+    def _release(self, columns: Numbers) -> None:
+        """These columns are nobody's; they are freed once nothing is left in them."""
 
 
 class Columns:

@@ -18,7 +18,7 @@ subscriptions; a test shows how). The number of one that was removed or has expi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -26,45 +26,27 @@ import numpy.typing as npt
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
-from veilcast.topics.columns import Columns, Numbers
+from veilcast.topics.columns import Index, Numbers
 from veilcast.topics.elements import Cover
 
 Bitmap: TypeAlias = npt.NDArray[np.uint64]
 """One bit a column, 64 columns a little-endian word, the first column in the lowest bit."""
 
 
-class BloomIndex:
+class BloomIndex(Index):
     """At most `capacity` columns; `key` says where elements fall, and is the public one unless given."""
 
     def __init__(self, geometry: Geometry, *, capacity: int, key: bytes = PUBLIC_KEY) -> None:
+        super().__init__(capacity)
         if not 1 <= len(key) <= 64:
             raise ConfigError("the key of an index must have 1 to 64 bytes")
         self.geometry = geometry
         self._key = key
-        self._columns = Columns(capacity)
         self._bits: Bitmap = np.zeros((geometry.rows, 0), dtype="<u8")
-
-    def __len__(self) -> int:
-        """How many subscriptions there are."""
-        return self._columns.live
-
-    @property
-    def capacity(self) -> int:
-        return self._columns.capacity
-
-    @property
-    def columns(self) -> int:
-        """How many columns they take, of `capacity`."""
-        return self._columns.taken
 
     @property
     def nbytes(self) -> int:
-        """The memory held for bits and bookkeeping."""
         return self._bits.nbytes + self._columns.nbytes
-
-    def insert(self, covers: Collection[Cover], expiry: int) -> int:
-        """Add one subscription, valid before `expiry`, and return its number."""
-        return int(self.insert_many([covers], expiry)[0])
 
     def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> Numbers:
         """Add subscriptions and return their numbers, in the order given. All or none are added.
@@ -80,22 +62,7 @@ class BloomIndex:
         self._set_bits(np.repeat(columns, [len(cover) for cover in filters]), rows)
         return numbers
 
-    def remove(self, number: int) -> None:
-        """Take one subscription out before it expires."""
-        self._release(self._columns.drop(number))
-
-    def expire(self, now: int) -> Numbers:
-        """Take out what has expired by `now`, and return its numbers, ascending: they are free for others."""
-        columns, numbers = self._columns.expire(now)
-        self._release(columns)
-        return numbers
-
-    def next_expiry(self) -> int | None:
-        """A time before which nothing expires; None if nothing ever will."""
-        return self._columns.next_expiry()
-
     def match(self, queries: Collection[bytes]) -> Numbers:
-        """The subscriptions that share an element with the queries in each of their columns, ascending."""
         asked = dict.fromkeys(queries)
         if len(asked) > self.geometry.queries:
             raise LocalError(f"a publication may ask at most {self.geometry.queries} elements here")
@@ -109,10 +76,6 @@ class BloomIndex:
             hits |= found
         columns = np.flatnonzero(np.unpackbits(hits.view(np.uint8), bitorder="little").view(np.bool_))
         return self._columns.subscriptions(columns)
-
-    def match_batch(self, batch: Iterable[Collection[bytes]]) -> list[Numbers]:
-        """`match` for each of several publications."""
-        return [self.match(queries) for queries in batch]
 
     # --- bits -----------------------------------------------------------------------------------------------
 
