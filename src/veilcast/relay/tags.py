@@ -1,13 +1,13 @@
 """The exact index: which of a million subscriptions hold a tag of this publication in each of their constraints?
 
-Touches nothing; imports the columns of `topics`. It has the methods of `topics.BloomIndex`, and a server that fills its
+Touches nothing; imports the columns of `topics`. It has the methods of `topics.BloomIndex`. But a server that fills its
 filters itself hides nothing from itself with them, so it may as well keep the tags: nothing is let through wrongly, and
 a tag that many share is kept once.
 
 Tags are kept in runs. A run is three arrays: its tags, sorted; where the columns of each begin; and the columns. What
 is inserted becomes a run of its own, and two runs are merged whenever the younger is at least half as large as the
 older, so there are few runs and every column is moved a logarithmic number of times. A publication looks its tags up in
-every run by bisection and marks the columns it finds; marking costs what is found, and not what is there.
+every run by bisection; that costs next to nothing, and the rest goes into the columns that are found.
 
 A run cannot forget one column cheaply. A subscription that ends leaves its columns behind, which no longer count and
 are not given out again, until as many are stale as are in use, or no others are left: then all runs are swept. So
@@ -39,13 +39,13 @@ class TagIndex(Index):
     def __init__(self, *, capacity: int) -> None:
         super().__init__(capacity)
         self._runs: list[_Run] = []
-        self._stale = np.zeros(0, dtype=np.int64)
+        self._stale: list[int] = []
         self._marks = np.zeros(0, dtype=np.bool_)
 
     @property
     def nbytes(self) -> int:
         runs = sum(array.nbytes for run in self._runs for array in run)
-        return runs + self._columns.nbytes + self._stale.nbytes + self._marks.nbytes
+        return runs + self._columns.nbytes + self._marks.nbytes
 
     def insert_many(self, subscriptions: Sequence[Collection[Cover]], expiry: int) -> Numbers:
         constraints = [tuple(dict.fromkeys(cover)) for covers in subscriptions for cover in covers]
@@ -63,7 +63,7 @@ class TagIndex(Index):
         asked = _tags(list(dict.fromkeys(queries)))
         found = [columns for run in self._runs for columns in run.find(asked)]
         hit = self._ascending(found)
-        if len(self._stale):
+        if self._stale:
             hit = hit[self._columns.are_taken(hit)]
         return self._columns.subscriptions(hit)
 
@@ -88,17 +88,17 @@ class TagIndex(Index):
         self._runs.append(run)
 
     def _release(self, columns: Numbers) -> None:
-        self._stale = np.append(self._stale, columns)
+        self._stale += columns.tolist()
         if len(self._stale) > max(self._columns.taken, _UNSWEPT):
             self._sweep()
 
     def _sweep(self) -> None:
         """Forget the stale columns, and free them for others."""
-        if len(self._stale):
+        if self._stale:
             taken = self._columns.are_taken(np.arange(self._columns.used))
             self._runs = [kept for run in self._runs if len((kept := run.only(taken)).columns)]
             self._columns.free(self._stale)
-            self._stale = self._stale[:0].copy()
+            self._stale = []
 
 
 class _Run(NamedTuple):

@@ -2,8 +2,8 @@
 
 Touches nothing; imports the errors and the elements. A column is one constraint; a subscription is one or more columns,
 numbered by its first, and matches if each of them is hit. What a column holds is the index's business: bits of a
-filter, places in lists of tags. So `Columns` knows nothing of elements, and every index of ours is an `Index` that keeps
-its columns in one.
+filter, places in lists of tags. So `Columns` knows nothing of elements, and every index of ours is an `Index` that has
+its columns there.
 
 A column goes three ways: `take` gives it to a subscription, `drop` takes it away from its subscription, `free` lets it
 be given out again, once the index holds nothing of it any more.
@@ -163,8 +163,9 @@ class Columns:
         """A time before which nothing expires; None if nothing ever will."""
         return self._soonest if self.live else None
 
-    def free(self, columns: Numbers) -> None:
-        self._free.extend(columns.tolist())
+    def free(self, columns: list[int]) -> None:
+        """Nothing is left in these, so they may be taken again."""
+        self._free += columns
 
     def are_taken(self, columns: Numbers) -> npt.NDArray[np.bool_]:
         return np.not_equal(self._number[columns], _NONE)

@@ -104,7 +104,7 @@ class BloomIndex(Index):
     def _release(self, columns: Numbers) -> None:
         """Clear columns that are nobody's, and free them for others."""
         self._clear_bits(columns)
-        self._columns.free(columns)
+        self._columns.free(columns.tolist())
 
     def _clear_bits(self, columns: Numbers) -> None:
         words, where = np.unique(columns // 64, return_inverse=True)
