@@ -34,6 +34,7 @@ def tagged(wanted: tuple[Cover, ...]) -> list[Cover]:
 
 
 @given(cases())
+@settings(max_examples=40)
 def test_it_lets_through_what_the_coarse_match_does_and_nothing_else(case: Case) -> None:
     """And that one is pinned to P2's definition by the tests of `topics`."""
     index = TagIndex(capacity=1000)
@@ -51,7 +52,7 @@ class TagMachine(IndexMachine):
 
 
 TestTagMachine = TagMachine.TestCase
-TestTagMachine.settings = settings(max_examples=30)
+TestTagMachine.settings = settings(max_examples=20)
 
 
 class SweptMachine(TagMachine):
@@ -69,7 +70,7 @@ class SweptMachine(TagMachine):
 
 
 TestSweptMachine = SweptMachine.TestCase
-TestSweptMachine.settings = settings(max_examples=30)
+TestSweptMachine.settings = settings(max_examples=20)
 
 
 @pytest.mark.parametrize("forgotten", ["are_taken", "only"])
