@@ -75,34 +75,36 @@ async def raw(driver: StreamDriver) -> AsyncIterator[tuple[asyncio.StreamReader,
             await writer.wait_closed()
 
 
+async def shaken(address: Address, context: ssl.SSLContext) -> tuple[socket.socket, ssl.SSLObject, ssl.MemoryBIO]:
+    """A line to a host after the client's part of the handshake, with TLS by hand; or as far as the host goes along."""
+    host, port = address.rsplit(":", 1)
+    loop, incoming, outgoing = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing)
+    line = socket.create_connection((host, int(port)))
+    line.setblocking(False)
+    while True:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            await loop.sock_sendall(line, outgoing.read())
+            heard = await loop.sock_recv(line, 1 << 16)
+            if not heard:
+                return line, tls, outgoing
+            incoming.write(heard)
+        else:
+            await loop.sock_sendall(line, outgoing.read())
+            return line, tls, outgoing
+
+
 async def spoken_after_hello(address: Address, context: ssl.SSLContext) -> bytes:
     """All that the host sends once the client's part of the handshake is done, still encrypted: none, or an alert."""
-    host, port = address.rsplit(":", 1)
-    loop = asyncio.get_running_loop()
-    context.verify_mode = ssl.CERT_NONE  # It does not care who we are.
-    with socket.create_connection((host, int(port))) as line:
-        line.setblocking(False)
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = context.wrap_bio(incoming, outgoing)
-        shaking = True
-        while shaking:
-            try:
-                client.do_handshake()
-                shaking = False
-            except ssl.SSLWantReadError:
-                pass
-            with contextlib.suppress(ConnectionError):
-                await loop.sock_sendall(line, outgoing.read())
-            if shaking:
-                heard = await loop.sock_recv(line, 1 << 16)
-                if not heard:
-                    return b""
-                incoming.write(heard)
-        spoken = b""
-        with contextlib.suppress(ConnectionError):
-            while heard := await loop.sock_recv(line, 1 << 16):
-                spoken += heard
-        return spoken
+    context.verify_mode = ssl.CERT_NONE  # The client does not care who we are.
+    line, _, _ = await shaken(address, context)
+    spoken = b""
+    with line, contextlib.suppress(ConnectionError):
+        while heard := await asyncio.get_running_loop().sock_recv(line, 1 << 16):
+            spoken += heard
+    return spoken
 
 
 @pytest.mark.parametrize("who", CALLERS)
@@ -316,6 +318,25 @@ def test_a_member_that_sends_too_long_a_record_is_dropped() -> None:
                 assert await reader.read() == b""
             assert [data for _, data in here.got] == [b"fine"]
             assert host.reasons == {ends.TOO_LONG: 1}
+
+    run(test())
+
+
+def test_what_follows_the_end_of_a_stream_is_not_waited_for() -> None:
+    """With a planted loop for as long as bytes are there, this would never end."""
+
+    async def test() -> None:
+        here, loop = Puppet(), asyncio.get_running_loop()
+        async with hosting(here, PROXY) as host:
+            line, tls, outgoing = await shaken(host.addresses[0], client_context(ALICE))
+            with line:
+                tls.write(framed(b"last"))
+                with contextlib.suppress(ssl.SSLError):
+                    tls.unwrap()
+                await loop.sock_sendall(line, outgoing.read() + b"after the end")
+                await until(lambda: host.reasons)
+            assert [data for _, data in here.got] == [b"last"]
+            assert host.reasons == {ends.CLOSED: 1}
 
     run(test())
 

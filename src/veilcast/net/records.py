@@ -13,8 +13,13 @@ from typing import Final
 from veilcast.errors import ExcessError
 
 
+def prefix(data: bytes) -> bytes:
+    """What goes before a record."""
+    return _LENGTH.pack(len(data))
+
+
 def framed(data: bytes) -> bytes:
-    return _LENGTH.pack(len(data)) + data
+    return prefix(data) + data
 
 
 class Reader:

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from veilcast.errors import ExcessError
 from veilcast.net.ends import CLOSED, LEFT, NOT_TLS, OVER, SLOW, STRANGE, TOO_LONG, UNFIT, UNREACHABLE, UNSHOWN
 from veilcast.net.limits import Limits
-from veilcast.net.records import Reader, framed
+from veilcast.net.records import Reader, prefix
 
 
 class Ears(Protocol):
@@ -86,7 +86,7 @@ class Stream:
 
     def send(self, record: bytes) -> None:
         """Put a record on its way; it leaves with the next `flush`."""
-        self._plain.append(framed(record))
+        self._plain += (prefix(record), record)
 
     def flush(self) -> None:
         """Let go what was put on its way; what the system will not take yet stays in `unsent`."""
@@ -164,13 +164,13 @@ class Stream:
     def _read(self) -> None:
         reason, records = "", list[bytes]()
         try:
-            while chunk := self._tls.read(READ):
+            # Asking first is cheaper than being told that there is no more.
+            while not reason and (self._incoming.pending or self._tls.pending()):
+                chunk = self._tls.read(TLS_RECORD)
                 records.extend(self._reader.feed(chunk))
-            reason = CLOSED
+                reason = "" if chunk else CLOSED
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLZeroReturnError:
-            reason = CLOSED
         except ssl.SSLError:
             # An alert of a side that is not like ours, which sends none; or bytes that nobody sent.
             reason = CLOSED
@@ -229,7 +229,9 @@ def _why(error: ssl.SSLError) -> str:
     return _REASONS.get(error.reason or "", NOT_TLS)
 
 
-READ: Final = 1 << 16
+READ: Final = 1 << 18
+TLS_RECORD: Final = 1 << 14
+"""OpenSSL hands out no more at a time."""
 PIECES: Final = 64
 HANDSHAKE_BYTES: Final = 1 << 16
 """More than any handshake of ours has; who sends more before it is over wants something else."""
