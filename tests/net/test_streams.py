@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import logging
 import random
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from veilcast.errors import ForgedError, StorageError
+from veilcast.errors import ConfigError, ForgedError, StorageError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Settled
 from veilcast.net import ends
+from veilcast.net.limits import Limits
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Guest
 
@@ -292,21 +294,40 @@ def test_a_machine_that_fails_loses_that_stream_and_is_driven_on() -> None:
 def test_draining_waits_until_all_has_gone_out() -> None:
     async def test() -> None:
         here, there = Puppet(), Puppet()
-        async with hosting(here, PROXY) as host, running(there, CROWD.identity(ALICE)) as caller:
+        patient = dataclasses.replace(QUICK, patience_s=10.0)
+        async with hosting(here, PROXY, patient) as host, running(there, CROWD.identity(ALICE)) as caller:
             call(caller, there, host)
             await until(lambda: here.peers)
-            here.frames = [Frame(name_of(ALICE), bytes(QUICK.record_max))] * 40
+            here.frames = [Frame(name_of(ALICE), bytes(QUICK.record_max))] * 400
 
             async def finish() -> None:
-                await until(lambda: not here.frames)
-                assert host._behind
+                await until(lambda: host._behind)
 
             host.touch()
             assert await host.drain(finish, 10.0)
             await until(lambda: len(there.peers) >= 2)
-            assert len(there.got) == 40
+            assert len(there.got) == 400
 
     run(test())
+
+
+def test_a_machine_that_writes_faster_than_its_peer_reads_waits_for_it_and_loses_nobody() -> None:
+    """Far more than may gather. Without the waiting the peer would be dropped, quick as it is."""
+    limits = dataclasses.replace(QUICK, write_max=1 << 20)
+    count = 64 * limits.write_max // limits.record_max
+
+    async def reasons(patience_s: float) -> Any:
+        here, there, patient = Puppet(), Puppet(), dataclasses.replace(limits, patience_s=patience_s)
+        async with hosting(here, PROXY, patient) as host, running(there, CROWD.identity(ALICE)) as caller:
+            call(caller, there, host)
+            await until(lambda: here.peers)
+            here.frames = [Frame(name_of(ALICE), bytes(limits.record_max))] * count
+            host.touch()
+            await until(lambda: len(there.got) == count or host.reasons)
+            return host.reasons
+
+    assert asyncio.run(reasons(10.0)) == {}
+    assert asyncio.run(reasons(0.0)) == {ends.SLOW: 1}
 
 
 class Fickle:
@@ -431,6 +452,27 @@ def test_when_the_system_has_no_sockets_left_callers_wait_and_come_in_later(monk
     monkeypatch.setattr("veilcast.net.callers.REST_S", 0.01)
     monkeypatch.setattr(socket.socket, "accept", exhausted)
     run(test())
+
+
+def test_a_host_asks_the_system_for_as_many_sockets_as_it_may_need_and_can_get() -> None:
+    async def test() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        few = min(soft, 128)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+            async with hosting(Puppet(), PROXY, dataclasses.replace(QUICK, callers=few, handshakes=9)):
+                assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > few
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    run(test())
+
+
+def test_limits_that_leave_no_room_for_a_record_are_refused() -> None:
+    with pytest.raises(ConfigError, match="write_max"):
+        Limits(record_max=1 << 20, write_max=1 << 20)
+    limits = Limits()
+    assert limits.high_water + limits.room * limits.record_max <= limits.write_max
 
 
 def test_numbers_tell_how_many_streams_there_are() -> None:

@@ -11,7 +11,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.cli.opening import Opened, open_keyring
 from veilcast.cli.tap import Around
 from veilcast.cli.view import View
-from veilcast.cli.ways import Links, Streams, Ways, identity_of
+from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of
 from veilcast.crypto.secret import Secret
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
@@ -63,7 +63,7 @@ def compose(config: NodeConfig, passphrase: Secret, around: Around | None = None
 def _ways(config: NodeConfig, opened: Opened, member: LiveMember) -> Ways:
     keyring, revoked, clock, rng = opened
     if mode_of(config.mode).driver == "streams":
-        return Streams(member, identity_of(keyring, revoked, "member"))
+        return Streams(member, identity_of(keyring, revoked, "member"), limits_of("member"))
     assert config.listen is not None
     wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
     return Links(LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked), config.listen, clock)

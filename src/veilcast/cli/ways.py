@@ -13,6 +13,7 @@ from veilcast.link.machine import LinkMachine
 from veilcast.machine import Event, Machine
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
+from veilcast.net.limits import Limits
 from veilcast.net.service import Driver
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity
@@ -60,12 +61,14 @@ class Links:
 class Streams:
     """TLS streams: with those who call us, if we listen, and with those whom the machine wants called."""
 
-    def __init__(self, machine: Machine, identity: Identity, listen: Sequence[str] = ()) -> None:
-        self.machine, self._identity, self._listen = machine, identity, listen
+    def __init__(self, machine: Machine, identity: Identity, limits: Limits, listen: Sequence[str] = ()) -> None:
+        self.machine, self._identity, self._limits, self._listen = machine, identity, limits, listen
         self._driver: StreamDriver | None = None
 
     def drive(self, machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> StreamDriver:
-        self._driver = StreamDriver(machine, listen=self._listen, identity=self._identity, act_on=act_on, clock=clock)
+        self._driver = StreamDriver(
+            machine, listen=self._listen, identity=self._identity, act_on=act_on, clock=clock, limits=self._limits
+        )
         return self._driver
 
     def peers(self) -> Iterable[Peer]:
@@ -97,6 +100,11 @@ def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Ident
         callers=party.judge(*callers),
         hosts=party.judge(*hosts),
     )
+
+
+def limits_of(standing: Standing) -> Limits:
+    """A proxy has many members, and must not wait for one; a member and a server have few peers, and need each."""
+    return Limits() if standing == "proxy" else Limits(patience_s=10.0)
 
 
 _MEETS: dict[Standing, tuple[tuple[Standing, ...], tuple[Standing, ...]]] = {

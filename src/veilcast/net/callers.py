@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -53,6 +54,8 @@ class Callers:
             self._listeners.append(_listen(family, address))
         for bound in self._listeners:
             loop.add_reader(bound, self._accept, bound)
+        if self._listeners:
+            _ask_for_sockets(self._limits.callers + self._limits.handshakes + OTHERS)
 
     def close(self) -> None:
         for bound in self._listeners:
@@ -115,6 +118,14 @@ class Callers:
             self._loop.add_reader(bound, self._accept, bound)
 
 
+def _ask_for_sockets(count: int) -> None:
+    """What a process is given at first is often 1,024, far less than it may have."""
+    given, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if most == resource.RLIM_INFINITY else min(count, most)
+    if given != resource.RLIM_INFINITY and given < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def _listen(family: socket.AddressFamily, address: SocketAddress) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -135,5 +146,7 @@ def _listen(family: socket.AddressFamily, address: SocketAddress) -> socket.sock
 ACCEPTS: Final = 64
 """Connections taken at a time, so that timers hardly wait."""
 BACKLOG: Final = 256
+OTHERS: Final = 128
+"""Files and sockets that a process has besides."""
 REST_S: Final = 1.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

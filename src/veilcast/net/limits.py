@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from veilcast.errors import ConfigError
+from veilcast.net.turns import FRAMES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The defaults are for a host of thousands; who only calls has no use for most of them."""
 
-    record_max: int = 1 << 18
+    record_max: int = 1 << 16
     """Bytes of one record, in either direction."""
     write_max: int = 16 << 20
-    """Bytes that wait for one peer to read; who lets more gather is dropped. A machine that may have more under way
-    to one peer holds back by itself."""
+    """Bytes that wait for one peer to read; who lets more gather is dropped."""
+    patience_s: float = 0.05
+    """When a quarter of that has gathered, the machine is asked for nothing more until it is gone, but no longer than
+    this: for as long, one peer can hold up all others. Who has few peers, and needs each, can have more of it."""
     waiting_max: int = 256 << 20
     """Bytes that wait for all of them; past it, the one with the most is dropped."""
-    callers: int = 4096
+    callers: int = 16_384
     """Streams of those who called us."""
     calls: int = 64
     """Peers that we call, or try to."""
@@ -30,3 +36,21 @@ class Limits:
     review_s: float = 10.0
     """How often the certificate of everybody who is here is looked at again. In the same time, a peer for whom
     something waits must have read some of it."""
+
+    def __post_init__(self) -> None:
+        if self.room < 1:
+            raise ConfigError("write_max must be several times record_max")
+
+    @property
+    def high_water(self) -> int:
+        """Bytes for one peer at which it is time to be patient."""
+        return self.write_max // 4
+
+    @property
+    def room(self) -> int:
+        """Frames that can be for one peer, whatever their sizes, with nobody dropped who was below the mark."""
+        return min(FRAMES, (self.write_max - self.high_water) // (self.record_max + OVERHEAD))
+
+
+OVERHEAD: Final = 32
+"""More than length and TLS add to a record, on the whole: TLS adds 22 bytes to every 16,384."""

@@ -5,10 +5,12 @@ one stream at a time: a new one takes the place of the old, which may be dead wi
 called is named by the address that was asked for. `Connect` stands until `Disconnect`: every call that fails and every
 stream that ends is told as `peer_lost`, and another call follows by itself.
 
-Nothing here waits for a peer that reads slowly: what waits for it is limited, and past the limit its stream ends, as it
-does when nothing of it is read for a while. Why a stream ended is counted and logged, and never said on the wire.
-Certificates are looked at again from time to time for as long as a stream stands: a membership ends, and a revocation
-may come.
+Nobody waits for a peer that reads slowly: what gathers for it is limited, and past the limit its stream ends, as it
+does when nothing is read for a while. But who reads as fast as it can may be slower than a machine writes. So when much
+has gathered for a peer, the machine is asked for nothing more for a moment, or until that peer has caught up.
+
+Why a stream ended is counted and logged, and never said on the wire. Certificates are looked at again from time to time
+for as long as a stream stands: a membership ends, and a revocation may come.
 """
 
 from __future__ import annotations
@@ -74,6 +76,11 @@ class StreamDriver(Turns):
         self._names: dict[Stream, Address] = {}
         self._behind: dict[Stream, int] = {}
         """Streams with bytes that wait, and how much each had sent when it was looked at last."""
+        self._awaited: Stream | None = None
+        """The one that the machine has to wait for."""
+        self._patience: asyncio.TimerHandle | None = None
+        self._slow: dict[Stream, None] = {}
+        """Those that were waited for in vain."""
         self._caught_up = asyncio.Event()
         self._review: asyncio.TimerHandle | None = None
 
@@ -106,8 +113,8 @@ class StreamDriver(Turns):
         for up in self._up.values():
             up.stream.end()
         self._up.clear()
-        self._names.clear()
-        self._behind.clear()
+        for stream in list(self._names):
+            self._forget(stream)
 
     async def _flushed(self) -> None:
         while self._behind:
@@ -131,6 +138,9 @@ class StreamDriver(Turns):
         if sum(stream.unsent for stream in self._behind) > self._limits.waiting_max:
             max(self._behind, key=lambda stream: stream.unsent).drop(SLOW)
 
+    def _room(self) -> int:
+        return self._limits.room if self._awaited is None else 0
+
     def _tell(self, event: Event, now: int) -> None:
         if isinstance(event, Connect):
             self._calls.want(event.peer)
@@ -145,6 +155,17 @@ class StreamDriver(Turns):
         stream.flush()
         if stream.unsent and stream in self._names:
             self._behind.setdefault(stream, stream.sent)
+            if stream.unsent > self._limits.high_water and self._awaited is None and stream not in self._slow:
+                self._awaited, self._patience = (
+                    stream,
+                    self._loop.call_later(self._limits.patience_s, self._wait_no_longer),
+                )
+
+    def _wait_no_longer(self) -> None:
+        assert self._awaited is not None
+        self._slow[self._awaited] = None
+        self._awaited = None
+        self.touch()
 
     # --- peers come and go ------------------------------------------------------------------------------------
 
@@ -176,9 +197,12 @@ class StreamDriver(Turns):
 
     def _take_down(self, peer: Address) -> Stream:
         stream = self._up.pop(peer).stream
+        self._forget(stream)
+        return stream
+
+    def _forget(self, stream: Stream) -> None:
         del self._names[stream]
         self.calm(stream)
-        return stream
 
     # --- what streams say -------------------------------------------------------------------------------------
 
@@ -201,6 +225,11 @@ class StreamDriver(Turns):
 
     def calm(self, stream: Stream) -> None:
         self._behind.pop(stream, None)
+        self._slow.pop(stream, None)
+        if stream is self._awaited and self._patience is not None:
+            self._patience.cancel()
+            self._awaited = None
+            self.touch()
         self._caught_up.set()
 
     def ended(self, stream: Stream, reason: str) -> None:

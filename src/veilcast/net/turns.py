@@ -118,6 +118,10 @@ class Turns:
     def _send(self, frames: list[Frame]) -> None:
         raise NotImplementedError
 
+    def _room(self) -> int:
+        """How many frames may be sent now."""
+        return FRAMES
+
     def _tell(self, event: Event, now: int) -> None:
         """Act on what concerns the way to peers; the rest is for the owner."""
         raise NotImplementedError
@@ -150,9 +154,9 @@ class Turns:
     def _turn(self, now: int) -> None:
         more = False
         try:
-            frames = self._machine.frames_to_send(now, FRAMES)
-            if frames:
-                more = len(frames) == FRAMES
+            room = self._room()
+            if room and (frames := self._machine.frames_to_send(now, room)):
+                more = len(frames) == room
                 self._send(frames)
             for _ in range(EVENTS):
                 event = self._machine.next_event()
