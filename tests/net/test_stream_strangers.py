@@ -424,3 +424,28 @@ def test_a_slow_reader_delays_nobody_else() -> None:
             assert ("lost", sloth) not in here.peers
 
     run(test())
+
+
+def test_a_reader_that_has_caught_up_is_no_longer_behind_whoever_notices() -> None:
+    """Not only the event loop sends what waits: so does the next record. Here it is always that."""
+
+    async def test() -> None:
+        here = Puppet()
+        async with hosting(here, PROXY) as host:
+            line, _, _ = await shaken(host.addresses[0], client_context(ALICE))
+            with line:
+                await until(lambda: here.peers)
+                while not host._behind:
+                    here.frames.append(Frame(here.peers[0][1], BIG))
+                    host.touch()
+                    await asyncio.sleep(0)
+                (stream,) = host._behind
+                while stream.unsent:
+                    with contextlib.suppress(BlockingIOError):
+                        while line.recv(1 << 20):
+                            pass
+                    stream.send(b"one more")
+                    stream.flush()
+                assert host._behind == {}
+
+    run(test())

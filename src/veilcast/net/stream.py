@@ -54,8 +54,7 @@ class Stream:
     ) -> None:
         """`called`: by the other side; otherwise we are calling."""
         bound.setblocking(False)
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _watch_over(bound)
         self.ears = ears
         self._socket, self._loop, self._write_max = bound, loop, limits.write_max
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -139,11 +138,6 @@ class Stream:
         if self._shaken and self._open:
             self._read()
 
-    def _writable(self) -> None:
-        self._push()
-        if not self._waiting:
-            self.ears.calm(self)
-
     # --- TLS --------------------------------------------------------------------------------------------------
 
     def _shake(self) -> None:
@@ -201,9 +195,10 @@ class Stream:
         elif self._watching and not self._waiting:
             self._watching = False
             self._loop.remove_writer(self._socket)
+            self.ears.calm(self)
         elif self._waiting and not self._watching:
             self._watching = True
-            self._loop.add_writer(self._socket, self._writable)
+            self._loop.add_writer(self._socket, self._push)
 
     def _took(self, size: int) -> None:
         self.unsent -= size
@@ -222,6 +217,15 @@ class Stream:
             self._socket.close()
 
 
+def _watch_over(bound: socket.socket) -> None:
+    """Let the system send at once, and notice within a minute that the other side is gone without a word."""
+    with contextlib.suppress(OSError):  # Gone already.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _TCP.items():
+            if hasattr(socket, option):
+                bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
 def _why(error: ssl.SSLError) -> str:
     """Of what OpenSSL says, a word from our own list."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -236,6 +240,16 @@ PIECES: Final = 64
 HANDSHAKE_BYTES: Final = 1 << 16
 """More than any handshake of ours has; who sends more before it is over wants something else."""
 
+_TCP: Final = {
+    "TCP_NODELAY": 1,
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPALIVE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 60_000,
+}
+"""Each where the system has it: seconds of silence, seconds between questions, how many of these; and milliseconds that
+something sent may stay without an acknowledgement, which would otherwise be a quarter of an hour."""
 _CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT}
 """By the numbers of OpenSSL: not yet valid, expired, of another purpose."""
 _REASONS: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE": UNSHOWN}
