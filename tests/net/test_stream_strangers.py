@@ -373,10 +373,10 @@ def test_a_slow_reader_is_dropped_when_too_much_waits_for_it() -> None:
             while ("lost", sloth) not in here.peers:
                 here.frames += [Frame(sloth, BIG)] * (0 if here.frames else 32)
                 host.touch()
-                assert sum(stream.unsent for stream in host._behind) <= limits.write_max
+                assert host._backlog.unsent <= limits.write_max
                 await asyncio.sleep(0)
             assert host.reasons == {ends.SLOW: 1}
-            assert host._behind == {}
+            assert len(host._backlog) == 0
 
     run(test())
 
@@ -390,7 +390,7 @@ def test_of_many_slow_readers_the_one_with_the_most_goes_first() -> None:
                 host.touch()
                 await asyncio.sleep(0)
             assert here.peers[2:] == [("lost", tortoise)]
-            assert sum(stream.unsent for stream in host._behind) <= limits.waiting_max
+            assert host._backlog.unsent <= limits.waiting_max
 
     run(test())
 
@@ -400,10 +400,10 @@ def test_a_reader_that_stands_still_is_dropped_however_little_waits() -> None:
         limits = dataclasses.replace(QUICK, review_s=0.05)
         async with slow_readers(limits, "stone") as (here, host, (stone,)):
             while ("lost", stone) not in here.peers:
-                if not host._behind:  # The system still takes some.
+                if not len(host._backlog):  # The system still takes some.
                     here.frames.append(Frame(stone, BIG))
                     host.touch()
-                assert sum(stream.unsent for stream in host._behind) <= 2 * len(BIG)
+                assert host._backlog.unsent <= 2 * len(BIG)
                 await asyncio.sleep(0)
             assert host.reasons == {ends.SLOW: 1}
 
@@ -420,7 +420,7 @@ def test_a_slow_reader_delays_nobody_else() -> None:
             here.frames = [Frame(sloth, BIG)] * 190 + [Frame(here.peers[1][1], b"quick")] * 10
             host.touch()
             await until(lambda: len(there.got) == 10)  # The machine was waiting when the first of them had left.
-            assert list(host._slow) == list(host._behind)
+            assert list(host._backlog._slow) == list(host._backlog._sent)
             assert ("lost", sloth) not in here.peers
 
     run(test())
@@ -435,17 +435,17 @@ def test_a_reader_that_has_caught_up_is_no_longer_behind_whoever_notices() -> No
             line, _, _ = await shaken(host.addresses[0], client_context(ALICE))
             with line:
                 await until(lambda: here.peers)
-                while not host._behind:
+                while not len(host._backlog):
                     here.frames.append(Frame(here.peers[0][1], BIG))
                     host.touch()
                     await asyncio.sleep(0)
-                (stream,) = host._behind
+                (stream,) = host._backlog._sent
                 while stream.unsent:
                     with contextlib.suppress(BlockingIOError):
                         while line.recv(1 << 20):
                             pass
                     stream.send(b"one more")
                     stream.flush()
-                assert host._behind == {}
+                assert len(host._backlog) == 0
 
     run(test())

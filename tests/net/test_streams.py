@@ -301,7 +301,7 @@ def test_draining_waits_until_all_has_gone_out() -> None:
             here.frames = [Frame(name_of(ALICE), bytes(QUICK.record_max))] * 400
 
             async def finish() -> None:
-                await until(lambda: host._behind)
+                await until(lambda: len(host._backlog))
 
             host.touch()
             assert await host.drain(finish, 10.0)

@@ -4,7 +4,7 @@ address     UDP addresses as text
 clock       time that never goes back
 turns       what every driver does with a machine
 udp         drives one machine over UDP
-streams     drives one machine over TLS streams: callers, calls, stream, records, tls, limits and ends are its parts
+streams     drives one machine over TLS streams: callers, calls, backlog, stream, records, tls, limits, ends
 agent       what a running node offers its clients
 protocol    what is said on the control socket
 control     the node's side of it

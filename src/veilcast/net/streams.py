@@ -5,10 +5,6 @@ one stream at a time: a new one takes the place of the old, which may be dead wi
 called is named by the address that was asked for. `Connect` stands until `Disconnect`: every call that fails and every
 stream that ends is told as `peer_lost`, and another call follows by itself.
 
-Nobody waits for a peer that reads slowly: what gathers for it is limited, and past the limit its stream ends, as it
-does when nothing is read for a while. But who reads as fast as it can may be slower than a machine writes. So when much
-has gathered for a peer, the machine is asked for nothing more for a moment, or until that peer has caught up.
-
 Why a stream ended is counted and logged, and never said on the wire. Certificates are looked at again from time to time
 for as long as a stream stands: a membership ends, and a revocation may come.
 """
@@ -22,10 +18,11 @@ from typing import NamedTuple
 
 from veilcast.errors import RemoteError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Machine
+from veilcast.net.backlog import Backlog
 from veilcast.net.callers import Callers
 from veilcast.net.calls import Calls
 from veilcast.net.clock import Clock
-from veilcast.net.ends import FAULT, FULL, REPLACED, SLOW, Ends
+from veilcast.net.ends import FAULT, FULL, REPLACED, Ends
 from veilcast.net.limits import Limits
 from veilcast.net.records import WELCOME
 from veilcast.net.stream import Stream
@@ -70,18 +67,13 @@ class StreamDriver(Turns):
         """Why streams, handshakes and calls ended, and how often."""
         self._callers = Callers(listen, identity, limits, self.now, self._ends, self._let_in)
         self._calls = Calls(
-            identity, limits, rng or SystemRandom(), self.now, self._ends, self._answered, self._unanswered
+            identity, limits, rng or SystemRandom(), self.now, self._ends, self._set_up, self._unanswered
         )
         self._up: dict[Address, _Up] = {}
         self._names: dict[Stream, Address] = {}
-        self._behind: dict[Stream, int] = {}
-        """Streams with bytes that wait, and how much each had sent when it was looked at last."""
-        self._awaited: Stream | None = None
-        """The one that the machine has to wait for."""
-        self._patience: asyncio.TimerHandle | None = None
-        self._slow: dict[Stream, None] = {}
-        """Those that were waited for in vain."""
-        self._caught_up = asyncio.Event()
+        self._backlog = Backlog(limits, self.touch)
+        self._guests = 0
+        """How many of them called us."""
         self._review: asyncio.TimerHandle | None = None
 
     @property
@@ -117,9 +109,7 @@ class StreamDriver(Turns):
             self._forget(stream)
 
     async def _flushed(self) -> None:
-        while self._behind:
-            self._caught_up.clear()
-            await self._caught_up.wait()
+        await self._backlog.gone()
 
     # --- what the machine says --------------------------------------------------------------------------------
 
@@ -135,11 +125,10 @@ class StreamDriver(Turns):
             self.counts.sent += 1
         for stream in touched:
             self._flush(stream)
-        if sum(stream.unsent for stream in self._behind) > self._limits.waiting_max:
-            max(self._behind, key=lambda stream: stream.unsent).drop(SLOW)
+        self._backlog.shorten()
 
     def _room(self) -> int:
-        return self._limits.room if self._awaited is None else 0
+        return 0 if self._backlog.must_wait else self._limits.room
 
     def _tell(self, event: Event, now: int) -> None:
         if isinstance(event, Connect):
@@ -154,18 +143,7 @@ class StreamDriver(Turns):
     def _flush(self, stream: Stream) -> None:
         stream.flush()
         if stream.unsent and stream in self._names:
-            self._behind.setdefault(stream, stream.sent)
-            if stream.unsent > self._limits.high_water and self._awaited is None and stream not in self._slow:
-                self._awaited, self._patience = (
-                    stream,
-                    self._loop.call_later(self._limits.patience_s, self._wait_no_longer),
-                )
-
-    def _wait_no_longer(self) -> None:
-        assert self._awaited is not None
-        self._slow[self._awaited] = None
-        self._awaited = None
-        self.touch()
+            self._backlog.add(stream)
 
     # --- peers come and go ------------------------------------------------------------------------------------
 
@@ -173,15 +151,13 @@ class StreamDriver(Turns):
         before = self._up.get(guest.name)
         if before is not None:
             before.stream.drop(REPLACED)
-        elif sum(other.called for other in self._names) >= self._limits.callers:
+        elif self._guests >= self._limits.callers:
             stream.drop(FULL)
             return
+        self._guests += 1
         self._set_up(guest.name, stream, guest)
         stream.send(WELCOME)
         self._flush(stream)
-
-    def _answered(self, peer: Address, stream: Stream, guest: Guest) -> None:
-        self._set_up(peer, stream, guest)
 
     def _unanswered(self, peer: Address) -> None:
         self._notice("peer_lost", peer, self.now())
@@ -202,7 +178,8 @@ class StreamDriver(Turns):
 
     def _forget(self, stream: Stream) -> None:
         del self._names[stream]
-        self.calm(stream)
+        self._guests -= stream.called
+        self._backlog.remove(stream)
 
     # --- what streams say -------------------------------------------------------------------------------------
 
@@ -224,13 +201,7 @@ class StreamDriver(Turns):
             self._turn(now)
 
     def calm(self, stream: Stream) -> None:
-        self._behind.pop(stream, None)
-        self._slow.pop(stream, None)
-        if stream is self._awaited and self._patience is not None:
-            self._patience.cancel()
-            self._awaited = None
-            self.touch()
-        self._caught_up.set()
+        self._backlog.remove(stream)
 
     def ended(self, stream: Stream, reason: str) -> None:
         peer = self._names[stream]
@@ -242,12 +213,8 @@ class StreamDriver(Turns):
 
     def _look_again(self) -> None:
         """At the streams that should have moved, and at the certificates of all who are here."""
+        self._backlog.look()
         now = self.now()
-        for stream, before in list(self._behind.items()):
-            if stream.sent == before:
-                stream.drop(SLOW)
-            else:
-                self._behind[stream] = stream.sent
         for up in list(self._up.values()):
             try:
                 up.guest.check(now)
