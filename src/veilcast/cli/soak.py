@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, Final
@@ -18,16 +18,17 @@ from rich.progress import track
 from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
-from veilcast.sim import soak
+from veilcast.sim import relay_soak, soak
 from veilcast.sim.scenario import Outcome
 
 
 def add_command(verbs: Any) -> None:
     parser = verbs.add_parser(
         "soak",
-        help="many small meshes under every fault, with every check",
-        description="Run small meshes whose variant and faults the seed draws, and check all invariants at every step.",
+        help="many small networks under every fault, with every check",
+        description="Run small networks, each of a variant and with faults that its seed draws, and check everything.",
     )
+    parser.add_argument("--of", choices=("mesh", "relay"), default="mesh", help="meshes, or relays (mesh)")
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="so many seeds from --seed on (100)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
     cores = min(os.cpu_count() or 1, _JOBS_MAX)
@@ -43,7 +44,8 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     passed: Counter[str] = Counter()
     notes, failed = 0, None
-    outcomes = _outcomes(seeds, min(arguments.jobs, len(seeds)))
+    run = relay_soak.run if arguments.of == "relay" else soak.run
+    outcomes = _outcomes(run, seeds, min(arguments.jobs, len(seeds)))
     console = Console(file=sys.stderr)
     try:
         for outcome in track(
@@ -77,17 +79,17 @@ def _report(seeds: range, passed: dict[str, int], notes: int, failed: Outcome | 
     return Report(data, [*lines, f"seed {failed.seed} failed, {failed.scenario}", *failed.violations], FAILED_CHECK)
 
 
-def _outcomes(seeds: range, jobs: int) -> Generator[Outcome, None, None]:
+def _outcomes(run: Callable[[int], Outcome], seeds: range, jobs: int) -> Generator[Outcome, None, None]:
     """What comes of each seed, in their order: the first that fails is the same for any number of jobs."""
     if jobs == 1:
-        yield from map(soak.run, seeds)
+        yield from map(run, seeds)
         return
     # Spawned, not forked: nothing of this process is in the others, neither its threads nor its locks.
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_end_on_interrupt)
     waiting: deque[Future[Outcome]] = deque()
     try:
         for seed in seeds:
-            waiting.append(pool.submit(soak.run, seed))
+            waiting.append(pool.submit(run, seed))
             if len(waiting) > _AHEAD * jobs:
                 yield waiting.popleft().result()
         while waiting:

@@ -12,7 +12,7 @@ from typing import Final
 
 from veilcast.authority.content import check_content
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.crypto.bulk import Multiply
 from veilcast.crypto.derive import derive, digest
@@ -32,9 +32,12 @@ from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submi
 
 
 class HardenedClient:
+    """Bounded: the keys of `AT_HAND_MAX` epochs."""
+
     def __init__(self, keyring: Keyring, server: ServerPublic, entropy: Entropy, multiply: Multiply) -> None:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
         self._own = derive(keyring.membership.link, b"vc/relay-client", server.encode())
+        self._at_hand: dict[int, EpochKeys] = {}
 
     def enrol(self, number: int, begun: Begun) -> Enrol:
         return Enrol(number, begun.ratio.reveal(), begun.claim.encode(), begun.sealed)
@@ -52,7 +55,11 @@ class HardenedClient:
         return (epoch_of(now, self._keyring.epoch_us) + 1) * self._keyring.epoch_us
 
     def keys(self, topic: str, span: Span, now: int) -> TopicKeys:
-        keys = self._keyring.at(span.epoch).topic(topic)
+        if span.epoch not in self._at_hand:
+            while len(self._at_hand) >= AT_HAND_MAX:
+                del self._at_hand[next(iter(self._at_hand))]
+            self._at_hand[span.epoch] = self._keyring.at(span.epoch)
+        keys = self._at_hand[span.epoch].topic(topic)
         if keys.record.profile != "hardened":
             raise LocalError(f"{topic!r} is a topic of the paper profile; this client is hardened")
         return keys
@@ -194,5 +201,7 @@ def _check_none(cipher: bytes | None) -> None:
 
 PAST_MAX: Final = 4
 """Epochs that are asked for what waits, where they are so short that the server holds things for many."""
+AT_HAND_MAX: Final = 16
+"""Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
 _LEASE: Final = b"vc/relay-lease"
 _SUBMIT: Final = b"vc/relay-submit"

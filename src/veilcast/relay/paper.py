@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar
@@ -34,6 +34,7 @@ from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submi
 class PaperClient:
     def __init__(self, keyring: Keyring, entropy: Entropy) -> None:
         self._keyring, self._entropy = keyring, entropy
+        self._at_hand: EpochKeys | None = None
 
     def enrol(self, number: int, begun: Begun) -> Enrol:
         return Enrol(number, begun.ratio.reveal(), None, begun.sealed)
@@ -48,7 +49,10 @@ class PaperClient:
         return None
 
     def keys(self, topic: str, span: Span, now: int) -> TopicKeys:
-        return self._keyring.at(epoch_of(now, self._keyring.epoch_us)).topic(topic)
+        epoch = epoch_of(now, self._keyring.epoch_us)
+        if self._at_hand is None or self._at_hand.epoch != epoch:
+            self._at_hand = self._keyring.at(epoch)
+        return self._at_hand.topic(topic)
 
     def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
         return _named(keys, elements.poured(interest, keys.record))

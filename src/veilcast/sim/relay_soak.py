@@ -1,0 +1,98 @@
+"""The relay's soak: one world after the other, each with a profile and a bad time that are drawn from its seed.
+
+A server, two proxies and four clients for three minutes. In the first ten seconds everybody subscribes; then, for
+ninety seconds, streams break, frames are lost or come twice, ways are blocked, machines die and start again with what
+their disk holds, stop and go on, clocks are wrong. From the first note on, all that is on a publisher's disk must reach
+everybody who wants it, and the calm at the end is all the time that there is to make up for it. Disks are slow, so that
+many a machine dies between what it has done and what it has written.
+
+Frames do not change their order, nor come again long after: streams carry them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from veilcast.machine import Address
+from veilcast.sim import scenario
+from veilcast.sim.chance import generator
+from veilcast.sim.faults import AnyFault, Crash, Cut, swarm
+from veilcast.sim.relay import SERVER, RelayPopulation
+from veilcast.sim.scenario import Outcome, Scenario
+
+
+def run(seed: int) -> Outcome:
+    return scenario.run(plan(seed), seed)
+
+
+def plan(seed: int) -> Scenario:
+    """The world of a seed."""
+    rng = generator(seed, "relay soak")
+    variant = rng.choice(list(VARIANTS))
+    population = VARIANTS[variant]
+    # A swarm is over by three quarters of its horizon.
+    drawn = swarm(seed, population.addresses(), (CALM_US - QUIET_US) * 4 // 3, KINDS)
+    faults = [msgspec.structs.replace(fault, at_us=fault.at_us + QUIET_US) for fault in drawn]
+    config = scenario.Config(
+        about=variant,
+        duration_us=DURATION_US,
+        epoch_us=EPOCH_US,
+        disk_us=DISK_US,
+        population=population,
+        faults=(*faults, *_cuts(rng, population), *_kills(rng, population)),
+    )
+    return Scenario(f"relay soak {variant}", config, "veilcast sim soak --of relay --seeds 1")
+
+
+def _cuts(rng: Random, population: RelayPopulation) -> list[AnyFault]:
+    """Streams that break, of each kind, at any moment of the bad time."""
+    proxies, clients = population.proxy_names(), population.client_names()
+    cuts: list[AnyFault] = []
+    for _ in range(rng.randint(0, CUTS_MAX)):
+        one = rng.choice(proxies)
+        other: Address = SERVER if rng.random() < 0.5 else rng.choice(clients)
+        cuts.append(Cut(at_us=rng.randrange(QUIET_US, CALM_US), between=(one, other)))
+    return cuts
+
+
+def _kills(rng: Random, population: RelayPopulation) -> list[AnyFault]:
+    """Server and proxies die at any moment, and are back soon: in the middle of what they do."""
+    kills: list[AnyFault] = []
+    for _ in range(rng.randint(0, KILLS_MAX)):
+        node = SERVER if rng.random() < 0.5 else rng.choice(population.proxy_names())
+        length_us = rng.randint(1, KILL_US_MAX)
+        kills.append(Crash(at_us=rng.randrange(QUIET_US, CALM_US - length_us), for_us=length_us, node=node))
+    return kills
+
+
+DURATION_US: Final = 180_000_000
+EPOCH_US: Final = 30_000_000
+"""Leases reach three epochs ahead, so that nobody is away for longer."""
+DISK_US: Final = 200_000
+QUIET_US: Final = 10_000_000
+"""Until when nothing goes wrong, so that all subscriptions stand."""
+CALM_US: Final = 100_000_000
+"""When the last fault ends."""
+CUTS_MAX: Final = 20
+KILLS_MAX: Final = 10
+KILL_US_MAX: Final = 5_000_000
+KINDS: Final = ("loss", "duplicate", "crash", "pause", "partition", "skew")
+CHECKS: Final = ("once", "intact", "matching", "complete", "bounds")
+
+_HARDENED: Final = RelayPopulation(
+    clients=4,
+    bits=3,
+    notes=66,
+    first_us=QUIET_US,
+    every_us=2_200_000,
+    checks=(*CHECKS, "unasked"),
+)
+
+VARIANTS: Final[dict[str, RelayPopulation]] = {
+    "hardened": _HARDENED,
+    "unbatched": msgspec.structs.replace(_HARDENED, proxy=msgspec.structs.replace(_HARDENED.proxy, batch_us=0)),
+    "paper": msgspec.structs.replace(_HARDENED, profile="paper", checks=CHECKS),
+}

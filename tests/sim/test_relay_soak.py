@@ -1,0 +1,128 @@
+"""The relay's soak: what its seeds draw, that relays hold under it, and that planted bugs are found.
+
+The same seeds pass without a bug, so it is the bug that is found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from veilcast.cli.main import main
+from veilcast.machine import Address
+from veilcast.relay.inbox import Inbox
+from veilcast.relay.leasing import Leasing
+from veilcast.relay.ledger import Ledger, Then
+from veilcast.relay.mailboxes import Mailboxes
+from veilcast.relay.roster import Roster
+from veilcast.relay.way import Way
+from veilcast.sim import relay_soak
+from veilcast.sim.faults import Crash, Cut, Skew
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+PLANS = [relay_soak.plan(seed).config for seed in range(100)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_relay_loses_nothing_that_it_promised(seed: int) -> None:
+    outcome = relay_soak.run(seed)
+    assert outcome.violations == ()
+    assert outcome.deliveries > 0
+    assert outcome.duration_us == relay_soak.DURATION_US
+
+
+@pytest.mark.all_only
+def test_twenty_more_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    """`veilcast sim soak --of relay --seeds 500` is the heavy form."""
+    assert main(["sim", "soak", "--of", "relay", "--seed", "6", "--seeds", "20", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["passed"] == 20
+    assert sorted(told["passed_by_variant"]) == sorted(f"relay soak {variant}" for variant in relay_soak.VARIANTS)
+
+
+def test_every_part_of_a_relay_dies_in_some_seed_and_starts_again_before_the_calm() -> None:
+    crashes = [fault for plan in PLANS for fault in plan.faults if isinstance(fault, Crash)]
+    assert {fault.node for fault in crashes} == set(relay_soak.VARIANTS["paper"].addresses())
+    assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
+    for plan in PLANS:
+        for fault in plan.faults:
+            assert relay_soak.QUIET_US <= fault.at_us
+            if not isinstance(fault, Skew | Cut):
+                assert fault.for_us is not None
+                assert fault.at_us + fault.for_us <= relay_soak.CALM_US
+
+
+def answers_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    def at_once(self: Ledger, record: int, now: int, then: Then) -> None:
+        then(now)
+
+    patch.setattr(Ledger, "after", at_once)
+
+
+def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
+    """The proxy knows its clients when it starts again, but not their leases."""
+    made = Roster.__init__
+
+    def forgetful(self: Roster, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
+        self._readers.clear()
+
+    patch.setattr(Roster, "__init__", forgetful)
+
+
+def sends_what_waits_only_once(patch: pytest.MonkeyPatch) -> None:
+    """Whoever says that it is back is believed, and gets nothing again."""
+    patch.setattr(Mailboxes, "resume", lambda self, name, proxy: None)
+    patch.setattr(Mailboxes, "proxy_up", lambda self, proxy: self._present.setdefault(proxy))
+
+
+def settles_with_the_first_receipt(patch: pytest.MonkeyPatch) -> None:
+    got = Mailboxes._got
+
+    def hasty(self: Mailboxes, record: int, name: bytes) -> None:
+        for other in list(self._held[record].left) if record in self._held else []:
+            if (box := self._boxes.get(other)) is not None and other != name:
+                ticket = self._part.ticket(other, self._held[record].taken.id)
+                box.waiting.pop(ticket, None)
+                box.flying.pop(ticket, None)
+            got(self, record, other)
+
+    patch.setattr(Mailboxes, "_got", hasty)
+
+
+def does_not_ask_again(patch: pytest.MonkeyPatch) -> None:
+    """What was under way when a stream broke counts as done."""
+
+    def lost(self: Way, now: int) -> None:
+        self._up, self._flying = False, {}
+        self._call(now)
+
+    patch.setattr(Way, "peer_lost", lost)
+
+
+def does_not_renew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leasing, "_turn", lambda self, now: None)
+
+
+def delivers_repeats(patch: pytest.MonkeyPatch) -> None:
+    put = Inbox.put
+
+    def forgetful(self: Inbox, *arguments: Any) -> bool:
+        self._seen.clear()
+        return put(self, *arguments)
+
+    patch.setattr(Inbox, "put", forgetful)
+
+
+BUGS: Mapping[str, tuple[Plant, str]] = {
+    "answers before it is stored": (answers_before_it_is_stored, "Complete"),
+    "forgets whose a pseudonym is": (forgets_whose_a_pseudonym_is, "Complete"),
+    "sends what waits only once": (sends_what_waits_only_once, "Complete"),
+    "settles with the first receipt": (settles_with_the_first_receipt, "Complete"),
+    "does not ask again": (does_not_ask_again, "Complete"),
+    "does not renew": (does_not_renew, "Complete"),
+    "delivers repeats": (delivers_repeats, "AtMostOnce"),
+}
