@@ -97,8 +97,8 @@ def does_not_ask_again(patch: pytest.MonkeyPatch) -> None:
     """What was under way when a stream broke counts as done."""
 
     def lost(self: Way, now: int) -> None:
-        self._up, self._flying = False, {}
-        self._call(now)
+        self._flying = {}
+        self._caller.peer_lost(now)
 
     patch.setattr(Way, "peer_lost", lost)
 

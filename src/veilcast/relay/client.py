@@ -17,13 +17,14 @@ from veilcast.authority.letters import Letter, Records
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
-from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Overdue, Publication
+from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Interest, Note, Overdue, Publication
 from veilcast.relay.alarms import Alarms, earliest
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.hardened import HardenedClient
 from veilcast.relay.inbox import Inbox
 from veilcast.relay.joining import ServerPublic
 from veilcast.relay.leasing import Leasing
+from veilcast.relay.pacing import pacer_of
 from veilcast.relay.paper import PaperClient
 from veilcast.relay.profile import ClientPart
 from veilcast.relay.way import Way
@@ -61,6 +62,7 @@ class Client:
             HardenedClient(keyring, server, entropy, multiply) if hardened else PaperClient(keyring, entropy)
         )
         self._frames: list[Frame] = []
+        self._pacer = pacer_of(config, rng)
         self._ways = {
             proxy: Way(config, self._part, server, proxy, self._post, rng, entropy, now)
             for proxy in dict.fromkeys(proxies)
@@ -130,17 +132,14 @@ class Client:
             way = self._ways.get(source)
             if way is None:
                 raise StaleError("not a proxy of ours")
-            match decode(data):
-                case Reply() as reply:
-                    way.replied(reply, now)
-                case Delivery() as delivery:
-                    self._deliver(delivery, way, now)
-                case _:
-                    raise MalformedError("not for a client")
+            for each in self._messages(data, source, now):
+                self._hear(decode(each), way, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
 
     def handle_timer(self, now: int) -> None:
+        if self._pacer is not None:
+            self._frames += self._pacer.handle(now)
         for way in self._ways.values():
             way.handle(now)
         self._leasing.handle(now)
@@ -152,7 +151,8 @@ class Client:
 
     def next_timer(self) -> int | None:
         ways = (way.next_us() for way in self._ways.values())
-        return earliest(*ways, self._leasing.next_us(), self._inbox.next_us(), self._overdue.next_us())
+        paced = None if self._pacer is None else self._pacer.next_us()
+        return earliest(paced, *ways, self._leasing.next_us(), self._inbox.next_us(), self._overdue.next_us())
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames, self._frames = self._frames[:limit], self._frames[limit:]
@@ -174,12 +174,16 @@ class Client:
 
     def peer_up(self, peer: Address, now: int) -> None:
         if (way := self._ways.get(peer)) is not None:
+            if self._pacer is not None:
+                self._pacer.begin(peer, now)
             way.peer_up(now)
             if way is self._in:
                 self._leasing.returned(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if (way := self._ways.get(peer)) is not None:
+            if self._pacer is not None:
+                self._pacer.end(peer)
             way.peer_lost(now)
 
     # --- what an owner may want to know
@@ -207,6 +211,7 @@ class Client:
             "inbox": len(self._inbox),
             "seen": self._inbox.remembered,
             "pending": len(self._records),
+            "backlog": 0 if self._pacer is None else len(self._pacer),
         }
 
     # --- inside
@@ -234,6 +239,26 @@ class Client:
         self._letters.pop(record, None)
         self._overdue.drop(record)
 
+    def _messages(self, data: bytes, source: Address, now: int) -> list[bytes]:
+        """What a frame brings: a message, or what is whole with a record. A stream that is none is given up."""
+        if self._pacer is None:
+            return [data]
+        try:
+            return self._pacer.take(source, data)
+        except RemoteError:
+            self._events.append(Disconnect(source))
+            self.peer_lost(source, now)
+            raise
+
+    def _hear(self, message: Message, way: Way, now: int) -> None:
+        match message:
+            case Reply():
+                way.replied(message, now)
+            case Delivery():
+                self._deliver(message, way, now)
+            case _:
+                raise MalformedError("not for a client")
+
     def _deliver(self, delivery: Delivery, way: Way, now: int) -> None:
         if way.key is None:
             return  # Under a key of another life: the server sends it again when we ask.
@@ -260,7 +285,11 @@ class Client:
             self._in.tell(Receipt(name, ticket), now)
 
     def _post(self, peer: Address, message: Message, now: int) -> None:
-        self._frames.append(Frame(peer, encode(message)))
+        data = encode(message)
+        if self._pacer is None:
+            self._frames.append(Frame(peer, data))
+        else:
+            self._pacer.put(peer, data)
 
 
 def _topic_of(interest: Interest) -> tuple[str, Conjunction]:

@@ -51,11 +51,23 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Records of one size at this distance, whether or not there is something to say; 0 is no such thing. Client and
     proxy must have the same, of this and of `record_bytes`."""
     record_bytes: int = 4096
+    backlog_max: int = 256
+    """Messages that wait for a record; what is more is asked for again by and by."""
 
     def __post_init__(self) -> None:
         _at_least(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
         _at_least(self, "client", 1, "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
-        _at_least(self, "client", 1, "deliver_again_us", "unread_max", "seen_max", "records_max", "subscriptions_max")
+        _at_least(
+            self,
+            "client",
+            1,
+            "deliver_again_us",
+            "unread_max",
+            "seen_max",
+            "records_max",
+            "subscriptions_max",
+            "backlog_max",
+        )
         _check_rate(self.rate_us, self.record_bytes, "client")
         if self.ahead_epochs > AHEAD_MAX:
             raise ConfigError(f"client.ahead_epochs must be at most {AHEAD_MAX}")
@@ -100,9 +112,10 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_us: int = 3_600_000_000
     """How long after its end a lease's pseudonym is known: as long as the server may hold something for it."""
     rate_us: int = 0
+    """As for clients; all of this proxy's have the same."""
     record_bytes: int = 4096
     backlog_max: int = 256
-    """Messages that wait for a client where records leave at a constant rate; what is more the server sends again."""
+    """As for clients: what waits for one of them. What is more the server sends again."""
 
     def __post_init__(self) -> None:
         _at_least(self, "proxy", 0, "batch_us", "retention_us")

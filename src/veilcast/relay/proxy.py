@@ -17,14 +17,16 @@ from typing import Final, TypeAlias
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
-from veilcast.machine import Address, Connect, Disconnect, Entropy, Event, Frame, Listen
-from veilcast.relay.alarms import Alarms, earliest
+from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
+from veilcast.relay.alarms import earliest
 from veilcast.relay.batch import Batch
+from veilcast.relay.calling import Caller
 from veilcast.relay.config import ProxyConfig
 from veilcast.relay.hardened import HardenedProxy
 from veilcast.relay.joining import ServerPublic, finish
 from veilcast.relay.ledger import Ledger
 from veilcast.relay.limits import Limits
+from veilcast.relay.pacing import pacer_of
 from veilcast.relay.paper import PaperProxy
 from veilcast.relay.profile import ProxyPart
 from veilcast.relay.roster import Roster
@@ -71,7 +73,7 @@ class Proxy:
     ) -> None:
         if (mask is None) != (config.profile == "paper"):
             raise LocalError("a proxy of the hardened profile has a mask, and one of the paper's has none")
-        self._config, self._server, self._rng = config, server, rng
+        self._config, self._server = config, server
         self._part: ProxyPart = PaperProxy() if mask is None else HardenedProxy(public, mask, multiply)
         records = records or {}
         self._ledger = Ledger(records)
@@ -83,14 +85,13 @@ class Proxy:
         self._flying: dict[int, _Flight] = {}
         self._present: dict[Address, None] = {}
         self._banned: dict[Address, None] = {}
-        self._alarms: Alarms[str] = Alarms()
-        self._calls = 0
+        self._caller = Caller(server, config.connect_us, rng, now)
         self._frames: list[Frame] = []
+        self._pacer = pacer_of(config, rng)
         self._events: list[Event] = [Listen("member")]
         self.refused: Counter[str] = Counter()
         self.absent = 0
         self.version = 0
-        self._call(now)
 
     def ban(self, client: Address, now: int) -> None:
         """This client's membership was revoked: forget it, and tell it so if it is still there."""
@@ -106,11 +107,11 @@ class Proxy:
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self.version += 1
         try:
-            message = decode(data)
             if source == self._server:
-                self._answered(message, now)
+                self._answered(decode(data), now)
             else:
-                self._asked(message, len(data), source, now)
+                for each in self._messages(data, source, now):
+                    self._asked(decode(each), len(each), source, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         self._flush(now)
@@ -118,19 +119,21 @@ class Proxy:
     def handle_timer(self, now: int) -> None:
         self.version += 1
         self._roster.handle(now)
-        if self._alarms.due(now) and self._server not in self._present:
-            self._call(now)
+        self._caller.handle(now)
         self._flush(now)
+        if self._pacer is not None:
+            self._frames += self._pacer.handle(now)
 
     def next_timer(self) -> int | None:
-        return earliest(self._up.due_us, self._down.due_us, self._roster.next_us(), self._alarms.next_us())
+        paced = None if self._pacer is None else self._pacer.next_us()
+        return earliest(paced, self._up.due_us, self._down.due_us, self._roster.next_us(), self._caller.next_us)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 
     def next_event(self) -> Event | None:
-        return self._events.pop(0) if self._events else self._ledger.next_event()
+        return self._events.pop(0) if self._events else self._caller.next_event() or self._ledger.next_event()
 
     def stored(self, record: int, now: int) -> None:
         self.version += 1
@@ -138,15 +141,20 @@ class Proxy:
         self._flush(now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        self._present[peer] = None
         if peer == self._server:
-            self._calls = 0
-            self._alarms.drop(_CALL)
+            self._caller.peer_up()
+            return
+        self._present[peer] = None
+        if self._pacer is not None:
+            self._pacer.begin(peer, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        self._present.pop(peer, None)
         if peer == self._server:
-            self._alarms.set(_CALL, now + self._backoff())
+            self._caller.peer_lost(now)
+            return
+        self._present.pop(peer, None)
+        if self._pacer is not None:
+            self._pacer.end(peer)
 
     # --- checkers
 
@@ -159,6 +167,7 @@ class Proxy:
             "flying": len(self._flying),
             "batch": len(self._up) + len(self._down),
             "banned": len(self._banned),
+            "backlog": 0 if self._pacer is None else len(self._pacer),
         }
 
     # --- up
@@ -303,7 +312,7 @@ class Proxy:
 
     def _send_up(self, rising: _Rising, now: int) -> None:
         flight = rising.flight
-        if self._server not in self._present:
+        if not self._caller.up:
             return  # The client asks again.
         if flight is None:
             self._post(self._server, rising.build(0))
@@ -336,17 +345,23 @@ class Proxy:
             message = Delivery(message.names, message.ticket, cipher, message.sealed)
         self._post(client, message)
 
+    def _messages(self, data: bytes, client: Address, now: int) -> list[bytes]:
+        """What a frame of a client brings: a message, or what is whole with a record."""
+        if self._pacer is None:
+            return [data]
+        try:
+            return self._pacer.take(client, data)
+        except RemoteError:
+            self._events.append(Disconnect(client))
+            self.peer_lost(client, now)
+            raise
+
     def _post(self, peer: Address, message: Message) -> None:
-        self._frames.append(Frame(peer, encode(message)))
-
-    def _call(self, now: int) -> None:
-        self._events.append(Connect(self._server))
-        self._calls += 1
-        self._alarms.set(_CALL, now + self._backoff())
-
-    def _backoff(self) -> int:
-        most = self._config.connect_us << min(self._calls, 4)
-        return most // 2 + self._rng.randrange(most // 2 + 1)
+        data = encode(message)
+        if self._pacer is None or peer == self._server:
+            self._frames.append(Frame(peer, data))
+        else:
+            self._pacer.put(peer, data)
 
 
 @dataclass(slots=True)
@@ -374,4 +389,3 @@ class _Falling:
 
 
 _NUMBERS: Final = 1 << 32
-_CALL: Final = "call"

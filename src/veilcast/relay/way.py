@@ -11,7 +11,7 @@ enrolment; one that rests on something else says what to do then.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -19,8 +19,9 @@ from typing import Final, TypeAlias
 
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Connect, Entropy, Event
-from veilcast.relay.alarms import Alarms
+from veilcast.machine import Address, Entropy, Event
+from veilcast.relay.alarms import Alarms, earliest
+from veilcast.relay.calling import Caller, backoff
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.joining import Begun, ServerPublic, begin
 from veilcast.relay.ledger import Then
@@ -63,22 +64,16 @@ class Way:
         self.standing: Counter[Code] = Counter()
         """The requests that were last refused, by reason."""
         self._refusals: dict[int, Code] = {}
-        self._up, self._calls = False, 0
+        self._caller = Caller(proxy, config.connect_us, rng, now)
         # Numbers of another life may still be answered: this one begins anywhere.
         self._number = rng.randrange(_NUMBERS)
         self._enrolling: tuple[int, Begun, int] | None = None
         self._flying: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
         self._alarms: Alarms[int] = Alarms()
-        self._events: deque[Event] = deque()
-        self._call(now)
 
     def __len__(self) -> int:
         return len(self._flying) + len(self._waiting)
-
-    @property
-    def up(self) -> bool:
-        return self._up
 
     def ask(self, now: int, build: Build, done: Then, unknown: Then | None = None) -> int:
         """Ask for something until it is done; the number by which it can be taken back."""
@@ -100,12 +95,11 @@ class Way:
 
     def tell(self, message: Message, now: int) -> None:
         """Say something that is worth saying only while the proxy listens."""
-        if self._up and self.key is not None:
+        if self._caller.up and self.key is not None:
             self._post(self.proxy, message, now)
 
     def peer_up(self, now: int) -> None:
-        self._up, self._calls = True, 0
-        self._alarms.drop(_CALL)
+        self._caller.peer_up()
         if self.key is None:
             self._enrol(now)
         for number in list(self._flying):
@@ -113,8 +107,7 @@ class Way:
         self._fill(now)
 
     def peer_lost(self, now: int) -> None:
-        self._up = False
-        self._alarms.set(_CALL, now + self._backoff(self._config.connect_us, self._calls))
+        self._caller.peer_lost(now)
 
     def replied(self, reply: Reply, now: int) -> None:
         code = Code(reply.code)
@@ -141,35 +134,28 @@ class Way:
             self._again(reply.number, request, now)
 
     def next_us(self) -> int | None:
-        return self._alarms.next_us()
+        return earliest(self._caller.next_us, self._alarms.next_us())
 
     def next_event(self) -> Event | None:
-        return self._events.popleft() if self._events else None
+        return self._caller.next_event()
 
     def handle(self, now: int) -> None:
+        self._caller.handle(now)
         for number in self._alarms.due(now):
-            if number == _CALL:
-                if not self._up:
-                    self._call(now)
-            elif number == _ENROL:
+            if number == _ENROL:
                 self._enrol(now)
             else:
                 self._send(number, now)
 
-    def _call(self, now: int) -> None:
-        self._events.append(Connect(self.proxy))
-        self._calls += 1
-        self._alarms.set(_CALL, now + self._backoff(self._config.connect_us, self._calls))
-
     def _enrol(self, now: int) -> None:
-        if not self._up:
+        if not self._caller.up:
             return
         if self._enrolling is None:
             self._enrolling = (self._next(), begin(self._server, self._entropy), 0)
         number, begun, tries = self._enrolling
         self._enrolling = (number, begun, tries + 1)
         self._post(self.proxy, self._part.enrol(number, begun), now)
-        self._alarms.set(_ENROL, now + self._backoff(self._config.retry_us, tries))
+        self._alarms.set(_ENROL, now + backoff(self._rng, self._config.retry_us, tries))
 
     def _enrolled(self, code: Code, now: int) -> None:
         if self._enrolling is None or code is not Code.DONE:
@@ -183,14 +169,16 @@ class Way:
         self._fill(now)
 
     def _fill(self, now: int) -> None:
-        while self._up and self.key is not None and self._waiting and len(self._flying) < self._config.flight_max:
+        while (
+            self._caller.up and self.key is not None and self._waiting and len(self._flying) < self._config.flight_max
+        ):
             number = next(iter(self._waiting))
             self._flying[number] = self._waiting.pop(number)
             self._send(number, now)
 
     def _send(self, number: int, now: int) -> None:
         request = self._flying.get(number)
-        if request is None or not self._up or self.key is None:
+        if request is None or not self._caller.up or self.key is None:
             return
         try:
             message = request.build(number, self.key, now)
@@ -201,13 +189,8 @@ class Way:
         self._again(number, request, now)
 
     def _again(self, number: int, request: _Request, now: int) -> None:
-        self._alarms.set(number, now + self._backoff(self._config.retry_us, request.tries))
+        self._alarms.set(number, now + backoff(self._rng, self._config.retry_us, request.tries))
         request.tries += 1
-
-    def _backoff(self, base_us: int, tries: int) -> int:
-        """Twice as long with every try, and never two clients alike."""
-        most = base_us << min(tries, BACKOFF_MAX)
-        return most // 2 + self._rng.randrange(most // 2 + 1)
 
     def _refused(self, number: int, code: Code) -> None:
         self._clear(number)
@@ -223,8 +206,5 @@ class Way:
         return self._number
 
 
-BACKOFF_MAX: Final = 4
-"""Doublings: sixteen times."""
 _NUMBERS: Final = 1 << 32
-_CALL: Final = -1
-_ENROL: Final = -2
+_ENROL: Final = -1

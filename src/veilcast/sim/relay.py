@@ -233,6 +233,7 @@ def _bounds(population: RelayPopulation, machine: Client | Proxy | Server) -> di
             "inbox": client.unread_max,
             "seen": client.seen_max,
             "pending": client.records_max,
+            "backlog": client.backlog_max,
         }
     if isinstance(machine, Proxy):
         proxy = population.proxy
@@ -243,6 +244,7 @@ def _bounds(population: RelayPopulation, machine: Client | Proxy | Server) -> di
             "flying": proxy.flight_max,
             "batch": 2 * proxy.batch_max,
             "banned": proxy.clients_max,
+            "backlog": proxy.backlog_max,
         }
     server = population.server
     return {
