@@ -218,8 +218,8 @@ class Client:
 
     def _submit(self, record: int, letter: Letter, now: int) -> None:
         def build(number: int, key: Scalar, now: int) -> Message:
-            keys = self._part.keys(letter.topic, self._part.spans(now, 0)[0], now)
-            return self._part.submit(number, keys, letter, key)
+            span = self._part.spans(now, 0)[0]
+            return self._part.submit(number, span, self._part.keys(letter.topic, span, now), letter, key)
 
         def done(now: int) -> None:
             left = self._submissions.get(record, {})

@@ -24,7 +24,7 @@ from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
-from veilcast.relay.profile import Span, Taken
+from veilcast.relay.profile import Span, Taken, Taking
 from veilcast.relay.subjects import keyed, move_many, subject_key, tag_many, upload_many
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, TICKET
@@ -85,8 +85,9 @@ class HardenedClient:
     def check(self, keys: TopicKeys, letter: Letter) -> None:
         check_content(keys, letter.content)
 
-    def submit(self, number: int, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
-        note = submission_id(letter) + bodies.seal_note(keys, letter.content, self._entropy)
+    def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
+        head = submission_id(letter) + span.until_us.to_bytes(_UNTIL, "big")
+        note = head + bodies.seal_note(keys, letter.content, self._entropy)
         boxed = bodies.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
         groups = self.said(keys, letter.content.publication)
         return Submit(number, self._upload(groups, key), None, boxed)
@@ -155,12 +156,13 @@ class HardenedServer:
             raise MalformedError("the key of a lease has the wrong size")
         return key
 
-    def take(self, submit: Submit) -> Taken:
+    def take(self, submit: Submit) -> Taking:
         _check_none(submit.cipher)
         note = bodies.open_at_server(self._keys, submit.sealed, purpose=_SUBMIT)
-        if len(note) <= NOTE_ID:
+        head = NOTE_ID + _UNTIL
+        if len(note) <= head:
             raise MalformedError("a publication without a body")
-        return Taken(note[:NOTE_ID], None, note[NOTE_ID:])
+        return Taking(Taken(note[:NOTE_ID], None, note[head:]), int.from_bytes(note[NOTE_ID:head], "big"))
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         return derive(self._tickets, b"vc/relay-ticket", name, publication, size=TICKET).reveal()
@@ -204,4 +206,6 @@ PAST_MAX: Final = 4
 AT_HAND_MAX: Final = 16
 """Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
 _LEASE: Final = b"vc/relay-lease"
+_UNTIL: Final = 8
+"""Bytes of a moment."""
 _SUBMIT: Final = b"vc/relay-submit"

@@ -24,7 +24,7 @@ from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
 from veilcast.relay.hardened import submission_id
 from veilcast.relay.joining import Begun, ServerKeys
-from veilcast.relay.profile import Span, Taken
+from veilcast.relay.profile import Span, Taken, Taking
 from veilcast.relay.subjects import move, named, tag, upload
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import ADDRESSEES_MAX, BODY_MAX, LEASE_NAME, MOMENT_MAX, NOTE_ID, TICKET
@@ -73,7 +73,7 @@ class PaperClient:
         if len(_ENCODER.encode(letter)) > BODY_MAX:
             raise LocalError(f"a publication has at most {BODY_MAX} bytes")
 
-    def submit(self, number: int, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
+    def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
         cipher, sealed = bodies.seal_body(_ENCODER.encode(letter), key, self._entropy)
         subjects = _uploaded(self.said(keys, letter.content.publication), key)
         return Submit(number, subjects, cipher.encode(), submission_id(letter) + sealed)
@@ -122,10 +122,10 @@ class PaperServer:
     def lease_key(self, lease: Lease) -> bytes:
         return b""
 
-    def take(self, submit: Submit) -> Taken:
+    def take(self, submit: Submit) -> Taking:
         if submit.cipher is None or len(submit.sealed) <= NOTE_ID:
             raise MalformedError("a publication without the point of its key, or without a body")
-        return Taken(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed)
+        return Taking(Taken(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed), MOMENT_MAX)
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         """One for all readers: the paper's proxy is told all identities at once."""

@@ -60,7 +60,7 @@ class ClientPart(Protocol):
     def check(self, keys: TopicKeys, letter: Letter) -> None:
         """Raise `LocalError` unless these keys can publish it."""
 
-    def submit(self, number: int, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit: ...
+    def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit: ...
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
         """What was published; raises `RemoteError`. The topic is that of the lease, where there is only one."""
@@ -91,6 +91,13 @@ class Taken(NamedTuple):
     sealed: bytes
 
 
+class Taking(NamedTuple):
+    """One that has come, and until when those who want it are known by its tags: later they are known by others."""
+
+    taken: Taken
+    until_us: int
+
+
 class ServerPart(Protocol):
     """For one server's keys. All that take what others sent raise `RemoteError`."""
 
@@ -104,7 +111,7 @@ class ServerPart(Protocol):
 
     def lease_key(self, lease: Lease) -> bytes: ...
 
-    def take(self, submit: Submit) -> Taken: ...
+    def take(self, submit: Submit) -> Taking: ...
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         """Of a delivery of a publication to a name; the same in all lives of the server."""

@@ -16,7 +16,7 @@ import msgspec
 
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.derive import digest
-from veilcast.errors import LocalError, MalformedError, RemoteError, TamperedError
+from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
 from veilcast.relay.alarms import earliest
 from veilcast.relay.config import ServerConfig
@@ -100,6 +100,8 @@ class Server:
             message = decode(data)
             try:
                 self._act(message, source, now)
+            except StaleError:
+                raise  # It was long under way; whoever asks is asking anew by now.
             except RemoteError:
                 if isinstance(message, Blind | Lease | Release | Resume | Submit):
                     self._refuse(source, message.number, Code.MALFORMED)
@@ -208,7 +210,9 @@ class Server:
         self._boxes.resume(resume.name, proxy)
 
     def _submit(self, submit: Submit, proxy: Address, now: int) -> None:
-        taken = self._part.take(submit)
+        taken, until_us = self._part.take(submit)
+        if until_us <= now:
+            raise StaleError("a publication under the tags of an epoch that is over")
         record = self._boxes.record_of(taken.id)
         if record is None and not self._boxes.is_through(taken.id):
             names = self._matcher.match(self._part.tags(submit.subjects))

@@ -91,8 +91,15 @@ _HARDENED: Final = RelayPopulation(
     checks=(*CHECKS, "unasked"),
 )
 
+_PACED: Final = {"rate_us": 250_000, "record_bytes": 2048}
+
 VARIANTS: Final[dict[str, RelayPopulation]] = {
     "hardened": _HARDENED,
     "unbatched": msgspec.structs.replace(_HARDENED, proxy=msgspec.structs.replace(_HARDENED.proxy, batch_us=0)),
+    "paced": msgspec.structs.replace(
+        _HARDENED,
+        client=msgspec.structs.replace(_HARDENED.client, **_PACED),
+        proxy=msgspec.structs.replace(_HARDENED.proxy, **_PACED),
+    ),
     "paper": msgspec.structs.replace(_HARDENED, profile="paper", checks=CHECKS),
 }
