@@ -11,6 +11,7 @@ again. Names of leases are the same in all lives of a client, so a client that s
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
@@ -135,7 +136,14 @@ class Leasing:
         for wish in self._wishes.values():
             for term in list(wish.terms.values()):
                 if term.span not in past and term.span not in ahead:
+                    if term.request is not None:
+                        self._way.cancel(term.request, now)
                     self._forget(term)
+                elif term.span.until_us <= now and term.request is not None and not term.stands:
+                    # Too late to ask for the lease; but it may have stood in another life, and something may wait.
+                    self._way.cancel(term.request, now)
+                    term.request = None
+                    self._resume_later(term, now)
             self._complete(wish, now)
 
     def _complete(self, wish: Wish, now: int) -> None:
@@ -223,7 +231,10 @@ class Leasing:
             return
 
         def build(number: int, key: Scalar, now: int) -> Message:
-            return self._part.release(number, term.name, self._groups(term, now), key)
+            groups: Groups = ()
+            with suppress(LocalError):  # The grant has ended; so will the lease.
+                groups = self._groups(term, now)
+            return self._part.release(number, term.name, groups, key)
 
         def gone(now: int) -> None:
             del self._leaving[key]
