@@ -39,13 +39,18 @@ class Named(NamedTuple):
 
 def named(subscribed: Ledger, users: float, popularity: Floats) -> Named:
     """By how many subscribe, of so many who might have, summed over epochs."""
-    tags, first = _likely(subscribed, users, popularity)
-    return Named(tags, matched(first))
+    return named_by_counts(*np.unique(subscribed.what, return_counts=True), users, popularity)
+
+
+def named_by_counts(tags: Numbers, counts: Numbers, users: float, popularity: Floats) -> Named:
+    """The same of who has counted; tags are in order."""
+    kept, first = _likely(tags, counts, users, popularity)
+    return Named(kept, matched(first))
 
 
 def named_by_pairs(subscribed: Ledger, users: float, popularity: Floats, together: Floats) -> Named:
     """Also by what pseudonyms subscribe to together, where it is public which share of users reads two topics."""
-    tags, first = _likely(subscribed, users, popularity)
+    tags, first = _likely(*np.unique(subscribed.what, return_counts=True), users, popularity)
     known = np.isin(subscribed.what, tags)
     held = table(subscribed.who[known], subscribed.what[known])[0].astype(np.float64)
     return Named(tags, refined(first, held.T @ held, together))
@@ -53,7 +58,7 @@ def named_by_pairs(subscribed: Ledger, users: float, popularity: Floats, togethe
 
 def named_by_asking(subscribed: Ledger, users: float, popularity: Floats, asked: Numbers, answers: Numbers) -> Named:
     """Also by asking for these topics, and seeing these tags."""
-    tags, first = _likely(subscribed, users, popularity)
+    tags, first = _likely(*np.unique(subscribed.what, return_counts=True), users, popularity)
     for topic, tag in zip(asked.tolist(), answers.tolist(), strict=True):
         first[:, topic] = np.where(tags == tag, _CERTAIN, -_CERTAIN)
     return Named(tags, matched(first))
@@ -61,7 +66,7 @@ def named_by_asking(subscribed: Ledger, users: float, popularity: Floats, asked:
 
 def worth_asking(subscribed: Ledger, users: float, popularity: Floats, many: int) -> Numbers:
     """The topics of which most subscriptions would be named wrongly, so many."""
-    _, first = _likely(subscribed, users, popularity)
+    _, first = _likely(*np.unique(subscribed.what, return_counts=True), users, popularity)
     sure = softmax(first, axis=1)
     known = np.zeros(popularity.size)
     given = matched(first)
@@ -77,10 +82,9 @@ def interests(who: Numbers, topics: Numbers, shape: tuple[int, int]) -> Floats:
     return found
 
 
-def _likely(subscribed: Ledger, users: float, popularity: Floats) -> tuple[Numbers, Floats]:
-    tags, count = np.unique(subscribed.what, return_counts=True)
-    most = np.sort(np.argsort(-count, kind="stable")[: popularity.size])
-    return tags[most], likelihoods(count[most].astype(np.float64), np.full(most.size, users), popularity)
+def _likely(tags: Numbers, counts: Numbers, users: float, popularity: Floats) -> tuple[Numbers, Floats]:
+    most = np.sort(np.argsort(-counts, kind="stable")[: popularity.size])
+    return tags[most], likelihoods(counts[most].astype(np.float64), np.full(most.size, users), popularity)
 
 
 _CERTAIN: Final = 1e9

@@ -33,6 +33,8 @@ Source: TypeAlias = Literal[
 ]
 """Against the publisher: the first three from outside, the others by a coalition."""
 Attack: TypeAlias = Outside | Inside | Source
+Observer: TypeAlias = Literal["server", "proxy", "wires", "server and wires"]
+"""Of a relay."""
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +123,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """There, whether clients and proxy exchange records at a constant rate."""
     queries: int = 0
     """There, how many topics the server, being a user too, may ask about in an epoch."""
+    observers: tuple[Observer, ...] = ("server", "proxy", "wires", "server and wires")
+    """There, who tries to find out anything."""
 
     def __post_init__(self) -> None:
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):

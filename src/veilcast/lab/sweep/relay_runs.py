@@ -15,6 +15,7 @@ readers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -50,9 +51,16 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     found = []
     for step in params.steps:
         desk = _Desk(people, service, shown, answers, popularity, together, int(step))
-        for attack, learnt in (*desk.server(params.queries), *desk.watching(), *desk.proxy(), *desk.wires()):
+        told = {
+            "server": desk.server(params.queries),
+            "proxy": desk.proxy(),
+            "wires": desk.wires(),
+            "server and wires": desk.watching(),
+        }
+        for attack, learnt in itertools.chain.from_iterable(told[observer] for observer in params.observers):
             found += [Measure(attack, metric, step, value) for metric, value in learnt.items()]
-        found.append(Measure("order", "recovered", step, _order(service, int(step), seed)))
+        if "server" in params.observers:
+            found.append(Measure("order", "recovered", step, _order(service, int(step), seed)))
         found.append(Measure("", "window", step, desk.crowd()))
     return found
 
