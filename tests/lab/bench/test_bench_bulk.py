@@ -1,0 +1,77 @@
+"""The benchmark of matching in bulk: tags say what ranges say, all ways agree, and a wrong count is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+
+from veilcast.errors import LocalError
+from veilcast.lab.bench import bulk
+from veilcast.lab.bench.bulk import Matched
+from veilcast.lab.kernels import columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 300
+PLAIN = Matched(1_000, 1_000_000, "a dictionary, plain Python", 1.0, 1_000.0, 500, 1)
+
+
+def pairs() -> set[tuple[int, int]]:
+    """By definition."""
+    subscribed, asked = bulk.subscriptions(COUNT, 3), bulk.publications(COUNT, 3)
+    sets = [set(part.tolist()) for part in np.split(subscribed.tags, subscribed.offsets[1:-1])]
+    return {
+        (row, number) for row, tags in enumerate(asked) for number, held in enumerate(sets) if held & {*tags.tolist()}
+    }
+
+
+def test_a_dictionary_finds_what_shares_a_tag() -> None:
+    assert bulk.in_dictionary(bulk.subscriptions(COUNT, 3), bulk.publications(COUNT, 3)) == len(pairs()) > COUNT
+
+
+def test_publications_come_sorted_so_that_neighbours_begin_alike() -> None:
+    asked = bulk.publications(2_000, 5)
+    assert np.unique(asked[:, 0]).size == 5
+    assert np.count_nonzero(np.diff(asked[:, 0])) == 4
+
+
+def test_spark_finds_the_same_in_blocks_and_by_a_join(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BLOCK", 128)
+    bulk._lay(tmp_path, bulk.subscriptions(COUNT, 3))
+    assert len(list(tmp_path.iterdir())) == 3
+    rows, asked = spark.read.parquet(f"file://{tmp_path}"), bulk.publications(COUNT, 3)
+    for way in (bulk.by_filters, bulk.by_tags):
+        found = way(spark, rows, asked).toArrow().to_pylist()
+        assert len(found) == len({(one["publication"], one["subscription"]) for one in found})
+        assert {(one["publication"], one["subscription"]) for one in found} == pairs()
+
+
+def test_a_match_that_is_missed_or_too_many_that_are_wrong_are_noticed() -> None:
+    filters = msgspec.structs.replace(PLAIN, by="filters, Spark local[1]")
+    bulk.check(PLAIN, PLAIN)
+    bulk.check(msgspec.structs.replace(filters, matches=1_200), PLAIN)
+    for wrong in (
+        msgspec.structs.replace(PLAIN, matches=501),
+        msgspec.structs.replace(filters, matches=499),
+        msgspec.structs.replace(filters, matches=2_000),
+    ):
+        with pytest.raises(LocalError, match="500 are right"):
+            bulk.check(wrong, PLAIN)
+
+
+def test_a_block_has_rows_of_sixteen_kilobytes() -> None:
+    assert columns.BLOCK // 8 == 16 * 1024
+
+
+@pytest.mark.all_only
+def test_all_of_it_runs_at_a_small_size_and_agrees_on_bulk() -> None:
+    lines: list[str] = []
+    found = bulk.run(1_000, lines.append)
+    assert len(found["measured"]) == len(lines) - 1 == 2 * 5
