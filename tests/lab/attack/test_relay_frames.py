@@ -61,8 +61,8 @@ def cells(spark: SparkSession) -> DataFrame:
         for kind in (SENT, DELIVERED):
             part = proxy.of(kind)
             for epoch, t_us, who in zip(part.epoch.tolist(), part.t_us.tolist(), part.who.tolist(), strict=True):
-                ends = (NAMES[who], "proxy") if kind == SENT else ("proxy", NAMES[who])
-                made.append(Cell(run, epoch, t_us, *ends, 500))
+                src, dst = (NAMES[who], "proxy") if kind == SENT else ("proxy", NAMES[who])
+                made.append(Cell(run, epoch, t_us, src, dst, 500))
     return frame(spark, Cell, made).cache()
 
 
