@@ -1,0 +1,61 @@
+"""Server and proxy killed at random moments, for real: nothing that a publisher was told is through is lost, and no
+reader is given anything twice."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.cli.localnet import Plan
+
+sys.path.insert(0, str(Path(__file__).parent))
+from relay_house import House, in_house, until
+
+PLAN = Plan(nodes=3, mode="relay", publishers=1, subscribers=2)
+KILLS = 8
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize("victim", ["server", "proxy"])
+def test_killed_at_any_moment_a_host_loses_nothing_that_it_promised(victim: str, disk: Path) -> None:
+    other = "proxy" if victim == "server" else "server"
+    rng = Random(7)
+
+    async def test(house: House) -> None:
+        await house.start(other, house.publisher, *house.readers)
+        await house.spawn(victim)
+        for reader in house.readers:
+            await house.subscribe(reader)
+        bodies = list[str]()
+        publishing = asyncio.create_task(publish(house, bodies))
+        for _ in range(KILLS):
+            goal = len(bodies) + rng.randrange(1, 12)
+            while len(bodies) < goal and not publishing.done():
+                await asyncio.sleep(0.01)
+            house.kill(victim)
+            await house.spawn(victim)
+        publishing.cancel()
+        await asyncio.wait([publishing])
+        async with house.client(house.publisher) as me:
+            await until(me, lambda status: not status.outbox)
+        assert len(bodies) >= KILLS
+        for reader in house.readers:
+            assert await house.read(reader, len(bodies)) == sorted(bodies)
+            async with house.client(reader) as me:
+                assert (await me.status()).inbox == 0
+
+    in_house(disk, PLAN, test, within_s=120)
+
+
+async def publish(house: House, bodies: list[str]) -> None:
+    """One after the other, as fast as the publisher's disk takes them, but no more than wait to be through."""
+    async with house.client(house.publisher) as me:
+        while True:
+            body = f"note {len(bodies)}"
+            await me.publish(house.net.topic, body)
+            bodies.append(body)
+            await until(me, lambda status: status.outbox < 8)
