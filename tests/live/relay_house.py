@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from veilcast.authority.vault import read_private
+from veilcast.cli import ways
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Net, NodeRole, Plan, lay_out, node_file
 from veilcast.cli.localrelay import HOSTS, composed
+from veilcast.cli.main import main
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
 from veilcast.net.agent import Status
 from veilcast.net.client import Client, open_client
+from veilcast.net.limits import Limits
 from veilcast.net.service import Station, attend
+from veilcast.net.streams import StreamDriver
 from veilcast.node import config as node_config
 
 
@@ -38,7 +44,7 @@ class House:
             with node_file(directory, number).open("a") as file:
                 file.write(_HASTY)
         self._running: dict[str, tuple[asyncio.Task[bool], asyncio.Event]] = {}
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, BaseProcess] = {}
 
     @property
     def publisher(self) -> str:
@@ -111,17 +117,18 @@ class House:
 
     async def spawn(self, name: str) -> None:
         """One of the hosts in a process of its own; returns when it listens."""
-        command = [sys.executable, "-m", "veilcast.cli.main", "relay", name, "run", "-c", str(self.file(name))]
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self._children[name] = child
-        assert child.stdout is not None
-        line = await asyncio.to_thread(child.stdout.readline)
-        assert line.startswith(b"listening at"), line
+        heard, said = _PROCESSES.Pipe(duplex=False)
+        child = self._children[name] = _PROCESSES.Process(target=run_host, args=(name, self.file(name), said))
+        child.start()
+        said.close()
+        line = await asyncio.to_thread(heard.recv)
+        assert line.startswith("listening at"), line
+        heard.close()
 
     def kill(self, name: str) -> None:
         child = self._children.pop(name)
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
+        child.kill()
+        child.join()
 
     async def end(self) -> None:
         for name in list(self._children):
@@ -145,6 +152,11 @@ class House:
         return parts.enter_context(compose(config, secret))
 
 
+def run_host(name: str, file: Path, said: Connection) -> None:
+    """The command that runs a host, in a process that has been forked from one which had all imported."""
+    main(["relay", name, "run", "-c", str(file)], Context(say=said.send))
+
+
 def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]], within_s: float = 30.0) -> None:
     """Lay out a relay, and run a test in it."""
 
@@ -152,7 +164,8 @@ def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None
         house = House(directory, plan)
         try:
             async with asyncio.timeout(within_s):
-                await test(house)
+                with patch.object(ways, "StreamDriver", partial(StreamDriver, limits=_EAGER)):
+                    await test(house)
         finally:
             await house.end()
 
@@ -166,5 +179,9 @@ async def until(me: Client, true: Callable[[Status], bool]) -> Status:
     return status
 
 
+_PROCESSES = get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["veilcast.cli.main"])
+_EAGER = Limits(backoff_max_s=0.5)
+"""Who has lost a host calls it again soon; in service it waits longer each time."""
 _HASTY = "spread_us = 10000\nretry_us = 500000\n"
 """In the table `relay`, which comes last in a member's file: tests do not wait for what hides a member among others."""
