@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
     config = running.set_up(config_of(arguments), load)
     secret = running.passphrase_of(arguments, config, context)
     with _tap(arguments, config, context) as around, compose(config, secret, around) as service:
-        return running.run(service, context, as_json=arguments.json)
+        return running.run(service, context, as_json=arguments.json, left="the outbox keeps what has not gone out")
 
 
 def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> AbstractContextManager[Around | None]:

@@ -13,6 +13,8 @@ from veilcast.cli.compose_relay import compose_proxy, compose_server
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import check_place, keyring_passphrase
 from veilcast.crypto.group import Scalar
+from veilcast.net.service import Station
+from veilcast.net.station import StationOwner
 from veilcast.node.relay_files import load_proxy, load_server
 from veilcast.node.relay_keys import spell_public, write_mask, write_server_keys
 from veilcast.relay.joining import ServerKeys
@@ -77,10 +79,14 @@ def _init_proxy(arguments: argparse.Namespace, context: Context) -> Report:
 def _run_server(arguments: argparse.Namespace, context: Context) -> Report:
     config = running.set_up(arguments.config, load_server)
     with compose_server(config, running.passphrase_of(arguments, config, context)) as station:
-        return running.run(station, context, as_json=arguments.json)
+        return _serve(station, arguments, context)
 
 
 def _run_proxy(arguments: argparse.Namespace, context: Context) -> Report:
     config = running.set_up(arguments.config, load_proxy)
     with compose_proxy(config, running.passphrase_of(arguments, config, context)) as station:
-        return running.run(station, context, as_json=arguments.json)
+        return _serve(station, arguments, context)
+
+
+def _serve(station: Station[StationOwner], arguments: argparse.Namespace, context: Context) -> Report:
+    return running.run(station, context, as_json=arguments.json, left="its disk keeps what has not gone out")

@@ -48,8 +48,8 @@ def passphrase_of(arguments: argparse.Namespace, config: Process, context: Conte
     return passphrase.existing(context, config.keyring, named, passphrase_file(Path(config.keyring)))
 
 
-def run(station: Station[Any], context: Context, *, as_json: bool) -> Report:
-    """Serve until told to stop, saying where when it begins."""
+def run(station: Station[Any], context: Context, *, as_json: bool, left: str) -> Report:
+    """Serve until told to stop, saying where when it begins; `left` is what is said if something was left to do."""
 
     def ready(driver: Driver) -> None:
         places = list(driver.addresses)
@@ -57,8 +57,7 @@ def run(station: Station[Any], context: Context, *, as_json: bool) -> Report:
         context.say(json.dumps({"listening": places}) if as_json else line)
 
     drained = asyncio.run(serve(station, ready))
-    line = "all that was promised has gone out" if drained else "the outbox keeps what has not gone out"
-    return Report({"drained": drained}, [line])
+    return Report({"drained": drained}, ["all that was promised has gone out" if drained else left])
 
 
 def _log_file(settings: Log) -> TextIO | None:
