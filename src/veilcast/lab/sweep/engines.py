@@ -23,8 +23,10 @@ def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
 
 
 def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.sweep import capture_runs, machine_runs
+    from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs
 
+    if params.timed:
+        return delay_runs.run(params, seed, data)
     return machine_runs.run(params, seed, data) if params.wire == "bare" else capture_runs.run(params, seed, data)
 
 

@@ -81,7 +81,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a swap keeps its neighbourhood from another one."""
     hop_s: float = 0.05
     """How long a subscription takes from one node to the next."""
-    look: Literal["end", "swaps", "rounds", "seconds", "publications", "epochs"] = "end"
+    look: Literal["end", "swaps", "rounds", "seconds", "publications", "epochs", "clients"] = "end"
     """What `steps` count: the moments at which the observer's success is measured. A round is a swap for each node of
     the mesh."""
     steps: tuple[float, ...] = ()
@@ -125,6 +125,10 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """There, how many topics the server, being a user too, may ask about in an epoch."""
     observers: tuple[Observer, ...] = ("server", "proxy", "wires", "server and wires")
     """There, who tries to find out anything."""
+    timed: Literal["", "subscribing", "publishing", "crowd"] = ""
+    """There, what clients wait for (`delay_runs`), with as many of them as each step says; on the machines only."""
+    serial: bool = False
+    """There, whether proxies wait for the server's answer to one request before they look at the next."""
 
     def __post_init__(self) -> None:
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
@@ -139,7 +143,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
         if self.topic and self.graph != "deezer":
             raise ConfigError('topic is for graph = "deezer": elsewhere nobody knows who subscribes to what')
-        if (self.sample and not self.reads_data) or self.sample in (1, 2) or min(self.sample, self.links_max) < 0:
+        if (self.sample and not self.sources) or self.sample in (1, 2) or min(self.sample, self.links_max) < 0:
             raise ConfigError(
                 "sample is 3 nodes at least, of an overlay from the data folder; links_max is not negative"
             )
@@ -147,11 +151,13 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError('pace = "beats" decides ties by who tells first, and knows covers by the rule "one"')
         if (self.look == "end") != (not self.steps):
             raise ConfigError(
-                'steps are the moments of look = "swaps", "rounds", "seconds", "publications" or "epochs"'
+                'steps are the moments of look = "swaps", "rounds", "seconds", "publications", "epochs" or "clients"'
             )
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
-        if self.relay and (not self.topics or self.look != "epochs"):
+        if (self.timed != "") != (self.look == "clients") or (self.timed and not self.relay):
+            raise ConfigError('what is timed is a relay, at numbers of clients (look = "clients")')
+        if self.relay and not self.timed and (not self.topics or self.look != "epochs"):
             raise ConfigError('a relay has topics, and is looked at over epochs (look = "epochs")')
         if self.topics < 0 or (self.topics and self.attacks):
             raise ConfigError("topics must not be negative, and where there are several no other attacks are run")
@@ -166,9 +172,9 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{runs} know nothing of {', '.join(idle)}")
 
     @property
-    def reads_data(self) -> bool:
-        """Whether a run needs the data folder."""
-        return self.graph in ("gnutella", "deezer")
+    def sources(self) -> list[str]:
+        """What a run reads from the data folder, by the names of `lab.data`."""
+        return ["planetlab"] if self.timed else [self.graph] if self.graph in ("gnutella", "deezer") else []
 
 
 _SWITCHES: Final = (
@@ -193,6 +199,8 @@ _SWITCHES: Final = (
     "batch",
     "constant",
     "queries",
+    "timed",
+    "serial",
 )
 _OFF: Final = Params()
 
