@@ -438,6 +438,7 @@ def test_hosts_of_the_relay_are_let_in_by_their_role_with_a_ready_keyring_or_an_
     assert answered["standing"] == role
     desk.good("authority accept own.answer --keyring own.keys")
     for name in ("host.keys", "own.keys"):
+        assert desk.good(f"authority show {name}")["standing"] == role
         secret = Secret((desk.directory / f"{name}.passphrase").read_bytes().strip())
         assert TlsParty(read_secret(desk.directory / name, Keyring, secret)).standing == role
 

@@ -68,6 +68,12 @@ def check_issued(certificates: Certificates, link: Secret, root: bytes) -> None:
         raise ForgedError("the TLS certificate is another's")
 
 
+def standing_of(keyring: Keyring) -> Standing | None:
+    """In which role its holder stands; None if it has no certificate for TLS."""
+    certificates = keyring.membership.tls
+    return _standing(read_leaf(certificates[0])) if certificates else None
+
+
 class TlsParty:
     """This member or host as it shows itself on TLS, and as it judges others: once for all streams."""
 

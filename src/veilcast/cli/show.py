@@ -60,9 +60,12 @@ def keyring_report(keyring: Keyring, context: Context, only: str | None, title: 
     ]
     if grants and all(grant["last_epoch"] < now for grant in grants):
         raise ExpiredError("every grant of this keyring has ended; ask the authority for new ones")
-    data = {"authority": fingerprint(keyring.root).hex(), "epoch": now, "grants": grants}
-    leaf = keyring.membership.certificate.leaf
-    lines = [f"{title}, of authority {data['authority']}", f"  member until {date_of(leaf.last + 1, keyring.epoch_us)}"]
+    from veilcast.authority.tls import standing_of  # Here, because X.509 takes a tenth of a second to load.
+
+    standing = standing_of(keyring)
+    data = {"authority": fingerprint(keyring.root).hex(), "epoch": now, "standing": standing, "grants": grants}
+    until = date_of(keyring.membership.certificate.leaf.last + 1, keyring.epoch_us)
+    lines = [f"{title}, of authority {data['authority']}", f"  {standing or 'member'} until {until}"]
     for grant in grants:
         lines.append(
             f"  {grant['role']} of {grant['topic']} until {date_of(grant['last_epoch'] + 1, keyring.epoch_us)}"
