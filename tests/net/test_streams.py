@@ -16,6 +16,7 @@ import pytest
 from veilcast.errors import ConfigError, ForgedError, StorageError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Settled
 from veilcast.net import ends
+from veilcast.net.calls import Calls
 from veilcast.net.limits import Limits
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Guest
@@ -116,36 +117,61 @@ def test_who_is_not_there_is_called_until_it_is_and_again_when_it_was_lost() -> 
     run(test())
 
 
-def test_calls_come_later_and_later_and_never_all_at_once() -> None:
-    """The times themselves, without waiting for them: those that the driver asks of the loop."""
+NOWHERE = Address("nowhere")
 
-    async def pauses(seed: int) -> list[float]:
-        driver = StreamDriver(
-            Puppet(), listen=[], identity=CROWD.identity(ALICE), act_on=lambda _: None, rng=random.Random(seed)
-        )
-        driver.open()
-        asked: list[float] = []
-        calls = driver._calls
-        loop = asyncio.get_running_loop()
 
-        class Loop:
-            def call_later(self, after: float, *_: object) -> asyncio.TimerHandle:
-                asked.append(after)
-                return loop.call_later(0, lambda: None)
+class Fired:
+    """An alarm that went off."""
 
-        calls._loop = Loop()  # type: ignore[assignment]
-        calls.want(Address("nowhere"))
-        for _ in range(12):
-            calls._dial(Address("nowhere"))
-        driver.close()
-        return asked
+    def cancel(self) -> None:
+        pass
 
-    first, second = asyncio.run(pauses(1)), asyncio.run(pauses(2))
-    for failures, (one, other) in enumerate(zip(first, second, strict=True)):
+
+class Dialler:
+    """Calls of somebody who cannot be reached, without waiting: the pauses that are asked of the loop."""
+
+    def __init__(self, seed: int) -> None:
+        self.pauses: list[float] = []
+        self.now = 0
+        limits, ends_of = Limits(), ends.Ends(lambda: self.now)
+        alice, rng = CROWD.identity(ALICE), random.Random(seed)
+        self.calls = Calls(alice, limits, rng, lambda: self.now, ends_of, lambda *_: None, lambda _: None)
+        self.calls.open(self)  # type: ignore[arg-type]
+        self.calls.want(NOWHERE)
+
+    def call_later(self, after: float, *_: object) -> Any:
+        self.pauses.append(after)
+        return Fired()
+
+    def fail(self) -> float:
+        self.calls._dial(NOWHERE)
+        return self.pauses[-1]
+
+    def stand(self, for_us: int) -> float:
+        """It answers, is here for so long, and is lost."""
+        call = self.calls._calls[NOWHERE]
+        call.alarm, call.since_us, self.now = None, self.now, self.now + for_us
+        self.calls.again(NOWHERE, ends.CLOSED)
+        return self.pauses[-1]
+
+
+def test_calls_come_later_and_later_and_those_of_two_never_at_once() -> None:
+    one, other = Dialler(1), Dialler(2)
+    for failures in range(1, 12):
         longest = min(0.25 * 2**failures, 30.0)
-        assert longest / 2 <= one <= longest
-        assert one != other
-    assert first[-1] >= 15.0
+        pause = one.fail()
+        assert longest / 2 <= pause <= longest
+        assert pause != other.fail()
+    assert pause >= 15.0
+
+
+def test_whoever_stood_for_longer_than_it_would_be_waited_for_is_called_soon() -> None:
+    dialler = Dialler(1)
+    for _ in range(5):
+        dialler.fail()
+    assert dialler.stand(5_000_000) >= 8.0  # 16 s were next: it came and went, and nothing is better for it.
+    assert dialler.stand(30_000_000) <= 0.25
+    assert dialler.fail() <= 0.5
 
 
 def test_a_peer_that_is_no_longer_wanted_is_left_and_not_called_again() -> None:

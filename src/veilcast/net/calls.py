@@ -62,7 +62,7 @@ class Calls:
         answered: Callable[[Address, Stream, Guest], None],
         lost: Callable[[Address], None],
     ) -> None:
-        """`answered` takes over a stream, until `ended` is told of its end; `lost` hears of calls that fail."""
+        """`answered` takes over a stream, and tells `again` of its end; `lost` hears of calls that fail."""
         self._context, self._judge = client_context(identity), identity.hosts
         self._limits, self._rng, self._now, self._ends = limits, rng, now, ends
         self._answered, self._lost = answered, lost
@@ -106,19 +106,19 @@ class Calls:
         call = self._calls.get(peer)
         if call is None:
             return
-        now, limits = self._now(), self._limits
-        was_here = call.alarm is None
-        if was_here and now - call.since_us >= limits.backoff_max_s * 1_000_000:
-            call.failures = 0
+        now = self._now()
         if call.alarm is not None:
             call.alarm.cancel()
-        if was_here:
+        else:
+            # It was here. If for longer than it would now be waited for, all is as at the beginning.
+            if now - call.since_us >= self._pause_s(call) * 1_000_000:
+                call.failures = 0
             call.since_us = now
         call.stream, call.reason = None, reason
-        pause = min(limits.backoff_s * 2 ** min(call.failures, DOUBLINGS), limits.backoff_max_s)
-        call.failures += 1
         # Those who have lost the same host at one moment do not all come back at one moment.
-        call.alarm = self._loop.call_later(pause * self._rng.uniform(0.5, 1), self._dial, peer)
+        pause_s = self._pause_s(call) * self._rng.uniform(0.5, 1)
+        call.failures += 1
+        call.alarm = self._loop.call_later(pause_s, self._dial, peer)
 
     def shaken(self, stream: Stream, certificate: bytes) -> None:
         try:
@@ -170,6 +170,10 @@ class Calls:
             stream.start_when_connected()
         else:
             stream.drop(UNREACHABLE)
+
+    def _pause_s(self, call: _Call) -> float:
+        limits = self._limits
+        return min(limits.backoff_s * (1 << min(call.failures, DOUBLINGS)), limits.backoff_max_s)
 
     def _failed(self, peer: Address, reason: str) -> None:
         self._ends.add(reason)
