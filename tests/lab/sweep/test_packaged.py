@@ -15,7 +15,7 @@ from veilcast.lab.sweep.engines import ENGINES
 from veilcast.lab.sweep.experiment import Cell, Experiment
 from veilcast.lab.sweep.params import Measure, Params
 
-TRAINED = ["mesh-attacks", "mesh-kappa"]
+TRAINED = ["mesh-attacks", "mesh-hardened-aim", "mesh-kappa"]
 """Those whose attackers learn for each of many cells."""
 LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer", "mesh-tokens-deezer")
 SMALL = [
