@@ -23,10 +23,12 @@ def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
 
 
 def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs
+    from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs, relay_machines
 
     if params.timed:
         return delay_runs.run(params, seed, data)
+    if params.relay:
+        return relay_machines.run(params, seed)
     return machine_runs.run(params, seed, data) if params.wire == "bare" else capture_runs.run(params, seed, data)
 
 

@@ -30,7 +30,7 @@ from veilcast.lab.attack.token_frequency import matched
 from veilcast.lab.data import load
 from veilcast.lab.kernels import prefixes, relay, tokens
 from veilcast.lab.kernels.chance import stream
-from veilcast.lab.kernels.ledger import PUBLISHED, SUBSCRIBED, Ledger, Numbers, table
+from veilcast.lab.kernels.ledger import DELIVERED, PUBLISHED, SUBSCRIBED, Ledger, Numbers, table
 from veilcast.lab.kernels.relay import Answers, Clientele, Service, Shown
 from veilcast.lab.measure import definitions, ranking
 from veilcast.lab.measure.order import recovered
@@ -128,8 +128,12 @@ class _Desk:
         """What the proxy makes of its own ledger, knowing its clients."""
         asked = self.shown.proxy.of(SUBSCRIBED, self.first, self.step - 1)
         names = tag_frequency.named(asked, self.there, self.popularity).of(asked.what)
-        yield "proxy-frequency", self._of_users(interests(asked.who, names, self.people.reads.shape))
-        yield "bodies", self._of_senders(bodies.links(self.shown.proxy.until(self.step), self.people.users))
+        _, tag, many = np.unique(asked.what, return_inverse=True, return_counts=True)
+        repeats = {"repeats": float(np.mean(many[tag] > 1))}
+        yield "proxy-frequency", self._of_users(interests(asked.who, names, self.people.reads.shape)) | repeats
+        until = self.shown.proxy.until(self.step)
+        known = bodies.links(until, self.people.users)
+        yield "bodies", self._of_senders(known) | {"linked": float(known.sum() / len(until.of(DELIVERED)))}
 
     def wires(self) -> Iterator[tuple[str, Found]]:
         """What wires alone tell."""
