@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from veilcast.lab.attack import filters
-from veilcast.lab.attack.token_frequency import matched
 from veilcast.lab.kernels.ledger import SUBSCRIBED
 from veilcast.lab.kernels.relay import Service
 from veilcast.lab.measure import ranking
@@ -34,7 +33,9 @@ def right(profile: str, epochs: int, seed: int, *, shuffled: bool = False) -> fl
 
 def test_filters_that_share_a_rare_bit_are_more_alike_than_those_that_share_a_common_one() -> None:
     before = np.array([[1, 1, 0], [1, 0, 1], [1, 0, 0]], np.bool_)
-    assert matched(filters.alike(before, before)).tolist() == [0, 1, 2]
+    old, new = filters.linked(before, before[[2, 0, 1, 0]])
+    assert dict(zip(old.tolist(), new.tolist(), strict=True))[1] == 2
+    assert new.size == 3
     assert filters.alike(before, before)[0, 0] > filters.alike(before, before)[2, 2]
     assert filters.alike(before, ~before)[0, 0] == 0
 

@@ -17,11 +17,13 @@ from veilcast.lab.sweep.params import Measure, Params
 
 TRAINED = ["mesh-attacks", "mesh-hardened-aim", "mesh-kappa"]
 """Those whose attackers learn for each of many cells."""
-LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer", "mesh-tokens-deezer")
+LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer", "mesh-tokens-deezer", "relay-tags-deezer")
+CROWDED = ["relay-attacks"]
+"""Those with many users, who need not be as many here."""
 SMALL = [
     name
     for name in experiment.names()
-    if name not in (*LARGE, *TRAINED)
+    if name not in (*LARGE, *TRAINED, *CROWDED)
     and not name.startswith("mesh-attacks-")
     and "kernel" in experiment.load(name)[1].engines
 ]
@@ -88,6 +90,14 @@ def test_every_curve_has_its_points_and_every_published_number_its_verdict(name:
 def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalition, "_WORLDS", 2)
     assert lacking(experiment.load(name)[1], one_for_each_series) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_so_have_those_with_many_users(name: str) -> None:
+    def fewer(cell: Cell) -> list[Measure]:
+        return ENGINES["kernel"](msgspec.structs.replace(cell.params, nodes=60, topics=6), 0, None)
+
+    assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
 
 
 @pytest.mark.parametrize("name", ["mesh-attacks-gnutella", "mesh-attacks-deezer"])

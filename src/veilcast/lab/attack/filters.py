@@ -1,8 +1,8 @@
 """Intersection against filters: a new pseudonym with an old filter is an old acquaintance.
 
 Pseudonyms may change as often as they like: if tags do not, the filter of a subscriber is the same under all of them,
-or nearly, and two filters that share what few others have are linked (`alike`). All pseudonyms with one filter are then
-one user, or a few with the same taste. In epochs without that filter its user was away. Who was connected is seen on
+or nearly, and two filters that share what few others have are taken for one (`linked`). All pseudonyms with one filter
+are one user, or a few with the same taste. In epochs without that filter its user was away. Who was connected is seen on
 the wires, so in time there remains only one who was there whenever the filter was, and never without it (`users`): of a
 filter that m users have at most and c have in an epoch, a user of it is there with probability c/m.
 """
@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
 from veilcast.lab.attack.relinking import jaccard
@@ -26,6 +27,12 @@ def alike(before: Mask, after: Mask) -> Floats:
     """Old x new filters: what they have in common, where bits that are rare count for more."""
     rare = -np.log((before.sum(axis=0) + after.sum(axis=0) + 1) / (len(before) + len(after) + 1))
     return np.asarray(jaccard(before, after) * (1 + (before * rare) @ after.T), np.float64)
+
+
+def linked(before: Mask, after: Mask) -> tuple[Numbers, Numbers]:
+    """Old and new filters that are taken for one user's, each in one pair at most, as many as there can be."""
+    old, new = linear_sum_assignment(alike(before, after), maximize=True)
+    return np.asarray(old, np.int64), np.asarray(new, np.int64)
 
 
 def tastes(subscribed: Ledger, epochs: int) -> tuple[Mask, NDArray[np.int64], Numbers]:

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 from veilcast.lab.attack import batches, bodies, dictionary, filters, tag_frequency, trie
 from veilcast.lab.attack.tag_frequency import Named, interests
-from veilcast.lab.attack.token_frequency import matched
 from veilcast.lab.data import load
 from veilcast.lab.kernels import prefixes, relay, tokens
 from veilcast.lab.kernels.chance import stream
@@ -128,8 +127,8 @@ class _Desk:
         """What the proxy makes of its own ledger, knowing its clients."""
         asked = self.shown.proxy.of(SUBSCRIBED, self.first, self.step - 1)
         names = tag_frequency.named(asked, self.there, self.popularity).of(asked.what)
-        _, tag, many = np.unique(asked.what, return_inverse=True, return_counts=True)
-        repeats = {"repeats": float(np.mean(many[tag] > 1))}
+        wants = table(asked.who, asked.what)[0]
+        repeats = {"repeats": float(wants[:, wants.sum(axis=0) > 1].sum() / wants.sum())}
         yield "proxy-frequency", self._of_users(interests(asked.who, names, self.people.reads.shape)) | repeats
         until = self.shown.proxy.until(self.step)
         known = bodies.links(until, self.people.users)
@@ -183,21 +182,15 @@ class _Desk:
         return self._of_users(likely @ (tastes @ holds > 0))
 
     def _linked(self) -> Found:
-        """How many pseudonyms of the last epoch but one are found again in the last one, of those that could be."""
+        """How many pairs of pseudonyms of the last two epochs are of one user, of those that are held to be."""
         if self.step < 2:
             return {}
         both = self.shown.server.of(SUBSCRIBED, self.step - 2, self.step - 1)
         held, pseudonyms, _ = table(both.who, both.what)
         new = np.isin(pseudonyms, self.last.who)
         owner = np.array([self.answers.user[number] for number in pseudonyms.tolist()])
-        before, after = owner[~new], owner[new]
-        found = after[matched(filters.alike(held[~new], held[new]))] if len(before) <= len(after) else None
-        if found is None:
-            back = before[matched(filters.alike(held[new], held[~new]))]
-            right = float(np.mean(back == after))
-        else:
-            right = float(np.mean(found == before))
-        return {"linked": right}
+        old, found = filters.linked(held[~new], held[new])
+        return {"linked": float(np.mean(owner[~new][old] == owner[new][found]))}
 
     # --- against the truth ----------------------------------------------------------------------------------
 
