@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from veilcast.lab.kernels.relay import Answers, Clientele, Service, Shown, serve, settle
 from veilcast.lab.kernels.tokens import zipf
-from veilcast.lab.measure import ranking
+from veilcast.lab.measure.relayed import of_links
 
 
 def clientele(seed: int, users: int = 120, topics: int = 10, most: float = 0.5, churn: float = 0.2) -> Clientele:
@@ -23,7 +23,4 @@ def served(seed: int, service: Service, epochs: int = 1, **more: float) -> tuple
 def readers_found(people: Clientele, scores: NDArray[np.float64], shuffled: int | None = None) -> float:
     """How well the readers of a writer stand out among all others, on the average; or of users shuffled by a seed."""
     reads = people.reads if shuffled is None else np.random.default_rng(shuffled).permutation(people.reads)
-    truth = people.writes.astype(np.int64) @ reads.T.astype(np.int64) > 0
-    others = ~np.eye(people.users, dtype=np.bool_)
-    writers = np.flatnonzero(people.writes.any(axis=1))
-    return float(np.mean([ranking.auc(scores[one, others[one]], truth[one, others[one]]) for one in writers]))
+    return of_links(scores, people.writes, reads)["auc"]

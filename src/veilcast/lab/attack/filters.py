@@ -2,9 +2,9 @@
 
 Pseudonyms may change as often as they like: if tags do not, the filter of a subscriber is the same under all of them,
 or nearly, and two filters that share what few others have are taken for one (`linked`). All pseudonyms with one filter
-are one user, or a few with the same taste. In epochs without that filter its user was away. Who was connected is seen on
-the wires, so in time there remains only one who was there whenever the filter was, and never without it (`users`): of a
-filter that m users have at most and c have in an epoch, a user of it is there with probability c/m.
+are one user, or a few with the same taste. In epochs without that filter its user was away. Who was connected is seen
+on the wires, so in time there remains only one who was there whenever the filter was, and never without it (`users`):
+of a filter that m users have at most and c have in an epoch, a user of it is there with probability c/m.
 """
 
 from __future__ import annotations

@@ -8,9 +8,7 @@ users by when they are there ("filter-intersection"), and by the windows in whic
 ("matching"). The proxy alone names its own clients' tags ("proxy-frequency") and recognises bodies ("bodies"). Wires
 alone tell who publishes for whom ("disclosure").
 
-Of who and what, `auc` says how well the right ones stand out: readers among all, by topic or by writer; or pairs. P2's
-definitions are reported where they are asked: for publishers of publications, for readers of topics, for topics of
-readers.
+What comes of it is said by `measure.relayed`, with P2's definitions.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from veilcast.lab.kernels import prefixes, relay, tokens
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.ledger import DELIVERED, PUBLISHED, SUBSCRIBED, Ledger, Numbers, table
 from veilcast.lab.kernels.relay import Answers, Clientele, Service, Shown
-from veilcast.lab.measure import definitions, ranking
+from veilcast.lab.measure import relayed
 from veilcast.lab.measure.order import recovered
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
@@ -118,10 +116,10 @@ class _Desk:
         windows = self.shown.windows(published) - begin
         tags, tag = np.unique(published.what, return_inverse=True)
         truth = np.array([self.answers.user[number] for number in published.who[of_last].tolist()], np.int64)
-        yield "timing", self._of_publishers(batches.any_of(sent, windows[of_last]), truth)
+        yield "timing", relayed.of_publications(batches.any_of(sent, windows[of_last]), truth)
         usual = batches.profiles(sent, batches.counted(windows, tag, (len(sent), tags.size)))
         given = batches.matched_in(sent, windows[of_last], tag[of_last], usual)
-        yield "matching", self._of_publishers(given, truth)
+        yield "matching", relayed.of_publications(given, truth)
 
     def proxy(self) -> Iterator[tuple[str, Found]]:
         """What the proxy makes of its own ledger, knowing its clients."""
@@ -146,17 +144,17 @@ class _Desk:
         many = np.count_nonzero(sent, axis=1)
         return float(many[many > 0].mean())
 
-    def _filters_hold(self) -> tuple[Floats, Numbers]:
-        """Pseudonyms of the last epoch x topics, by the words that their filters hold; and whose they are."""
-        held, pseudonyms, tags = table(self.last.who, self.last.what)
+    def _filters_hold(self) -> Floats:
+        """Pseudonyms of the last epoch, in order, x topics, by the words that their filters hold."""
+        held, _, tags = table(self.last.who, self.last.what)
         computed = self.answers.computed
         if self.service.profile == "hardened":
-            return (held @ dictionary.in_tags(tags, computed)).astype(np.float64), pseudonyms
+            return np.asarray(held @ dictionary.in_tags(tags, computed), np.float64)
         shape = Geometry.sized(elements=self.topics, queries=1, bound=_BOUND)
         bits = np.zeros((len(held), shape.rows), np.bool_)
         row, column = np.nonzero(held)
         bits[row[:, None], _positions(shape, tags)[column]] = True
-        return dictionary.in_filters(bits, _positions(shape, computed)).astype(np.float64), pseudonyms
+        return dictionary.in_filters(bits, _positions(shape, computed)).astype(np.float64)
 
     def _named(self, asked: Ledger) -> Numbers:
         """By subscription its topic, as well as the server can tell; -1 where it cannot."""
@@ -192,66 +190,29 @@ class _Desk:
         old, found = filters.linked(held[~new], held[new])
         return {"linked": float(np.mean(owner[~new][old] == owner[new][found]))}
 
-    # --- against the truth ----------------------------------------------------------------------------------
-
-    def _of_pseudonyms(self, said: tuple[Floats, Numbers]) -> Found:
-        scores, pseudonyms = said
-        truth = np.zeros(scores.shape, np.bool_)
-        truth[np.searchsorted(pseudonyms, self.last.who), self._topic_of(self.last)] = True
-        return {
-            "auc": _within_topics(scores, truth),
-            "named_readers": float(scores[truth].mean()),
-            "base": 1 / self.topics,
-        }
+    def _of_pseudonyms(self, scores: Floats) -> Found:
+        holds = np.zeros(scores.shape, np.bool_)
+        holds[np.unique(self.last.who, return_inverse=True)[1], self._topics_of_last()] = True
+        return relayed.of_subscriptions(scores, holds)
 
     def _of_names(self, names: Named) -> Found:
-        said = names.of(self.last.what)
         people, row = np.unique(self.last.who, return_inverse=True)
+        said, right = names.of(self.last.what), self._topics_of_last()
+        first = np.unique(self.last.what, return_index=True)[1]
         scores = interests(row, said, (people.size, self.topics))
-        _, first = np.unique(self.last.what, return_index=True)
-        right = said == self._topic_of(self.last)
-        return self._of_pseudonyms((scores, people)) | {"named": float(np.mean(right[first]))}
+        return self._of_pseudonyms(scores) | {"named": float(np.mean((said == right)[first]))}
 
     def _of_users(self, scores: Floats) -> Found:
-        reads = self.people.reads
-        everybody = np.ones(len(reads), np.bool_)
-        topics = np.flatnonzero(reads.any(axis=0))
-        second = [definitions.topic_subscribers(scores[:, topic], reads[:, topic], everybody) for topic in topics]
-        third = definitions.subscription(scores, reads)
-        return {
-            "auc": _within_topics(scores, reads),
-            "topic_subscribers": float(np.mean([one.probability for one in second])),
-            "topic_subscribers_bound": float(np.mean([one.bound for one in second])),
-            "subscription": third.probability,
-            "subscription_bound": third.bound,
-            "subscription_prior": third.prior,
-        }
-
-    def _of_publishers(self, scores: Floats, truth: Numbers) -> Found:
-        right = np.zeros(scores.shape, np.bool_)
-        right[np.arange(truth.size), truth] = True
-        honest = np.ones(self.people.users, np.bool_)
-        named = [definitions.publisher(one, int(who), honest) for one, who in zip(scores, truth, strict=True)]
-        return {
-            "auc": ranking.auc(scores.reshape(-1), right.reshape(-1)),
-            "publisher": float(np.mean([one.probability for one in named])),
-            "publisher_bound": float(named[0].bound),
-        }
+        return relayed.of_users(scores, self.people.reads)
 
     def _of_senders(self, scores: Floats) -> Found:
-        writes, reads = self.people.writes.astype(np.int64), self.people.reads.astype(np.int64)
-        truth = writes @ reads.T > 0
-        # Of oneself nothing is to be found out.
-        others = ~np.eye(len(truth), dtype=np.bool_)
-        writers = np.flatnonzero(self.people.writes.any(axis=1))
-        found = [ranking.auc(scores[one, others[one]], truth[one, others[one]]) for one in writers]
-        return {"auc": float(np.mean(found)), "base": float(truth[writers].mean())}
+        return relayed.of_links(scores, self.people.writes, self.people.reads)
 
-    def _topic_of(self, asked: Ledger) -> Numbers:
-        """The truth: by subscription of one epoch."""
+    def _topics_of_last(self) -> Numbers:
+        """The truth: by subscription of the last epoch."""
         tags = self.answers.topic[self.step - 1]
         order = np.argsort(tags)
-        return order[np.searchsorted(tags[order], asked.what)]
+        return order[np.searchsorted(tags[order], self.last.what)]
 
 
 def _interests(params: Params, seed: int, data: Path | None) -> tuple[Mask, Floats, Floats | None]:
@@ -272,12 +233,6 @@ def _interests(params: Params, seed: int, data: Path | None) -> tuple[Mask, Floa
     if not reads.any():
         raise ConfigError("nobody reads anything; ratio is the share of users who read the most popular topic")
     return reads, popularity, None
-
-
-def _within_topics(scores: Floats, truth: Mask) -> float:
-    """How well readers of a topic stand out among all, on the average: that some topics are popular is no secret."""
-    asked = np.flatnonzero(truth.any(axis=0) & ~truth.all(axis=0))
-    return float(np.mean([ranking.auc(scores[:, topic], truth[:, topic]) for topic in asked])) if asked.size else 0.5
 
 
 def _order(service: Service, step: int, seed: int) -> float:
