@@ -1,0 +1,103 @@
+"""What server and proxy are handed by the machines themselves: what repeats in it in `paper`, and not in `hardened`."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from parlour import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
+
+from veilcast.wire.relay import Delivery, Lease, Submit
+
+Profile: TypeAlias = Literal["paper", "hardened"]
+LENGTH = 12
+"""Bytes in a row: chance alone repeats so many nowhere."""
+
+
+def pieces(*data: bytes) -> set[bytes]:
+    return {each[place : place + LENGTH] for each in data for place in range(len(each) - LENGTH + 1)}
+
+
+def published(profile: Profile) -> Parlour:
+    """Both read the topic, and Anna publishes on it twice the same."""
+    table = Parlour(profile)
+    for name in (ANNA, BEN):
+        table.subscribe(name, TOPIC)
+    table.run(1_000_000)
+    for _ in range(2):
+        table.publish(ANNA, TOPIC, b"the same words")
+        table.run(1_000_000)
+    assert table.notes == {ANNA: [b"the same words"] * 2, BEN: [b"the same words"] * 2}
+    return table
+
+
+def leases(table: Parlour) -> list[Lease]:
+    """As they come to the server."""
+    return [message for each in table.between(PROXY, SERVER) if isinstance(message := each.message, Lease)]
+
+
+@pytest.mark.parametrize("profile", ["paper", "hardened"])
+def test_in_paper_alone_bytes_that_came_to_the_proxy_go_down_from_it(profile: Profile) -> None:
+    table = published(profile)
+    up = [pieces(each.data) for each in table.between(ANNA, PROXY) if isinstance(each.message, Submit)]
+    down = [pieces(each.data) for each in table.seen if isinstance(each.message, Delivery)]
+    assert (len(up), len(down) > 4) == (2, True)
+    assert any(one & other for one in up for other in down) == (profile == "paper")
+
+
+@pytest.mark.parametrize("profile", ["paper", "hardened"])
+def test_in_paper_alone_the_proxy_hands_on_the_same_subject_for_two_members(profile: Profile) -> None:
+    """What it hands on is all that it can compute of what came."""
+    subjects = [subject for lease in leases(published(profile)) for group in lease.subjects for subject in group]
+    assert len(subjects) > 1
+    assert (len(set(subjects)) < len(subjects)) == (profile == "paper")
+
+
+@pytest.mark.parametrize("profile", ["paper", "hardened"])
+def test_in_paper_alone_copies_of_one_note_to_two_readers_are_alike(profile: Profile) -> None:
+    table = published(profile)
+    copies = [
+        [pieces(each.message.sealed) for each in table.between(PROXY, name) if isinstance(each.message, Delivery)]
+        for name in (ANNA, BEN)
+    ]
+    assert [len(each) for each in copies] == [2, 2]
+    alike = any(one & other for one in copies[0] for other in copies[1])
+    assert alike == (profile == "paper")
+
+
+def test_hardened_nothing_of_a_subscription_stays_from_epoch_to_epoch() -> None:
+    table = Parlour("hardened")
+    table.subscribe(ANNA, TOPIC)
+    table.run(3 * EPOCH_US)
+    shown = [
+        pieces(
+            lease.name, lease.sealed or b"", *(tag for tags in table.server._part.tags(lease.subjects) for tag in tags)
+        )
+        for lease in leases(table)
+    ]
+    assert len(shown) > 3
+    assert not [one & other for one, other in combinations(shown, 2) if one & other]
+
+
+def test_in_paper_a_member_has_one_pseudonym_for_ever() -> None:
+    table = Parlour("paper")
+    table.subscribe(ANNA, TOPIC)
+    table.run(3 * EPOCH_US)
+    table.subscribe(ANNA, "news/us")
+    table.run(3 * EPOCH_US)
+    assert len(leases(table)) > 1
+    assert len({lease.name for lease in leases(table)}) == 1
+
+
+def test_hardened_each_subscription_has_pseudonyms_of_its_own() -> None:
+    table = Parlour("hardened")
+    table.subscribe(ANNA, TOPIC)
+    table.subscribe(ANNA, "news/us")
+    table.run(1_000_000)
+    names = [lease.name for lease in leases(table)]
+    assert len(set(names)) == len(names) > 3
