@@ -93,6 +93,9 @@ class Parlour:
     def between(self, source: Address, destination: Address) -> Iterator[Seen]:
         return (each for each in self.seen if (each.source, each.destination) == (source, destination))
 
+    def on_the_wire_of(self, name: Address) -> Iterator[Seen]:
+        return (each for each in self.seen if name in (each.source, each.destination))
+
     def _turn(self) -> bool:
         """Act on what the machines ask for, and hand over what they send; whether there was anything."""
         busy = False

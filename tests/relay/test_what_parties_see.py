@@ -12,6 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from parlour import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
 
+from veilcast.relay.config import ClientConfig, ProxyConfig
+from veilcast.sim.engine import START_US
 from veilcast.wire.relay import Delivery, Lease, Submit
 
 Profile: TypeAlias = Literal["paper", "hardened"]
@@ -101,3 +103,22 @@ def test_hardened_each_subscription_has_pseudonyms_of_its_own() -> None:
     table.run(1_000_000)
     names = [lease.name for lease in leases(table)]
     assert len(set(names)) == len(names) > 3
+
+
+@pytest.mark.parametrize("paced", [True, False])
+def test_with_a_rate_the_wire_of_a_busy_member_is_that_of_a_quiet_one(paced: bool) -> None:
+    wires = []
+    for busy in (True, False):
+        rate_us = 20_000 if paced else 0
+        client = ClientConfig(spread_us=1000, rate_us=rate_us)
+        table = Parlour("hardened", client, ProxyConfig(batch_us=1000, rate_us=rate_us))
+        table.run(1_000_000)
+        if busy:
+            table.subscribe(ANNA, TOPIC)
+            table.run(1_000_000)
+            table.publish(ANNA, TOPIC, bytes(3000))
+            table.run(1_000_000)
+            assert table.notes[ANNA] == [bytes(3000)]
+        table.run(3_000_000 - (table.now - START_US))
+        wires.append([(each.now, each.source, each.destination, len(each.data)) for each in table.on_the_wire_of(ANNA)])
+    assert (wires[0] == wires[1]) == paced
