@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -24,6 +24,7 @@ from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
 from veilcast.lab.data import round_trips
+from veilcast.lab.live.desk import Desk
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.planet import Planet, planet
 from veilcast.machine import Address, Delivered, Event, Publication, Waiting
@@ -57,6 +58,30 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     return found
 
 
+def run_live(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    """The same on the loopback interface, where only work takes time (`lab.live.desk`)."""
+    params.heed("timed runs of a relay on real sockets", "relay", "timed")
+    found = []
+    for step in params.steps:
+        with Desk(_profile(params), TOPIC, seed) as desk:
+            times = _TASKS[params.timed](desk, int(step))
+        found += [Measure("", metric, step, value) for metric, value in times.items()]
+    return found
+
+
+class Clerk(Protocol):
+    """Of a relay that is timed."""
+
+    def join(self, count: int) -> list[Address]:
+        """So many clients, which have met proxies and server."""
+
+    def subscribe(self, clients: Sequence[Address]) -> float:
+        """All at once; seconds until the last subscription stands."""
+
+    def publish(self, publishers: Sequence[Address], readers: Sequence[Address]) -> list[float]:
+        """All at once; seconds until each reader has the first one's note."""
+
+
 class Work(NamedTuple):
     """What messages cost, in microseconds of one core."""
 
@@ -69,7 +94,7 @@ class Office:
     """A relay whose clients do what they are told, and what they then heard, and when."""
 
     def __init__(self, params: Params, seed: int, links: Planet) -> None:
-        self._profile: Profile = "paper" if params.relay == "paper" else "hardened"
+        self._profile = _profile(params)
         self._serial, self._links = params.serial, links
         self.world = World(seed=seed, links=links, on_event=self._hear)
         self.world.watch(Clients())
@@ -83,7 +108,6 @@ class Office:
         self.world.run(_SETTLING_US)
 
     def join(self, count: int) -> list[Address]:
-        """So many clients, which have met proxies and server."""
         names = [Address(f"c{number}") for number in range(count)]
         for number, name in enumerate(names):
             self.world.add(name, self._client(number))
@@ -91,7 +115,6 @@ class Office:
         return names
 
     def subscribe(self, clients: Sequence[Address]) -> float:
-        """All at once; seconds until the last subscription stands."""
         since = self.world.now
         for client in clients:
             self.world.call(client, lambda machine, now: machine.subscribe(Label(TOPIC), now))
@@ -99,7 +122,6 @@ class Office:
         return (max(self._stands[client] for client in clients) - since) / 1e6
 
     def publish(self, publishers: Sequence[Address], readers: Sequence[Address]) -> list[float]:
-        """All at once; seconds until each reader has the first one's note."""
         since = self.world.now
         for client in publishers:
             self.world.call(client, _publish(client.encode()))
@@ -153,18 +175,22 @@ class Office:
         return start
 
 
-def _subscribing(office: Office, count: int) -> dict[str, float]:
+def _profile(params: Params) -> Profile:
+    return "paper" if params.relay == "paper" else "hardened"
+
+
+def _subscribing(office: Clerk, count: int) -> dict[str, float]:
     return {"subscribed_s": office.subscribe(office.join(count))}
 
 
-def _publishing(office: Office, count: int) -> dict[str, float]:
+def _publishing(office: Clerk, count: int) -> dict[str, float]:
     readers = office.join(count)
     office.subscribe(readers)
     times = office.publish(readers[:1], readers)
     return {"own_s": times[0], "last_s": max(times)}
 
 
-def _crowd(office: Office, count: int) -> dict[str, float]:
+def _crowd(office: Clerk, count: int) -> dict[str, float]:
     clients = office.join(max(count, READERS))
     office.subscribe(clients[:READERS])
     return {"own_s": office.publish(clients[:count], clients[:1])[0]}
@@ -189,7 +215,7 @@ DOWN: Final = Address("down")
 TOPIC: Final = "delays"
 READERS: Final = 50
 """Of Fig. 5."""
-_TASKS: Final[Mapping[str, Callable[[Office, int], dict[str, float]]]] = {
+_TASKS: Final[Mapping[str, Callable[[Clerk, int], dict[str, float]]]] = {
     "subscribing": _subscribing,
     "publishing": _publishing,
     "crowd": _crowd,

@@ -33,9 +33,9 @@ def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
 
 
 def _live(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.sweep.live_runs import run
+    from veilcast.lab.sweep import delay_runs, live_runs
 
-    return run(params, seed, data)
+    return delay_runs.run_live(params, seed, data) if params.timed else live_runs.run(params, seed, data)
 
 
 ENGINES: Final[Mapping[str, Engine]] = {"kernel": _kernel, "machines": _machines, "live": _live}
