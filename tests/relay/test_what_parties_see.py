@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from parlour import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
+from two_rooms import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
 
 from veilcast.relay.config import ClientConfig, ProxyConfig
 from veilcast.sim.engine import START_US
