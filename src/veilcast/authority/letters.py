@@ -15,8 +15,10 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.content import Content, stream_of
+from veilcast.crypto.derive import digest
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Entropy, Event, Publication, Record, Settled
+from veilcast.wire.geometry import NOTE_ID
 
 
 class Letter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -24,6 +26,14 @@ class Letter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     topic: str
     content: Content
+
+
+def letter_id(letter: Letter) -> bytes:
+    """What an application knows a letter by where notes come in no order: all of it, and not its place alone.
+
+    So no other publisher of the topic can take the place of one that is still to come.
+    """
+    return digest(_ENCODER.encode(letter), purpose=b"vc/letter", size=NOTE_ID)
 
 
 class Records:

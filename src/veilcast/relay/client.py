@@ -11,9 +11,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from veilcast.authority.content import place_id
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.letters import Letter, Records
+from veilcast.authority.letters import Letter, Records, letter_id
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
@@ -276,7 +275,7 @@ class Client:
         publication = letter.content.publication
         readers = [n for term in terms if term.wish.interest.matches(publication) for n in term.wish.readers]
         self.excess += not readers
-        note = Note(place_id(letter.topic, letter.content), publication)
+        note = Note(letter_id(letter), publication)
         if self._inbox.put(readers, note, stub, now):
             self._give([stub], now)
 

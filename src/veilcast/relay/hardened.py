@@ -15,7 +15,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.crypto.bulk import Multiply
-from veilcast.crypto.derive import derive, digest
+from veilcast.crypto.derive import derive
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
@@ -37,6 +37,7 @@ class HardenedClient:
     def __init__(self, keyring: Keyring, server: ServerPublic, entropy: Entropy, multiply: Multiply) -> None:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
         self._own = derive(keyring.membership.link, b"vc/relay-client", server.encode())
+        self._places = place_key(keyring)
         self._at_hand: dict[int, EpochKeys] = {}
 
     def enrol(self, number: int, begun: Begun) -> Enrol:
@@ -86,7 +87,7 @@ class HardenedClient:
         check_content(keys, letter.content)
 
     def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
-        head = submission_id(letter) + span.until_us.to_bytes(_UNTIL, "big")
+        head = submission_id(self._places, letter) + span.until_us.to_bytes(_UNTIL, "big")
         note = head + bodies.seal_note(keys, letter.content, self._entropy)
         boxed = bodies.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
         groups = self.said(keys, letter.content.publication)
@@ -174,11 +175,20 @@ class HardenedServer:
             yield Delivery((name,), self.ticket(name, taken.id), None, sealed)
 
 
-def submission_id(letter: Letter) -> bytes:
-    """What the server knows a publication by: the same however often it is sent, and told only to the server."""
+def place_key(keyring: Keyring) -> Secret:
+    """What a member makes the ids of its publications with."""
+    return derive(keyring.membership.link, b"vc/relay-places")
+
+
+def submission_id(key: Secret, letter: Letter) -> bytes:
+    """What the server knows a publication by: the same however often it is sent.
+
+    Keyed, because readers know the stream and can count: whoever could tell the next id would send something else under
+    it, and the server would take the publication itself for a repeat.
+    """
     content = letter.content
-    place = content.stream + content.number.to_bytes(8, "big") + letter.topic.encode()
-    return digest(place, purpose=b"vc/relay-submit", size=NOTE_ID)
+    place = (content.stream, content.number.to_bytes(8, "big"), letter.topic.encode())
+    return derive(key, b"vc/relay-submit", *place, size=NOTE_ID).reveal()
 
 
 def _keyed(keys: TopicKeys, groups: Groups) -> Groups:

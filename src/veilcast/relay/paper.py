@@ -22,7 +22,7 @@ from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
-from veilcast.relay.hardened import submission_id
+from veilcast.relay.hardened import place_key, submission_id
 from veilcast.relay.joining import Begun, ServerKeys
 from veilcast.relay.profile import Span, Taken, Taking
 from veilcast.relay.subjects import move, named, tag, upload
@@ -33,7 +33,7 @@ from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submi
 
 class PaperClient:
     def __init__(self, keyring: Keyring, entropy: Entropy) -> None:
-        self._keyring, self._entropy = keyring, entropy
+        self._keyring, self._entropy, self._places = keyring, entropy, place_key(keyring)
         self._at_hand: EpochKeys | None = None
 
     def enrol(self, number: int, begun: Begun) -> Enrol:
@@ -76,7 +76,7 @@ class PaperClient:
     def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
         cipher, sealed = bodies.seal_body(_ENCODER.encode(letter), key, self._entropy)
         subjects = _uploaded(self.said(keys, letter.content.publication), key)
-        return Submit(number, subjects, cipher.encode(), submission_id(letter) + sealed)
+        return Submit(number, subjects, cipher.encode(), submission_id(self._places, letter) + sealed)
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
         if delivery.cipher is None:
