@@ -92,7 +92,7 @@ def subscribing(keys: ServerKeys, mask: Scalar, count: int, by: dict[str, Multip
         rates["client: upload"][name] = count / seconds
         moved, seconds = timed(partial(subjects.move_many, uploaded, move, mask, multiply))
         rates["proxy: move"][name] = count / seconds
-        tags, seconds = timed(partial(subjects.tag_many, moved, keys, multiply))
+        tags, seconds = timed(partial(subjects.tag_many, moved, keys.unveil, multiply))
         rates["server: tag"][name] = count / seconds
         first = first or tags
         assert tags == first

@@ -83,7 +83,7 @@ class Hardened(Play):
         self.moved = [
             subjects.move_veiled(each, move, self.mask) for each, move in zip(self.uploads, self.moves, strict=True)
         ]
-        self.tags = [subjects.tag_veiled(each, self.server) for each in self.moved]
+        self.tags = [subjects.tag_veiled(each, self.server.unveil) for each in self.moved]
         content = Content(b"streamed", 1, Publication((("topic", TOPIC),), BODY))
         self.sealed = bodies.seal_note(PUBLISHER, content, draw)
         self.up = bodies.wrap_for_server(public.box, self.sealed, purpose=b"publish", entropy=draw)
@@ -169,7 +169,11 @@ def test_b_hardened_a_server_that_is_a_user_tries_one_subject_for_each_upload(ha
         subjects.keyed(hardened.subject_key, b""), hardened.keys[2], hardened.server.public().subject, draw
     )
     by_the_proxy = subjects.move_veiled(asked, hardened.moves[2], hardened.mask)
-    assert [subjects.tag_veiled(by_the_proxy, hardened.server) == tag for tag in hardened.tags] == [True, True, False]
+    assert [subjects.tag_veiled(by_the_proxy, hardened.server.unveil) == tag for tag in hardened.tags] == [
+        True,
+        True,
+        False,
+    ]
 
 
 # --- (c) the proxy computes k_r H, so it links users, whom it knows, by topic
@@ -297,4 +301,4 @@ def test_crafted_subjects_and_messages_are_refused(paper: Paper, hardened: Harde
     rho = Scalar.of(7)
     of_nothing = Ciphertext(rho.public(), hardened.server.public().subject * rho)
     with pytest.raises(MalformedError):
-        subjects.tag_veiled(of_nothing, hardened.server)
+        subjects.tag_veiled(of_nothing, hardened.server.unveil)

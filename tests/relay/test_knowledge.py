@@ -184,6 +184,19 @@ def test_a_bribed_user_with_the_topics_key_does_not_open_veiled_subjects() -> No
     assert told_apart(*in_paper), "where it opens every one"
 
 
+def test_a_proxy_cannot_bind_a_subject_that_it_was_sent_to_a_box_of_its_own() -> None:
+    """Or it could send what somebody subscribes to as a publication, and see whom that reaches."""
+    own = secret("own")
+
+    def proxy(bond: Number) -> View:
+        sent = (NEWS * K[0] + G * RHO[0], G * (RHO[0] * Y * bond))
+        return PUBLIC + JOINS + MASK + View((own,), sent)
+
+    needed = G * (RHO[0] * Y * own)
+    assert not proxy(secret("bond")).knows(needed)
+    assert proxy(ONE).knows(needed), "had the member not bound it"
+
+
 def test_a_server_that_is_a_user_can_try_what_it_sends_through_the_proxy_and_nothing_else() -> None:
     rho = secret("rho_c")
     sent = View((K[0], B[0], rho), (NEWS, CHAT, (NEWS * K[0] + G * rho) * (T[0] * XS), G * (rho * Y * T[0] * XS)))
@@ -292,5 +305,5 @@ def test_the_views_of_hardened_are_what_the_recipes_make() -> None:
         assert play.values(veiled(point, user))[1] == parts(uploaded)
         moved = subjects.move_veiled(uploaded, t, mask)
         assert play.values(veiled(point, user, T[user] * XS))[1] == parts(moved)
-        tagged = subjects.tag_veiled(moved, play.keys)
+        tagged = subjects.tag_veiled(moved, play.keys.unveil)
         assert tagged == subjects.tag(play.values(View(points=(point * (K_R * XS),)))[1][0])

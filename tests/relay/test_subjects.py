@@ -57,7 +57,7 @@ def test_veiled_the_same_element_of_two_clients_has_one_tag_and_others_have_othe
         [
             subjects.tag_veiled(
                 subjects.move_veiled(subjects.upload_veiled(each, key, keys.public().subject, entropy), moves, mask),
-                keys,
+                keys.unveil,
             )
             for each in wanted
         ]
@@ -83,10 +83,10 @@ def test_many_at_once_are_what_each_alone_would_be(wanted: list[bytes], seed: in
 
     uploaded = subjects.upload_many(wanted, key, subject, random.Random(seed).randbytes, counting)
     moved = subjects.move_many(uploaded, moves, mask, counting)
-    tags = subjects.tag_many(moved, keys, counting)
+    tags = subjects.tag_many(moved, keys.unveil, counting)
     assert asked == [2 * len(wanted), 2 * len(wanted), len(wanted)]
     assert moved == [subjects.move_veiled(each, moves, mask) for each in uploaded]
-    assert tags == [subjects.tag_veiled(each, keys) for each in moved]
+    assert tags == [subjects.tag_veiled(each, keys.unveil) for each in moved]
     alone = random.Random(seed).randbytes
     assert uploaded == [subjects.upload_veiled(each, key, subject, alone) for each in wanted]
 
@@ -97,7 +97,21 @@ def test_nothing_of_an_upload_repeats(entropy: Entropy) -> None:
     moved = [subjects.move_veiled(each, moves, mask) for each in uploads]
     parts = [part for each in (*uploads, *moved) for part in (each.body, each.key_part)]
     assert len(set(parts)) == len(parts)
-    assert len({subjects.tag_veiled(each, keys) for each in moved}) == 1
+    assert len({subjects.tag_veiled(each, keys.unveil) for each in moved}) == 1
+
+
+def test_what_is_bound_to_one_box_has_another_tag_with_every_other(entropy: Entropy) -> None:
+    keys, mask, [(key, moves), _] = stage(entropy)
+    bonds = [Scalar.draw(entropy) for _ in range(2)]
+    moved = [
+        subjects.move_veiled(
+            subjects.upload_veiled(b"one", key, subjects.bound(keys.public().subject, bond), entropy), moves, mask
+        )
+        for bond in bonds
+    ]
+    tags = [subjects.tag_veiled(each, subjects.unveil(keys, bond)) for each in moved for bond in bonds]
+    assert tags[0] == tags[3] == subjects.tag(Point.hash(b"one", b"vc/relay-point") * (keys.k_r * mask))
+    assert len(set(tags)) == 3
 
 
 def test_an_upload_crafted_to_hold_nothing_is_refused(entropy: Entropy) -> None:
@@ -105,9 +119,9 @@ def test_an_upload_crafted_to_hold_nothing_is_refused(entropy: Entropy) -> None:
     rho = Scalar.draw(entropy)
     crafted = Ciphertext(rho.public(), keys.public().subject * rho)
     with pytest.raises(MalformedError):
-        subjects.tag_veiled(subjects.move_veiled(crafted, moves, mask), keys)
+        subjects.tag_veiled(subjects.move_veiled(crafted, moves, mask), keys.unveil)
     with pytest.raises(MalformedError):
-        subjects.tag_many([crafted], keys)
+        subjects.tag_many([crafted], keys.unveil)
 
 
 def test_elements_of_two_topics_are_never_the_same(entropy: Entropy) -> None:

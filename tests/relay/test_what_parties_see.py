@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from two_rooms import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
 
 from veilcast.relay.config import ClientConfig, ProxyConfig
+from veilcast.relay.elements import Groups
 from veilcast.sim.engine import START_US
 from veilcast.wire.relay import Delivery, Lease, Submit
 
@@ -36,6 +37,11 @@ def published(profile: Profile) -> Parlour:
         table.run(1_000_000)
     assert table.notes == {ANNA: [b"the same words"] * 2, BEN: [b"the same words"] * 2}
     return table
+
+
+def tags_of(table: Parlour, lease: Lease) -> Groups:
+    part = table.server._part
+    return part.tags(lease.subjects, part.open_lease(lease).bond)
 
 
 def leases(table: Parlour) -> list[Lease]:
@@ -77,9 +83,7 @@ def test_hardened_nothing_of_a_subscription_stays_from_epoch_to_epoch() -> None:
     table.subscribe(ANNA, TOPIC)
     table.run(3 * EPOCH_US)
     shown = [
-        pieces(
-            lease.name, lease.sealed or b"", *(tag for tags in table.server._part.tags(lease.subjects) for tag in tags)
-        )
+        pieces(lease.name, lease.sealed or b"", *(tag for tags in tags_of(table, lease) for tag in tags))
         for lease in leases(table)
     ]
     assert len(shown) > 3

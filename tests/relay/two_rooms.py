@@ -52,7 +52,7 @@ class Parlour:
         rng = Random("chance")
         client = client or ClientConfig(profile, spread_us=1000)
         proxy = proxy or ProxyConfig(profile, batch_us=1000)
-        public = keys.public()
+        self.public = public = keys.public()
         topics = records((TOPIC, OTHER), 0.0, profile)
         wanted = ((TOPIC, "publisher"), (OTHER, "publisher"))
         self.server = Server(ServerConfig(profile), keys, rng, rng.randbytes, self.now)

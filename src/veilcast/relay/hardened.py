@@ -8,6 +8,7 @@ it needs no disk to come back to its leases. The recipes are in `subjects` and `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from veilcast.authority.content import check_content
@@ -24,10 +25,10 @@ from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
-from veilcast.relay.profile import Span, Taken, Taking
-from veilcast.relay.subjects import keyed, move_many, subject_key, tag_many, upload_many
+from veilcast.relay.profile import Opened, Span, Taken, Taking
+from veilcast.relay.subjects import bound, keyed, move_many, subject_key, tag_many, unveil, upload_many
 from veilcast.topics import Conjunction
-from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, TICKET
+from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, SCALAR, TICKET
 from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
 
 
@@ -75,10 +76,10 @@ class HardenedClient:
         return derive(self._own, b"vc/relay-lease", interest, span.epoch.to_bytes(8, "big"), size=LEASE_NAME).reveal()
 
     def lease(self, number: int, name: bytes, span: Span, groups: Groups, key: Scalar) -> Lease:
-        boxed = bodies.wrap_for_server(
-            self._server.box, self._delivery_key(name).reveal(), purpose=_LEASE, entropy=self._entropy
-        )
-        return Lease(number, name, span.until_us, self._upload(groups, key), boxed)
+        bond = Scalar.draw(self._entropy)
+        inside = bond.reveal() + self._delivery_key(name).reveal()
+        boxed = bodies.wrap_for_server(self._server.box, inside, purpose=_LEASE, entropy=self._entropy)
+        return Lease(number, name, span.until_us, self._upload(groups, key, bond), boxed)
 
     def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release:
         return Release(number, name, ())
@@ -87,11 +88,12 @@ class HardenedClient:
         check_content(keys, letter.content)
 
     def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
-        head = submission_id(self._places, letter) + span.until_us.to_bytes(_UNTIL, "big")
+        bond = Scalar.draw(self._entropy)
+        head = bond.reveal() + submission_id(self._places, letter) + span.until_us.to_bytes(_UNTIL, "big")
         note = head + bodies.seal_note(keys, letter.content, self._entropy)
         boxed = bodies.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
         groups = self.said(keys, letter.content.publication)
-        return Submit(number, self._upload(groups, key), None, boxed)
+        return Submit(number, self._upload(groups, key, bond), None, boxed)
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
         inner = bodies.open_at_reader(self._delivery_key(delivery.names[0]), delivery.sealed)
@@ -105,9 +107,9 @@ class HardenedClient:
     def _delivery_key(self, name: bytes) -> Secret:
         return derive(self._own, b"vc/relay-reader", name)
 
-    def _upload(self, groups: Groups, key: Scalar) -> Subjects:
+    def _upload(self, groups: Groups, key: Scalar, bond: Scalar) -> Subjects:
         flat = [element for group in groups for element in group]
-        uploaded = upload_many(flat, key, self._server.subject, self._entropy, self._multiply)
+        uploaded = upload_many(flat, key, bound(self._server.subject, bond), self._entropy, self._multiply)
         return _regrouped([each.encode() for each in uploaded], groups)
 
 
@@ -143,27 +145,31 @@ class HardenedServer:
     def share(self, sealed: bytes) -> bytes:
         return joining.answer(self._keys, sealed).reveal()
 
-    def tags(self, subjects: Subjects) -> Groups:
-        return _regrouped(tag_many(_flat(subjects), self._keys, self._multiply), subjects)
+    def tags(self, subjects: Subjects, bond: Scalar | None) -> Groups:
+        if bond is not None:
+            return _regrouped(tag_many(_flat(subjects), unveil(self._keys, bond), self._multiply), subjects)
+        if subjects:
+            raise MalformedError("subjects that are bound to nothing")
+        return ()
 
     def part(self, tags: Groups) -> bytes:
         return b""
 
-    def lease_key(self, lease: Lease) -> bytes:
+    def open_lease(self, lease: Lease) -> Opened:
         if lease.sealed is None:
             raise MalformedError("a lease without a key for its deliveries")
-        key = bodies.open_at_server(self._keys, lease.sealed, purpose=_LEASE)
-        if len(key) != KEY:
+        inside = bodies.open_at_server(self._keys, lease.sealed, purpose=_LEASE)
+        if len(inside) != SCALAR + KEY:
             raise MalformedError("the key of a lease has the wrong size")
-        return key
+        return Opened(inside[SCALAR:], Scalar(inside[:SCALAR]))
 
     def take(self, submit: Submit) -> Taking:
         _check_none(submit.cipher)
-        note = bodies.open_at_server(self._keys, submit.sealed, purpose=_SUBMIT)
-        head = NOTE_ID + _UNTIL
-        if len(note) <= head:
+        inside = bodies.open_at_server(self._keys, submit.sealed, purpose=_SUBMIT)
+        bond, identity, until, note = (inside[start:end] for start, end in pairwise((0, *_ENDS, None)))
+        if not note:
             raise MalformedError("a publication without a body")
-        return Taking(Taken(note[:NOTE_ID], None, note[head:]), int.from_bytes(note[NOTE_ID:head], "big"))
+        return Taking(Taken(identity, None, note), int.from_bytes(until, "big"), Scalar(bond))
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         return derive(self._tickets, b"vc/relay-ticket", name, publication, size=TICKET).reveal()
@@ -216,6 +222,8 @@ PAST_MAX: Final = 4
 AT_HAND_MAX: Final = 16
 """Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
 _LEASE: Final = b"vc/relay-lease"
+_SUBMIT: Final = b"vc/relay-submit"
 _UNTIL: Final = 8
 """Bytes of a moment."""
-_SUBMIT: Final = b"vc/relay-submit"
+_ENDS: Final = (SCALAR, SCALAR + NOTE_ID, SCALAR + NOTE_ID + _UNTIL)
+"""Where bond, id and moment end that stand before a publication in its box."""

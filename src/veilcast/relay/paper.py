@@ -24,7 +24,7 @@ from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
 from veilcast.relay.hardened import place_key, submission_id
 from veilcast.relay.joining import Begun, ServerKeys
-from veilcast.relay.profile import Span, Taken, Taking
+from veilcast.relay.profile import Opened, Span, Taken, Taking
 from veilcast.relay.subjects import move, named, tag, upload
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import ADDRESSEES_MAX, BODY_MAX, LEASE_NAME, MOMENT_MAX, NOTE_ID, TICKET
@@ -112,20 +112,20 @@ class PaperServer:
     def share(self, sealed: bytes) -> bytes:
         return joining.answer(self._keys, sealed).reveal()
 
-    def tags(self, subjects: Subjects) -> Groups:
+    def tags(self, subjects: Subjects, bond: Scalar | None) -> Groups:
         return tuple(tuple(tag(Point(each)) for each in group) for group in subjects)
 
     def part(self, tags: Groups) -> bytes:
         together = sorted(each for group in tags for each in group)
         return digest(b"".join(together), purpose=b"vc/relay-part", size=LEASE_NAME)
 
-    def lease_key(self, lease: Lease) -> bytes:
-        return b""
+    def open_lease(self, lease: Lease) -> Opened:
+        return Opened(b"", None)
 
     def take(self, submit: Submit) -> Taking:
         if submit.cipher is None or len(submit.sealed) <= NOTE_ID:
             raise MalformedError("a publication without the point of its key, or without a body")
-        return Taking(Taken(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed), MOMENT_MAX)
+        return Taking(Taken(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed), MOMENT_MAX, None)
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         """One for all readers: the paper's proxy is told all identities at once."""

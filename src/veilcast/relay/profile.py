@@ -92,10 +92,21 @@ class Taken(NamedTuple):
 
 
 class Taking(NamedTuple):
-    """One that has come, and until when those who want it are known by its tags: later they are known by others."""
+    """One that has come, and until when those who want it are known by its tags: later they are known by others.
+
+    `bond` is what its subjects are bound to it by, in `hardened`.
+    """
 
     taken: Taken
     until_us: int
+    bond: Scalar | None
+
+
+class Opened(NamedTuple):
+    """A lease as the server has it: what its deliveries are wrapped with, and the bond of its subjects."""
+
+    key: bytes
+    bond: Scalar | None
 
 
 class ServerPart(Protocol):
@@ -104,12 +115,12 @@ class ServerPart(Protocol):
     def share(self, sealed: bytes) -> bytes:
         """For an enrolment: k_r / b."""
 
-    def tags(self, subjects: Subjects) -> Groups: ...
+    def tags(self, subjects: Subjects, bond: Scalar | None) -> Groups: ...
 
     def part(self, tags: Groups) -> bytes:
         """By what several leases under one pseudonym are told apart; nothing, where there are none."""
 
-    def lease_key(self, lease: Lease) -> bytes: ...
+    def open_lease(self, lease: Lease) -> Opened: ...
 
     def take(self, submit: Submit) -> Taking: ...
 

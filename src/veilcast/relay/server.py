@@ -173,7 +173,8 @@ class Server:
                 raise MalformedError("not for a server")
 
     def _lease(self, lease: Lease, proxy: Address, now: int) -> None:
-        key, tags = self._part.lease_key(lease), self._part.tags(lease.subjects)
+        key, bond = self._part.open_lease(lease)
+        tags = self._part.tags(lease.subjects, bond)
         if not tags or not all(tags) or lease.until_us <= now:
             raise MalformedError("a lease that nothing could match")
         if self._config.profile == "hardened" and lease.until_us > now + self._config.lease_us_max:
@@ -197,7 +198,7 @@ class Server:
         self._boxes.resume(standing.name, proxy)
 
     def _release(self, release: Release, proxy: Address) -> None:
-        part = self._part.part(self._part.tags(release.subjects))
+        part = self._part.part(self._part.tags(release.subjects, None))
         self._matcher.drop(release.name, part)
         self._end(release.name, part)
         self._done(proxy, release.number)
@@ -210,12 +211,12 @@ class Server:
         self._boxes.resume(resume.name, proxy)
 
     def _submit(self, submit: Submit, proxy: Address, now: int) -> None:
-        taken, until_us = self._part.take(submit)
+        taken, until_us, bond = self._part.take(submit)
         if until_us <= now:
             raise StaleError("a publication under the tags of an epoch that is over")
         record = self._boxes.record_of(taken.id)
         if record is None and not self._boxes.is_through(taken.id):
-            names = self._matcher.match(self._part.tags(submit.subjects))
+            names = self._matcher.match(self._part.tags(submit.subjects, bond))
             self.matched += len(names)
             if not names:
                 self._boxes.pass_by(taken.id)

@@ -17,6 +17,10 @@ knows k_r, can try any element it thinks of (`tests/papers/test_p2_relay_flaws.p
   k_r xs H, so even a server that has a topic's key cannot try its elements at home. As a user it can send them one by
   one through the proxy, as fast as the proxy's limits let it.
 
+And an upload is bound to the box that it comes with: for Y stands Y times a number, the bond, that is drawn for each
+upload and told the server in the box. What comes with another box has no tag that anybody has. Otherwise a proxy could
+send the subjects of a subscription as those of a publication of its own, and see by the deliveries who wants the same.
+
 A veiled upload is a `Ciphertext` of the group: the same arithmetic moves messages in `paper` (`bodies`).
 """
 
@@ -70,8 +74,13 @@ def keyed(key: Secret, element: bytes) -> bytes:
     return derive(key, b"vc/relay-element", element).reveal()
 
 
+def bound(subject: Point, bond: Scalar) -> Point:
+    """The client: the subject key for what comes with the box that the bond is in."""
+    return subject * bond
+
+
 def upload_veiled(element: bytes, key: Scalar, subject: Point, entropy: Entropy) -> Ciphertext:
-    """The client: (k_u H + rho G, rho Y)."""
+    """The client: (k_u H + rho G, rho Y), where Y is bound."""
     return encrypt(_point(element) * key, subject, entropy)
 
 
@@ -80,9 +89,14 @@ def move_veiled(uploaded: Ciphertext, transformation: Scalar, mask: Scalar) -> C
     return uploaded * (transformation * mask)
 
 
-def tag_veiled(moved: Ciphertext, keys: ServerKeys) -> bytes:
+def unveil(keys: ServerKeys, bond: Scalar) -> Scalar:
+    """The server: what takes the veil off, if the bond is that of the upload."""
+    return keys.unveil / bond
+
+
+def tag_veiled(moved: Ciphertext, unveil: Scalar) -> bytes:
     """The server: take the veil off."""
-    return tag(moved.body - moved.key_part * keys.unveil)
+    return tag(moved.body - moved.key_part * unveil)
 
 
 def upload_many(
@@ -104,9 +118,9 @@ def move_many(
     return [Ciphertext(body, key_part) for body, key_part in zip(moved[::2], moved[1::2], strict=True)]
 
 
-def tag_many(moved: Sequence[Ciphertext], keys: ServerKeys, multiply: Multiply = one_by_one) -> list[bytes]:
+def tag_many(moved: Sequence[Ciphertext], unveil: Scalar, multiply: Multiply = one_by_one) -> list[bytes]:
     """`tag_veiled` for each."""
-    veils = multiply([(each.key_part, keys.unveil) for each in moved])
+    veils = multiply([(each.key_part, unveil) for each in moved])
     return [tag(each.body - veil) for each, veil in zip(moved, veils, strict=True)]
 
 
