@@ -24,6 +24,7 @@ from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
+from veilcast.relay.filling import filled
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
 from veilcast.relay.profile import Opened, Span, Taken, Taking
 from veilcast.relay.subjects import bound, keyed, move_many, subject_key, tag_many, unveil, upload_many
@@ -79,7 +80,8 @@ class HardenedClient:
         bond = Scalar.draw(self._entropy)
         inside = bond.reveal() + self._delivery_key(name).reveal()
         boxed = bodies.wrap_for_server(self._server.box, inside, purpose=_LEASE, entropy=self._entropy)
-        return Lease(number, name, span.until_us, self._upload(groups, key, bond), boxed)
+        full = filled(groups, lambda place: _filler(self._own, place, name))
+        return Lease(number, name, span.until_us, self._upload(full, key, bond), boxed)
 
     def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release:
         return Release(number, name, ())
@@ -92,8 +94,9 @@ class HardenedClient:
         head = bond.reveal() + submission_id(self._places, letter) + span.until_us.to_bytes(_UNTIL, "big")
         note = head + bodies.seal_note(keys, letter.content, self._entropy)
         boxed = bodies.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
-        groups = self.said(keys, letter.content.publication)
-        return Submit(number, self._upload(groups, key, bond), None, boxed)
+        topic = subject_key(keys)
+        full = filled(self.said(keys, letter.content.publication), lambda place: _filler(topic, place))
+        return Submit(number, self._upload(full, key, bond), None, boxed)
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
         inner = bodies.open_at_reader(self._delivery_key(delivery.names[0]), delivery.sealed)
@@ -200,6 +203,15 @@ def submission_id(key: Secret, letter: Letter) -> bytes:
 def _keyed(keys: TopicKeys, groups: Groups) -> Groups:
     key = subject_key(keys)
     return tuple(tuple(keyed(key, element) for element in group) for group in groups)
+
+
+def _filler(key: Secret, place: int, name: bytes = b"") -> bytes:
+    """An element that is wanted, or published, by nobody.
+
+    Those of a lease are its own: shared ones would tell the server which leases are of one topic. Those of publications
+    are their topic's, as the label is: what comes once and never again would be known for a filler.
+    """
+    return derive(key, b"vc/relay-filler", name, place.to_bytes(2, "big")).reveal()
 
 
 def _flat(subjects: Subjects) -> list[Ciphertext]:

@@ -1,0 +1,131 @@
+"""Groups of elements are brought to a few sizes, and out of their order, and match as before."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.authority.content import Content
+from veilcast.authority.letters import Letter
+from veilcast.authority.record import TopicRecord
+from veilcast.crypto.bulk import one_by_one
+from veilcast.crypto.group import Scalar
+from veilcast.machine import Publication
+from veilcast.relay.elements import Groups, wanted
+from veilcast.relay.filling import filled
+from veilcast.relay.hardened import HardenedClient, HardenedProxy, HardenedServer
+from veilcast.relay.joining import ServerKeys
+from veilcast.relay.profile import Span
+from veilcast.relay.tags import TagIndex
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh_keys import keyring_of
+from veilcast.topics import All, Conjunction, Integers, Label, Range, Schema
+from veilcast.wire.geometry import SUBJECTS_MAX
+
+EPOCH_US: Final = 60_000_000
+RECORD: Final = TopicRecord("t", Schema((Integers("level", 0, 255, 8), Integers("size", 0, 255, 8))))
+KEYS: Final = ServerKeys.draw(Random("server").randbytes)
+MASK: Final = Scalar.draw(Random("mask").randbytes)
+KEY: Final = Scalar.draw(Random("client").randbytes)
+SERVER: Final = HardenedServer(KEYS, Random("at the server").randbytes, one_by_one)
+PROXY: Final = HardenedProxy(KEYS.public(), MASK, one_by_one)
+groups_of_any = st.lists(st.integers(1, 40), min_size=1, max_size=6).map(
+    lambda sizes: tuple(tuple(b"%d.%d" % (place, each) for each in range(size)) for place, size in enumerate(sizes))
+)
+
+
+def filler(place: int) -> bytes:
+    return b"filler %d" % place
+
+
+@given(groups_of_any)
+def test_every_group_is_in_what_is_filled_and_has_a_size_of_few(groups: Groups) -> None:
+    if (total := sum(map(len, groups))) > SUBJECTS_MAX:
+        groups, total = groups[:1], len(groups[0])
+    full = filled(groups, filler)
+    own = sorted(tuple(sorted(each for each in group if b"filler" not in each)) for group in full)
+    assert own == sorted(tuple(sorted(group)) for group in groups)
+    flat = [element for group in full for element in group]
+    assert len(set(flat)) == len(flat) <= SUBJECTS_MAX
+    powers = all(len(group).bit_count() == 1 for group in full)
+    assert powers or len(flat) == SUBJECTS_MAX
+    assert len(flat) < 2 * total
+
+
+def test_what_is_full_is_sent_as_it_is() -> None:
+    groups = (tuple(b"%d" % each for each in range(SUBJECTS_MAX)),)
+    assert filled(groups, filler) == (tuple(sorted(groups[0])),)
+
+
+def client(number: int = 0) -> HardenedClient:
+    keyring = keyring_of((RECORD,), EPOCH_US, (("t", "publisher"),), number)
+    return HardenedClient(keyring, KEYS.public(), Random(number).randbytes, one_by_one)
+
+
+def span_of(part: HardenedClient) -> Span:
+    return part.spans(START_US, 0)[0]
+
+
+def leased(interest: Conjunction, number: int = 0) -> Groups:
+    """The tags of a lease, as the server has them."""
+    part = client(number)
+    span = span_of(part)
+    lease = part.lease(1, bytes(16), span, part.wanted(part.keys("t", span, START_US), interest), KEY)
+    return SERVER.tags(PROXY.move(lease.subjects, KEYS.k_r / KEY), SERVER.open_lease(lease).bond)
+
+
+def published(number: int = 1, **pairs: int) -> tuple[bytes, ...]:
+    part = client()
+    span = span_of(part)
+    letter = Letter("t", Content(b"a stream", number, Publication((Label("t").pair, *pairs.items()), b"x")))
+    submit = part.submit(1, span, part.keys("t", span, START_US), letter, KEY)
+    (tags,) = SERVER.tags(PROXY.move(submit.subjects, KEYS.k_r / KEY), SERVER.take(submit).bond)
+    return tags
+
+
+def test_ranges_that_lie_differently_look_alike() -> None:
+    interests = [All(Label("t"), Range("level", 1, high)) for high in (13, 14, 30)]
+    assert [len(cover) for each in interests for cover in wanted(each, RECORD)] == [5, 6, 8]
+    assert [len(group) for each in interests for group in leased(each)] == [8, 8, 8]
+
+
+def test_what_matched_matches_and_nothing_else_does() -> None:
+    index, rng = TagIndex(capacity=64), Random(1)
+    interests = [All(Label("t"), Range("level", *sorted(rng.choices(range(256), k=2)))) for _ in range(6)]
+    interests += [All(each, Range("size", 20, 99)) for each in interests]
+    numbers = [int(index.insert(leased(each, place % 2), START_US + 1)) for place, each in enumerate(interests)]
+    for note in range(1, 12):
+        pairs = {"level": rng.randrange(256), "size": rng.randrange(256)}
+        publication = Publication((Label("t").pair, *pairs.items()))
+        met = [number for number, each in zip(numbers, interests, strict=True) if each.matches(publication)]
+        assert index.match(published(note, **pairs)).tolist() == sorted(met)
+
+
+def test_what_is_sent_again_has_the_same_tags_in_the_same_order() -> None:
+    """Fillers that changed would be known for fillers."""
+    interest = All(Label("t"), Range("level", 1, 11), Range("size", 3, 9))
+    assert leased(interest) == leased(interest)
+    assert published(level=3, size=4) == published(level=3, size=4)
+
+
+def test_fillers_of_two_leases_have_nothing_in_common_and_those_of_publications_come_again() -> None:
+    one, other = (
+        {tag for group in leased(All(Label("t"), Range("level", *each))) for tag in group}
+        for each in ((1, 11), (65, 75))
+    )
+    assert not one & other
+    again = [set(published(number, level=9, size=9)) for number in (1, 2)]
+    assert again[0] == again[1]
+    assert len(again[0]) == 32
+
+
+def test_the_place_of_a_tag_does_not_tell_its_level() -> None:
+    """Over many values, the tag that all share is anywhere."""
+    rng = Random(2)
+    notes = [published(number, level=rng.randrange(256), size=rng.randrange(256)) for number in range(1, 9)]
+    (common,) = [{*first}.intersection(*map(set, notes)) for first in notes[:1]]
+    places = {tag: {note.index(tag) for note in notes} for tag in common}
+    assert all(len(at) > 1 for at in places.values())
