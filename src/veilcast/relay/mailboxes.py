@@ -27,6 +27,12 @@ class Mailbox:
     waiting: dict[bytes, int] = field(default_factory=dict)
     """The record of each publication that waits, by its ticket."""
     flying: dict[bytes, None] = field(default_factory=dict)
+    coming: dict[int, None] = field(default_factory=dict)
+    """The records of publications for it that are not on the disk yet."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.waiting and not self.coming
 
 
 @dataclass(slots=True)
@@ -99,7 +105,7 @@ class Mailboxes:
             self._got(record, name)
 
     def is_empty(self, name: bytes) -> bool:
-        return not self._boxes[name].waiting
+        return self._boxes[name].is_empty
 
     def resume(self, name: bytes, proxy: Address) -> None:
         """The reader is there, at this proxy: send again what it may have missed."""
@@ -141,6 +147,9 @@ class Mailboxes:
     def hold(self, record: int, taken: Taken, names: Sequence[bytes], until_us: int) -> None:
         """Keep a publication for these names, whose mailboxes there are. Nothing is sent before `deliver`."""
         self._held[record] = _Held(taken, until_us, dict.fromkeys(names))
+        for name in names:
+            if (box := self._boxes.get(name)) is not None:
+                box.coming[record] = None
         self._ids[taken.id] = record
         self._bytes += len(taken.sealed)
 
@@ -156,6 +165,7 @@ class Mailboxes:
                 self._got(record, name)
                 continue
             ticket = self._part.ticket(name, held.taken.id)
+            box.coming.pop(record, None)
             box.waiting[ticket] = record
             if len(box.waiting) > self._config.waiting_max:
                 self._drop(name, box, next(iter(box.waiting)))
@@ -213,7 +223,7 @@ class Mailboxes:
     def _take_out(self, name: bytes, box: Mailbox, ticket: bytes) -> None:
         box.flying.pop(ticket, None)
         self._got(box.waiting.pop(ticket), name)
-        if not box.waiting:
+        if box.is_empty:
             self._emptied(name)
 
     def _got(self, record: int, name: bytes) -> None:

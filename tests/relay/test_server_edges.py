@@ -1,0 +1,47 @@
+"""The server at the edges of time and of its disk: what it has said is done stays so."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour
+
+from veilcast.authority.content import Content
+from veilcast.authority.letters import Letter
+from veilcast.machine import Publication, Record
+from veilcast.relay.hardened import HardenedClient
+from veilcast.topics import Label
+from veilcast.wire import decode, encode
+from veilcast.wire.relay import Delivery, Lease, Reply, Submit
+
+
+def test_a_lease_that_ends_while_a_publication_is_written_gets_it() -> None:
+    """The publisher will be told that it is done: it must not be lost with the lease."""
+    table = Parlour("hardened")
+    table.subscribe(BEN, TOPIC)
+    table.run(1_000_000)
+    lease = next(message for each in table.between(PROXY, SERVER) if isinstance(message := each.message, Lease))
+    under_way = submitted(table)
+    server, last = table.server, lease.until_us - 1
+    server.receive(encode(under_way), PROXY, last)
+    (record,) = [event.record for event in iter(server.next_event, None) if isinstance(event, Record)]
+    server.handle_timer(lease.until_us)
+    server.stored(record, lease.until_us)
+    sent = [decode(frame.data) for frame in server.frames_to_send(lease.until_us, 100)]
+    assert [type(message) for message in sent] == [Delivery, Reply]
+    assert isinstance(sent[0], Delivery)
+    assert sent[0].names == (lease.name,)
+
+
+def submitted(table: Parlour) -> Submit:
+    """A publication of Anna's as the proxy hands it on."""
+    part, way = table.clients[ANNA]._part, table.clients[ANNA]._out
+    assert isinstance(part, HardenedClient)
+    assert way.key is not None
+    (span,) = part.spans(table.now, 0)
+    letter = Letter(TOPIC, Content(b"a stream", 1, Publication((Label(TOPIC).pair,), b"late")))
+    submit = part.submit(1, span, part.keys(TOPIC, span, table.now), letter, way.key)
+    moved = table.proxy._part.move(submit.subjects, table.proxy._roster.transformation(ANNA))
+    return Submit(1, moved, None, submit.sealed)
