@@ -64,7 +64,15 @@ def _station(
         yield Station(
             machine=machine,
             drive=streams.drive,
-            hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, streams.numbers),
+            hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, lambda: _numbers(machine)),
             metrics=config.metrics.listen,
             clock=opened.clock,
         )
+
+
+def _numbers(machine: Server | Proxy) -> dict[str, float]:
+    sizes = machine.sizes()
+    common = {"relay_leases": sizes["leases"], "relay_refused_total": machine.refused.total()}
+    if isinstance(machine, Proxy):
+        return {**common, "relay_members": sizes["clients"]}
+    return {**common, "relay_held": sizes["held"], "relay_given_up_total": machine.given_up}

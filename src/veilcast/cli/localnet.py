@@ -77,8 +77,8 @@ class Plan(msgspec.Struct, frozen=True):
             raise ConfigError(f"a network on one machine has {NODES_MIN} to {NODES_MAX} nodes, not {self.nodes}")
         if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
             raise ConfigError("--publishers and --subscribers are parts of the nodes")
-        if self.mode == "relay" and (self.cover or self.shellgame or self.topology is not None):
-            raise ConfigError("--pf, --sg and --topology are of the mesh, not of a relay")
+        if self.mode == "relay" and (self.cover or self.shellgame or self.tap or self.topology is not None):
+            raise ConfigError("--pf, --sg, --topology and --tap are of the mesh, not of a relay")
         if self.profile == "hardened" and (self.cover or self.shellgame):
             raise ConfigError("--pf and --sg are the paper's; use --profile paper")
         if self.topology is not None:

@@ -12,8 +12,10 @@ from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
 from veilcast.cli.reach import add_config, config_of
 from veilcast.cli.tap import Around, tapped
+from veilcast.errors import ConfigError
 from veilcast.net.blocking import connect_sync
 from veilcast.node.config import NodeConfig, load
+from veilcast.node.modes import mode_of
 
 
 def add_commands(commands: Any) -> None:
@@ -52,6 +54,8 @@ def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) ->
     directory = arguments.danger_tap
     if directory is None:
         return nullcontext()
+    if mode_of(config.mode).driver != "udp":
+        raise ConfigError("--danger-tap writes datagrams, and this mode has none; record its streams with tcpdump")
     context.warn(
         f"DANGER: --danger-tap writes whom this node talks to, and when, to {directory}/cells.jsonl;"
         " whoever reads that file sees what an observer of its wires sees"

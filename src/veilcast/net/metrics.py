@@ -121,6 +121,14 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
     "streams_up": ("gauge", "Streams of peers that are up."),
     "streams_accepted_total": ("counter", "Connections of whoever called, let in or not."),
     "streams_ended_total": ("counter", "Streams, handshakes and calls that ended, for whatever reason."),
+    "relay_leases": ("gauge", "Leases at a relay's host."),
+    "relay_members": ("gauge", "Members that a proxy has let in, present or not."),
+    "relay_held": ("gauge", "Publications that a server holds for readers who lack them."),
+    "relay_given_up_total": (
+        "counter",
+        "Publications that some reader never got, for want of room or time at the server.",
+    ),
+    "relay_refused_total": ("counter", "Requests that a relay's host has refused, and what it could not read."),
 }
 """Every metric there is. Append only; docs/operating.md has the same table."""
 
