@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import IO, Any
 
 import pytest
@@ -23,6 +24,8 @@ from veilcast.errors import ConfigError, PassphraseError
 from veilcast.machine import Note, Publication
 from veilcast.net.agent import Status
 from veilcast.node.config import parse
+from veilcast.node.relay_keys import spell_public
+from veilcast.relay.joining import ServerKeys
 from veilcast.topics import All, Label, Range
 
 TIMEOUT_S = 30.0
@@ -249,6 +252,9 @@ def test_a_descriptor_without_a_passphrase_is_refused(content: bytes) -> None:
         ("node run", "there is no node.toml"),
         ("node new --keyring k --listen a.example:4000", "listen: 'a.example:4000' is not like"),
         ("node new --keyring k --listen 0.0.0.0:4000", "address: needed"),
+        ("node new --keyring k", "--listen and peers, in a mesh, or --proxy and --server-key"),
+        ("node new --keyring k --listen 192.0.2.1:1 --proxy 192.0.2.2:1", "in a mesh, or --proxy"),
+        ("node new --keyring k --proxy 192.0.2.2:1 --server-key x", "relay.server_key: not the line"),
     ],
 )
 def test_what_a_person_gets_wrong_is_named_in_one_line(
@@ -279,6 +285,13 @@ def test_a_new_file_is_one_that_a_node_can_run_with(
     config = parse(out.encode(), tmp_path / "node.toml")
     assert (config.keyring, config.told) == (str(tmp_path / keyring), address or "192.0.2.1:4000")
     assert (config.contacts, config.rate, err) == (("192.0.2.2:1",), 4, "")
+
+
+def test_a_new_file_for_a_relay_is_one_that_a_node_can_run_with(capsys: pytest.CaptureFixture[str]) -> None:
+    line = spell_public(ServerKeys.draw(Random(1).randbytes).public())
+    assert main(["node", "new", "--keyring", "k", "--proxy", "192.0.2.1:4100", "--server-key", line]) == 0
+    config = parse(capsys.readouterr().out.encode(), Path("node.toml"))
+    assert (config.mode, config.settings.proxies) == ("relay", ("192.0.2.1:4100",))
 
 
 def test_a_file_without_peers_is_for_the_first_node_only(capsys: pytest.CaptureFixture[str]) -> None:

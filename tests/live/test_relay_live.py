@@ -104,8 +104,9 @@ def test_a_revoked_member_is_not_let_in_and_hears_no_more_than_that(disk: Path) 
         reader = house.readers[0]
         bulletins = house.directory / "proxy" / "bulletins"
         bulletins.mkdir()
+        await house.start("server", "proxy", house.readers[1])
         (bulletins / "000001.bulletin").write_bytes(revocation(house, reader))
-        await house.start("server", "proxy", reader, house.readers[1])
+        await house.start(reader)
         async with house.client(reader) as me:
             told = await until(me, lambda status: bool(status.hindrances))
             assert told.hindrances == (f"no way to {house.net.hosts[1]}: it does not let us in",)

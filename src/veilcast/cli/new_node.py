@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veilcast.cli.context import Context, Report
+from veilcast.errors import ConfigError
 from veilcast.node.config import parse
 
 
@@ -15,19 +16,33 @@ def add_command(verbs: Any) -> None:
     text = "print a node.toml to begin with: veilcast node new ... > node.toml"
     new = verbs.add_parser("new", help="print a node.toml to begin with", description=text)
     new.add_argument("--keyring", required=True, metavar="FILE", help="the member's keys; may still be to come")
-    new.add_argument("--listen", required=True, metavar="ADDRESS:PORT", help="of this machine, as in 192.0.2.1:4000")
+    new.add_argument("--listen", metavar="ADDRESS:PORT", help="in a mesh: of this machine, as in 192.0.2.1:4000")
     new.add_argument("--address", metavar="ADDRESS:PORT", help="by which others reach it, where that is another")
     new.add_argument(
         "--peer", action="append", default=[], metavar="ADDRESS:PORT", help="of another member; may be given often"
     )
+    new.add_argument(
+        "--proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS:PORT",
+        help="in a relay: by which it is used; one or two",
+    )
+    new.add_argument("--server-key", metavar="LINE", help="in a relay: what its server's operator tells everybody")
     new.add_argument("--json", action="store_true", help="print one JSON object")
     new.set_defaults(run=_new, parser=new)
 
 
 def _new(arguments: argparse.Namespace, context: Context) -> Report:
-    text = node_file(arguments.keyring, arguments.listen, arguments.address, arguments.peer)
+    relayed = bool(arguments.proxy or arguments.server_key)
+    if relayed == (arguments.listen is not None):
+        raise ConfigError("a node has --listen and peers, in a mesh, or --proxy and --server-key, in a relay")
+    if relayed:
+        text = relay_file(arguments.keyring, arguments.proxy, arguments.server_key or "")
+    else:
+        text = node_file(arguments.keyring, arguments.listen, arguments.address, arguments.peer)
     parse(text.encode(), Path("node.toml"))
-    if not arguments.peer:
+    if not relayed and not arguments.peer:
         context.warn("no --peer: this node waits for others to come; that is right for the first one only")
     return Report({"node.toml": text}, text.splitlines())
 
@@ -50,4 +65,19 @@ peers = {json.dumps(peers)}
 
 # Cells a second on each link: 1, 4 or 16. A cell has 1,200 bytes, and is sent whether there is something to say or not.
 rate = 4
+"""
+
+
+def relay_file(keyring: str, proxies: list[str], server_key: str) -> str:
+    return f"""\
+# The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
+mode = "relay"
+keyring = {json.dumps(keyring)}
+
+[relay]
+# Whom it calls: one proxy; or two, and it publishes by the first and subscribes by the second.
+proxies = {json.dumps(proxies)}
+
+# The relay's server, as its operator tells everybody. With another line it would talk to another server.
+server_key = {json.dumps(server_key)}
 """

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from veilcast.authority import bulletin
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.vault import read_secret
-from veilcast.cli.files import read_file
+from veilcast.cli.bulletins import Bulletins
 from veilcast.cli.show import date_of
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, ExpiredError, RemoteError
+from veilcast.errors import ExpiredError
 from veilcast.net.clock import Clock
 from veilcast.node.tomlfile import Process
 
@@ -30,7 +29,7 @@ def open_keyring(config: Process, passphrase: Secret) -> Opened:
     """What a process's file names, as it is now."""
     keyring, clock = read_secret(Path(config.keyring), Keyring, passphrase), Clock()
     _check_current(keyring, config.keyring, clock.now())
-    return Opened(keyring, _revoked(Path(config.bulletins), keyring, clock.now()), clock, SystemRandom())
+    return Opened(keyring, Bulletins(Path(config.bulletins), keyring, clock.now()), clock, SystemRandom())
 
 
 def _check_current(keyring: Keyring, name: str, now: int) -> None:
@@ -42,17 +41,3 @@ def _check_current(keyring: Keyring, name: str, now: int) -> None:
     if epoch < leaf.first:
         begins = date_of(leaf.first, keyring.epoch_us)
         raise ExpiredError(f"{name}: the membership begins {begins}; if that is past, set this machine's clock")
-
-
-def _revoked(directory: Path, keyring: Keyring, now: int) -> Revoked:
-    """Whom the bulletins in a directory shut out."""
-    revoked = Revoked(keyring.root, _VOID_MAX)
-    for path in sorted(directory.glob("*.bulletin")):
-        try:
-            revoked.add(bulletin.decode(read_file(path)), epoch_of(now, keyring.epoch_us))
-        except RemoteError as error:
-            raise ConfigError(f"bulletins: {path} is not of this keyring's authority, or damaged: {error}") from error
-    return revoked
-
-
-_VOID_MAX: Final = 65_536

@@ -1,0 +1,47 @@
+"""Bulletins in a directory: those that come while a process runs count, and those that do not hold harm nobody."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from veilcast.authority import issuer
+from veilcast.authority.issuer import Authority
+from veilcast.authority.plain import to_bytes
+from veilcast.cli.bulletins import Bulletins
+from veilcast.errors import ConfigError, ForgedError
+
+HOUR_US = 3_600_000_000
+NOW = 10 * HOUR_US
+
+
+def revocation(authority: Authority) -> bytes:
+    authority = issuer.revoke(authority, "mallory", None, 9, os.urandom)
+    assert authority.bulletin is not None
+    return to_bytes(authority.bulletin)
+
+
+def test_a_bulletin_that_comes_later_counts_and_one_that_does_not_hold_is_left_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = issuer.create(HOUR_US, os.urandom)
+    authority, alice = issuer.grant_ready(authority, "alice", [], 10, 3, os.urandom)
+    authority, mallory = issuer.grant_ready(authority, "mallory", [], 10, 3, os.urandom)
+    void = Bulletins(tmp_path / "bulletins", alice, NOW)
+    void.check(mallory.membership.certificate, 10)
+    (tmp_path / "bulletins").mkdir()
+    (tmp_path / "bulletins" / "000001.bulletin").write_bytes(b"no bulletin")
+    for _ in range(2):
+        void.check(mallory.membership.certificate, 10)
+    assert len(caplog.records) == 1
+    whole = revocation(authority)
+    (tmp_path / "bulletins" / "000002.bulletin").write_bytes(whole[:50])
+    void.check(mallory.membership.certificate, 10)
+    (tmp_path / "bulletins" / "000002.bulletin").write_bytes(whole)
+    with pytest.raises(ForgedError, match="revoked"):
+        void.check(mallory.membership.certificate, 10)
+    void.check(alice.membership.certificate, 10)
+    with pytest.raises(ConfigError, match=r"000001\.bulletin is not of this keyring's authority"):
+        Bulletins(tmp_path / "bulletins", alice, NOW)
