@@ -7,6 +7,7 @@ is there at the start must hold; what comes later and does not is left aside, wi
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,10 @@ class Bulletins(Revoked):
         super().check_key(issuer, name, epoch)
 
     def _new(self) -> list[Path]:
-        sizes = {path: path.stat().st_size for path in sorted(self._directory.glob("*.bulletin")) if path.is_file()}
+        sizes = dict[Path, int]()
+        for path in sorted(self._directory.glob("*.bulletin")):
+            with suppress(FileNotFoundError):  # It has been taken away just now.
+                sizes[path] = path.stat().st_size
         new = [path for path, size in sizes.items() if self._known.get(path) != size]
         self._known = sizes
         return new
