@@ -182,6 +182,14 @@ def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, member
         assert json.loads(home.run("peers", "--json")[1])["peers"][0]["up"] is True
 
 
+def test_what_hinders_a_node_is_told_to_who_publishes_or_asks(home: Home) -> None:
+    with home.node(members=21):  # As `desk` has it.
+        code, out, err = home.run("pub", "weather", "-m", "sunny")
+        assert (code, out[:9], err) == (0, "published", "veilcast: the node goes on trying, but nobody answers\n")
+        assert "\nhindered       nobody answers\n" in home.run("status")[1]
+        assert json.loads(home.run("status", "--json")[1])["hindrances"] == ["nobody answers"]
+
+
 @pytest.mark.parametrize(
     ("topic", "told"),
     [

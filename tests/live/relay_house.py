@@ -32,7 +32,6 @@ from veilcast.net.agent import Status
 from veilcast.net.client import Client, open_client
 from veilcast.net.limits import Limits
 from veilcast.net.service import Station, attend
-from veilcast.net.streams import StreamDriver
 from veilcast.node import config as node_config
 
 
@@ -158,13 +157,13 @@ def run_host(name: str, file: Path, said: Connection) -> None:
 
 
 def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]], within_s: float = 30.0) -> None:
-    """Lay out a relay, and run a test in it."""
+    """Lay out a relay, and run a test in it. Who has lost a host calls it again soon; in service it waits longer."""
 
     async def run() -> None:
         house = House(directory, plan)
         try:
             async with asyncio.timeout(within_s):
-                with patch.object(ways, "StreamDriver", partial(StreamDriver, limits=_EAGER)):
+                with patch.object(ways, "Limits", partial(Limits, backoff_max_s=0.5)):
                     await test(house)
         finally:
             await house.end()
@@ -181,7 +180,5 @@ async def until(me: Client, true: Callable[[Status], bool]) -> Status:
 
 _PROCESSES = get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["veilcast.cli.main"])
-_EAGER = Limits(backoff_max_s=0.5)
-"""Who has lost a host calls it again soon; in service it waits longer each time."""
 _HASTY = "spread_us = 10000\nretry_us = 500000\n"
 """In the table `relay`, which comes last in a member's file: tests do not wait for what hides a member among others."""

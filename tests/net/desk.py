@@ -97,6 +97,7 @@ class Desk:
             waiting={n: LATER[each.constraints] for n, each in self.interests.items() if each.constraints in LATER},
             uptime_s=12.5,
             draining=self.draining,
+            hindrances=("nobody answers",) if self.members == HINDERED else (),
         )
 
     def peers(self) -> list[Peer]:
@@ -138,5 +139,7 @@ LATER: dict[tuple[Constraint, ...], int | None] = {
     Label("unheard").constraints: None,
 }
 """Interests that get something only from some time on."""
+HINDERED = 21
+"""Among so many members, this node finds no way."""
 TIMEOUT_S = 20.0
 """Nothing here takes that long; it ends a test that hangs."""
