@@ -33,6 +33,7 @@ from veilcast.net.client import Client, open_client
 from veilcast.net.limits import Limits
 from veilcast.net.service import Station, attend
 from veilcast.node import config as node_config
+from veilcast.node.ledger import Ledger
 
 
 class House:
@@ -114,10 +115,12 @@ class House:
             stop.set()
             await task
 
-    async def spawn(self, name: str) -> None:
-        """One of the hosts in a process of its own; returns when it listens."""
+    async def spawn(self, name: str, *, forgetful: bool = False) -> None:
+        """One of the hosts in a process of its own; returns when it listens. A planted bug makes its disk forget."""
         heard, said = _PROCESSES.Pipe(duplex=False)
-        child = self._children[name] = _PROCESSES.Process(target=run_host, args=(name, self.file(name), said))
+        child = self._children[name] = _PROCESSES.Process(
+            target=run_host, args=(name, self.file(name), said, forgetful)
+        )
         child.start()
         said.close()
         line = await asyncio.to_thread(heard.recv)
@@ -151,8 +154,10 @@ class House:
         return parts.enter_context(compose(config, secret))
 
 
-def run_host(name: str, file: Path, said: Connection) -> None:
+def run_host(name: str, file: Path, said: Connection, forgetful: bool) -> None:
     """The command that runs a host, in a process that has been forked from one which had all imported."""
+    if forgetful:
+        Ledger.write = lambda *_: None  # type: ignore[method-assign]
     main(["relay", name, "run", "-c", str(file)], Context(say=said.send))
 
 

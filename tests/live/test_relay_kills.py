@@ -51,6 +51,27 @@ def test_killed_at_any_moment_a_host_loses_nothing_that_it_promised(victim: str,
     in_house(disk, PLAN, test, within_s=120)
 
 
+@pytest.mark.all_only
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_a_disk_that_forgets_would_be_noticed(forgetful: bool, disk: Path) -> None:
+    async def test(house: House) -> None:
+        reader = house.readers[0]
+        await house.start("proxy", house.publisher, reader)
+        await house.spawn("server", forgetful=forgetful)
+        await house.subscribe(reader)
+        await house.stop(reader)
+        await house.publish("first")
+        house.kill("server")
+        await house.spawn("server", forgetful=forgetful)
+        await house.start(reader)
+        await house.subscribe(reader)
+        await house.publish("second")
+        expected = ["second"] if forgetful else ["first", "second"]
+        assert await house.read(reader, len(expected)) == expected
+
+    in_house(disk, PLAN, test, within_s=60)
+
+
 async def publish(house: House, bodies: list[str]) -> None:
     """One after the other, as fast as the publisher's disk takes them, but no more than wait to be through."""
     async with house.client(house.publisher) as me:
