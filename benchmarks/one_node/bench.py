@@ -11,13 +11,14 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import patch
 
+from veilcast.authority import content, keyring
 from veilcast.authority.content import Content
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto import certificate, lottery
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address, Delivered, Frame, Publication
-from veilcast.mesh import adverts, content, credentials, roots
+from veilcast.mesh import adverts, credentials, roots
 from veilcast.mesh.config import Config
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.mesh.node import MeshNode
@@ -131,7 +132,7 @@ def one_round(work: Work) -> float:
 
 
 def forget() -> None:
-    for memory in (adverts._check, roots._check_candidacy, content._check_publisher):
+    for memory in (adverts._check, roots._check_candidacy, keyring.check_publisher_chain):
         memory.cache_clear()
 
 
