@@ -1,0 +1,120 @@
+"""A small relay in a simulated world, for tests: a server, a proxy or two, and clients who are told what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.record import Profile, TopicRecord
+from veilcast.machine import Address, Delivered, Event, Publication
+from veilcast.relay.client import Client
+from veilcast.relay.config import ClientConfig, ProxyConfig, ServerConfig
+from veilcast.relay.proxy import Proxy
+from veilcast.relay.server import Server
+from veilcast.sim.host import Birth
+from veilcast.sim.links import Links
+from veilcast.sim.mesh_keys import keyring_of
+from veilcast.sim.relay import SERVER, mask_of_proxies, server_keys
+from veilcast.sim.world import World
+from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
+
+TOPIC = "relay"
+SCHEMA = Schema((Integers("level", 0, 15, 4), Integers("size", 0, 7, 2), Strings("kind")))
+"""`size` is coarser than its values: two share a cell."""
+PROXIES = (Address("p0"), Address("p1"))
+CLIENT = ClientConfig(spread_us=0, retry_us=1_000_000, connect_us=500_000, resume_us=5_000_000)
+PROXY = ProxyConfig(batch_us=0, connect_us=500_000)
+SERVING = ServerConfig(leases_max=1_000, columns_max=4_000)
+EPOCH_US = 60_000_000
+
+
+class Exchange:
+    """`heard` has what was delivered: (client, subscription, body), in order. Owners acknowledge while `prompt`."""
+
+    def __init__(
+        self,
+        profile: Profile = "hardened",
+        *,
+        clients: int = 2,
+        client: ClientConfig = CLIENT,
+        proxy: ProxyConfig = PROXY,
+        server: ServerConfig = SERVING,
+        disk_us: int = 1_000,
+    ) -> None:
+        self.profile: Profile = profile
+        self._client, self._proxy, self._server = client, proxy, server
+        self.prompt = True
+        self.heard: list[tuple[str, int, bytes]] = []
+        self.events: list[tuple[str, Event]] = []
+        self.world = World(
+            seed=1, links=Links((5_000, 20_000)), epoch_us=EPOCH_US, disk_us=disk_us, on_event=self._on_event
+        )
+        self.world.add(SERVER, self._start_server)
+        for name in PROXIES:
+            self.world.add(name, self._start_proxy)
+        self.names = [Address(f"c{number}") for number in range(clients)]
+        self.wants: dict[Address, list[Conjunction]] = {name: [] for name in self.names}
+        for number, name in enumerate(self.names):
+            self.world.add(name, self._starter(number))
+        self.run(2)
+
+    def run(self, seconds: float) -> None:
+        self.world.run(round(seconds * 1_000_000))
+
+    def do(self, name: str, act: Callable[[Any, int], object]) -> Any:
+        """Let an owner call its machine, now, and return what comes of it."""
+        results: list[Any] = []
+        self.world.call(Address(name), lambda machine, now: results.append(act(machine, now)))
+        self.run(0)
+        return results[0] if results else None
+
+    def subscribe(self, name: str, interest: Conjunction) -> int:
+        self.wants[Address(name)].append(interest)
+        return int(self.do(name, lambda client, now: client.subscribe(interest, now)))
+
+    def publish(self, name: str, body: bytes, **pairs: Any) -> int:
+        publication = Publication((Label(TOPIC).pair, *pairs.items()), body)
+        return int(self.do(name, lambda client, now: client.publish(publication, now)))
+
+    def machine(self, name: str) -> Any:
+        return self.world.machine(Address(name))
+
+    def heard_by(self, name: str) -> list[bytes]:
+        return [body for client, _, body in self.heard if client == name]
+
+    def _on_event(self, address: Address, event: Event, time: int) -> None:
+        self.events.append((address, event))
+        if isinstance(event, Delivered):
+            self.heard.append((address, event.number, event.note.publication.body))
+            if self.prompt:
+                note = event.note.id
+                self.world.call(address, lambda machine, now: machine.acknowledge(note, now))
+
+    def _start_server(self, birth: Birth) -> Server:
+        config = msgspec.structs.replace(self._server, profile=self.profile)
+        return Server(config, server_keys(), birth.rng, birth.entropy, birth.now, birth.stored)
+
+    def _start_proxy(self, birth: Birth) -> Proxy:
+        config = msgspec.structs.replace(self._proxy, profile=self.profile)
+        mask = mask_of_proxies() if self.profile == "hardened" else None
+        public = server_keys().public()
+        return Proxy(config, public, SERVER, mask, birth.rng, birth.entropy, birth.now, birth.stored)
+
+    def _starter(self, number: int) -> Callable[[Birth], Client]:
+        config = msgspec.structs.replace(self._client, profile=self.profile)
+        length_us = EPOCH_US if self.profile == "hardened" else HOUR_US
+        record = TopicRecord(TOPIC, SCHEMA, profile=self.profile)
+        keyring = keyring_of((record,), length_us, ((TOPIC, "publisher"),), number)
+
+        def start(birth: Birth) -> Client:
+            client = Client(
+                config, keyring, server_keys().public(), PROXIES, birth.rng, birth.entropy, birth.now, birth.stored
+            )
+            for interest in self.wants[birth.address]:
+                client.subscribe(interest, birth.now)
+            return client
+
+        return start
