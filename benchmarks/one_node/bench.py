@@ -11,10 +11,10 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import patch
 
-from veilcast.authority import content, keyring
+from veilcast.authority import content
 from veilcast.authority.content import Content
 from veilcast.authority.epoch import HOUR_US, epoch_of
-from veilcast.authority.keyring import Keyring
+from veilcast.authority.keyring import Keyring, check_publisher_chain
 from veilcast.crypto import certificate, lottery
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address, Delivered, Frame, Publication
@@ -132,7 +132,7 @@ def one_round(work: Work) -> float:
 
 
 def forget() -> None:
-    for memory in (adverts._check, roots._check_candidacy, keyring.check_publisher_chain):
+    for memory in (adverts._check, roots._check_candidacy, check_publisher_chain):
         memory.cache_clear()
 
 
