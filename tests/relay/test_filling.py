@@ -94,7 +94,8 @@ def test_ranges_that_lie_differently_look_alike() -> None:
 
 def test_what_matched_matches_and_nothing_else_does() -> None:
     index, rng = TagIndex(capacity=64), Random(1)
-    interests = [All(Label("t"), Range("level", *sorted(rng.choices(range(256), k=2)))) for _ in range(6)]
+    ends = [sorted(rng.choices(range(256), k=2)) for _ in range(6)]
+    interests = [All(Label("t"), Range("level", low, high)) for low, high in ends]
     interests += [All(each, Range("size", 20, 99)) for each in interests]
     numbers = [int(index.insert(leased(each, place % 2), START_US + 1)) for place, each in enumerate(interests)]
     for note in range(1, 12):

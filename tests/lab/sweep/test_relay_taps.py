@@ -19,8 +19,8 @@ def of_relay(relay: str, **more: object) -> Params:
     return Params(relay=relay, look="epochs", steps=(2,), **given)  # type: ignore[arg-type]
 
 
-def found(engine: str, relay: str) -> dict[tuple[str, str], float]:
-    return {(one.attack, one.metric): one.value for one in ENGINES[engine](of_relay(relay), 1, None)}
+def found(engine: str, relay: str, nodes: int) -> dict[tuple[str, str], float]:
+    return {(one.attack, one.metric): one.value for one in ENGINES[engine](of_relay(relay, nodes=nodes), 1, None)}
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Expected:
 
 @pytest.mark.parametrize(("relay", "expected"), [("paper", Expected(1.0, 1.0)), ("hardened", Expected(0.0, 0.0))])
 def test_machines_show_what_the_model_shows(relay: str, expected: Expected) -> None:
-    machines, kernel = found("machines", relay), found("kernel", relay)
+    machines, kernel = found("machines", relay, 6), found("kernel", relay, 60)
     for engine in (machines, kernel):
         assert engine["dictionary", "named_readers"] == expected.dictionary
         assert engine["bodies", "linked"] == expected.bodies

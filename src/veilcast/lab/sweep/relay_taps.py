@@ -14,12 +14,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 from veilcast.authority.record import Profile
-from veilcast.crypto.group import Ciphertext, Point, Scalar
+from veilcast.crypto.bulk import one_by_one
+from veilcast.crypto.group import Point, Scalar
 from veilcast.machine import Address, Event, Frame, Record
 from veilcast.observe import Server
+from veilcast.relay.hardened import HardenedServer
 from veilcast.relay.joining import ServerKeys
+from veilcast.relay.paper import PaperServer
+from veilcast.relay.profile import ServerPart
 from veilcast.relay.roster import Alias, Enrolled
-from veilcast.relay.subjects import move, tag, tag_veiled
+from veilcast.relay.subjects import move, tag
 from veilcast.sim.checkers import Checker
 from veilcast.sim.relay import SERVER
 from veilcast.sim.world import World
@@ -36,15 +40,20 @@ class Taps(Checker):
         self.rows: list[Server] = []
         self.owner: dict[str, Address] = {}
         """By pseudonym."""
-        self._run, self._profile, self._keys, self._proxies = run, profile, keys, tuple(proxies)
-        self._transformations: dict[Address, Scalar] = {}
+        self._run, self._profile, self._proxies = run, profile, tuple(proxies)
+        # It only reads, and so needs no chance.
+        self._server: ServerPart = (
+            PaperServer(keys, bytes) if profile == "paper" else HardenedServer(keys, bytes, one_by_one)
+        )
+        self._transformations: dict[tuple[Address, Address], Scalar] = {}
+        """By proxy and client, who has another key with each."""
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if address not in self._proxies or not isinstance(event, Record):
             return
         entry = _DECODER.decode(event.data)
         if isinstance(entry, Enrolled):
-            self._transformations[Address(entry.client)] = Scalar(entry.transformation)
+            self._transformations[address, Address(entry.client)] = Scalar(entry.transformation)
         if entry.pseudonym:
             self.owner[entry.pseudonym.hex()] = Address(entry.client)
 
@@ -54,18 +63,18 @@ class Taps(Checker):
             message, now = decode(frame.data), world.clock(SERVER)
             match message:
                 case Lease() if at_server:
-                    self._note(world, now, "server:subscribe", message.name.hex(), self._tags(message.subjects))
+                    self._note(world, now, "server:subscribe", message.name.hex(), self._tags(message))
                 case Submit() if at_server:
-                    self._note(
-                        world, now, "server:publish", f"{address}/{message.number}", self._tags(message.subjects)
-                    )
+                    self._note(world, now, "server:publish", f"{address}/{message.number}", self._tags(message))
                 case Delivery() if at_server:
                     for name in message.names:
                         self._note(world, now, "server:deliver", name.hex(), [message.sealed])
                 case Lease():
-                    self._note(world, now, "proxy:subscribe", address, self._moved(address, message.subjects))
+                    seen = self._moved(frame.destination, address, message.subjects)
+                    self._note(world, now, "proxy:subscribe", address, seen)
                 case Submit():
-                    self._note(world, now, "proxy:publish", address, self._moved(address, message.subjects))
+                    seen = self._moved(frame.destination, address, message.subjects)
+                    self._note(world, now, "proxy:publish", address, seen)
                     self._note(world, now, "proxy:send", address, [message.sealed])
                 case Delivery():
                     self._note(world, now, "proxy:deliver", frame.destination, [message.sealed])
@@ -76,19 +85,17 @@ class Taps(Checker):
         epoch = now // world.epoch_us
         self.rows += [Server(self._run, epoch, now, role, who, each, len(each)) for each in tags]
 
-    def _tags(self, subjects: Subjects) -> list[bytes]:
+    def _tags(self, message: Lease | Submit) -> list[bytes]:
         """As the server has them."""
-        flat = [subject for group in subjects for subject in group]
-        if self._profile == "paper":
-            return [tag(Point(subject)) for subject in flat]
-        return [tag_veiled(Ciphertext.decode(subject), self._keys) for subject in flat]
+        bond = self._server.open_lease(message).bond if isinstance(message, Lease) else self._server.take(message).bond
+        return [each for group in self._server.tags(message.subjects, bond) for each in group]
 
-    def _moved(self, client: Address, subjects: Subjects) -> list[bytes]:
+    def _moved(self, proxy: Address, client: Address, subjects: Subjects) -> list[bytes]:
         """As the proxy has them."""
         flat = [subject for group in subjects for subject in group]
         if self._profile == "hardened":
             return flat
-        return [tag(move(Point(subject), self._transformations[client])) for subject in flat]
+        return [tag(move(Point(subject), self._transformations[proxy, client])) for subject in flat]
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(_Entry)
