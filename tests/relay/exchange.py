@@ -17,6 +17,7 @@ from veilcast.relay.server import Server
 from veilcast.sim.host import Birth
 from veilcast.sim.links import Links
 from veilcast.sim.mesh_keys import keyring_of
+from veilcast.sim.recording import Recorder
 from veilcast.sim.relay import SERVER, mask_of_proxies, server_keys
 from veilcast.sim.world import World
 from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
@@ -43,6 +44,7 @@ class Exchange:
         proxy: ProxyConfig = PROXY,
         server: ServerConfig = SERVING,
         disk_us: int = 1_000,
+        recorder: Recorder | None = None,
     ) -> None:
         self.profile: Profile = profile
         self._client, self._proxy, self._server = client, proxy, server
@@ -50,7 +52,12 @@ class Exchange:
         self.heard: list[tuple[str, int, bytes]] = []
         self.events: list[tuple[str, Event]] = []
         self.world = World(
-            seed=1, links=Links((5_000, 20_000)), epoch_us=EPOCH_US, disk_us=disk_us, on_event=self._on_event
+            seed=1,
+            links=Links((5_000, 20_000)),
+            recorder=recorder,
+            epoch_us=EPOCH_US,
+            disk_us=disk_us,
+            on_event=self._on_event,
         )
         self.world.add(SERVER, self._start_server)
         for name in PROXIES:

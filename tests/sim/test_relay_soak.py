@@ -14,7 +14,6 @@ import pytest
 from veilcast.cli.main import main
 from veilcast.relay.inbox import Inbox
 from veilcast.relay.leasing import Leasing
-from veilcast.relay.ledger import Ledger, Then
 from veilcast.relay.mailboxes import Mailboxes
 from veilcast.relay.roster import Roster
 from veilcast.relay.way import Way
@@ -52,13 +51,6 @@ def test_every_part_of_a_relay_dies_in_some_seed_and_starts_again_before_the_cal
             if not isinstance(fault, Skew | Cut):
                 assert fault.for_us is not None
                 assert fault.at_us + fault.for_us <= relay_soak.CALM_US
-
-
-def answers_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    def at_once(self: Ledger, record: int, now: int, then: Then) -> None:
-        then(now)
-
-    patch.setattr(Ledger, "after", at_once)
 
 
 def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
@@ -117,7 +109,6 @@ def delivers_repeats(patch: pytest.MonkeyPatch) -> None:
 
 
 BUGS: Mapping[str, tuple[Plant, str]] = {
-    "answers before it is stored": (answers_before_it_is_stored, "Complete"),
     "forgets whose a pseudonym is": (forgets_whose_a_pseudonym_is, "Complete"),
     "sends what waits only once": (sends_what_waits_only_once, "Complete"),
     "settles with the first receipt": (settles_with_the_first_receipt, "Complete"),

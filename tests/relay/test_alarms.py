@@ -1,0 +1,45 @@
+"""Alarms: each key wakes once, when it was last set for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.relay.alarms import Alarms, earliest
+
+STEPS = st.lists(st.tuples(st.sampled_from(["set", "drop", "due"]), st.integers(0, 5), st.integers(0, 50)), max_size=60)
+
+
+@given(STEPS)
+def test_alarms_are_a_sorted_table_of_keys_and_moments(steps: list[tuple[str, int, int]]) -> None:
+    alarms: Alarms[int] = Alarms()
+    table: dict[int, int] = {}
+    for step, key, when in steps:
+        if step == "set":
+            alarms.set(key, when)
+            table[key] = when
+        elif step == "drop":
+            alarms.drop(key)
+            table.pop(key, None)
+        else:
+            woken = alarms.due(when)
+            assert sorted(woken) == sorted(key for key, moment in table.items() if moment <= when)
+            assert [table[key] for key in woken] == sorted(table[key] for key in woken)
+            table = {key: moment for key, moment in table.items() if moment > when}
+        assert alarms.next_us() == min(table.values(), default=None)
+        assert len(alarms) == len(table)
+        assert all(key in alarms for key in table)
+
+
+def test_an_alarm_that_is_moved_for_ever_leaves_little_behind() -> None:
+    alarms: Alarms[str] = Alarms()
+    for when in range(10_000):
+        alarms.set("one", when)
+    assert len(alarms._heap) <= 66
+    assert alarms.due(9_998) == []
+    assert alarms.due(9_999) == ["one"]
+
+
+def test_the_earliest_of_moments_that_may_not_be() -> None:
+    assert earliest(None, 3, None, 2) == 2
+    assert earliest(None) is None
