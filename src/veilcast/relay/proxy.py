@@ -182,7 +182,6 @@ class Proxy:
             raise MalformedError("not for a proxy")
         if client in self._banned:
             self._refuse(client, message.number, Code.REVOKED, now)
-            self._events.append(Disconnect(client))
         elif not self._limits.allows(client, size, now, publishes=publishes):
             self._refuse(client, message.number, Code.LIMITED, now)
         elif isinstance(message, Enrol):
@@ -344,6 +343,8 @@ class Proxy:
                 return
             message = Delivery(message.names, message.ticket, cipher, message.sealed)
         self._post(client, message)
+        if client in self._banned:
+            self._events.append(Disconnect(client))  # It has been told why.
 
     def _messages(self, data: bytes, client: Address, now: int) -> list[bytes]:
         """What a frame of a client brings: a message, or what is whole with a record."""
