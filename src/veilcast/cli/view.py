@@ -54,7 +54,9 @@ class View:
         return (*cut_off, *mode_of(self._config.mode).hindrances(self._member))
 
     def _cover_share(self) -> float:
-        """The smallest among the topics that are read; the papers' profile has no such covers."""
+        """The smallest among the topics that are read; only the hardened mesh has such covers."""
+        if (self._config.mode, self._config.profile) != ("mesh", "hardened"):
+            return 0.0
         try:
             topics = self._keyring.at(epoch_of(self._clock.now(), self._keyring.epoch_us)).topics
         except ExpiredError:
@@ -64,4 +66,4 @@ class View:
         ]
         read = [each.text for each in constraints if isinstance(each, Equal) and each.attribute == TOPIC]
         shares = [topics[name].record.cover_share for name in read if name in topics]
-        return min(shares, default=0.0) if self._config.profile == "hardened" else 0.0
+        return min(shares, default=0.0)

@@ -12,5 +12,8 @@ client      the client's side: `veilcast.connect`
 blocking    the same without async: `veilcast.connect_sync`
 log         logs that name no topic, no peer and no key
 metrics     numbers for Prometheus, on loopback
+writing     the thread that writes for an owner
+owner       the owner of a member's machine, which clients talk to
+station     the owner of a machine that has no clients
 service     all of them together, from start to the last cell
 """
