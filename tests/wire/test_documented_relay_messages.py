@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from veilcast.crypto.box import OVERHEAD
 from veilcast.wire import encode
 from veilcast.wire import geometry as g
 from veilcast.wire.messages import Message
@@ -24,13 +25,13 @@ from veilcast.wire.relay import (
 )
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire-format.md"
-NUMBER, NAME, BOXED_KEY = 2**32 - 1, bytes(16), bytes(93)
+NUMBER, NAME, BOXED_KEYS = 2**32 - 1, bytes(16), bytes(64 + OVERHEAD)
 SUBJECTS = ((bytes(g.SUBJECT_MAX),) * g.SUBJECTS_MAX, *[()] * (g.GROUPS_MAX - 1))
 LARGEST: list[Message] = [
     Enrol(NUMBER, bytes(32), bytes(32), bytes(g.BOXED_SCALAR_MAX)),
     Blind(NUMBER, bytes(g.BOXED_SCALAR_MAX)),
     Blinded(NUMBER, bytes(32)),
-    Lease(NUMBER, NAME, g.MOMENT_MAX, SUBJECTS, BOXED_KEY),
+    Lease(NUMBER, NAME, g.MOMENT_MAX, SUBJECTS, BOXED_KEYS),
     Release(NUMBER, NAME, SUBJECTS),
     Resume(NUMBER, NAME),
     Submit(NUMBER, SUBJECTS, None, bytes(g.RELAYED_MAX)),
