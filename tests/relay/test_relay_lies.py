@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal, TypeAlias
 
+import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -17,12 +18,14 @@ from veilcast.authority.letters import Letter
 from veilcast.crypto.group import Scalar
 from veilcast.machine import Publication
 from veilcast.relay.bodies import wrap_for_server
+from veilcast.relay.config import ProxyConfig
 from veilcast.relay.hardened import _SUBMIT
+from veilcast.relay.joining import begin, check
 from veilcast.topics import Label
 from veilcast.wire import encode
 from veilcast.wire.geometry import MOMENT_MAX, NOTE_ID
 from veilcast.wire.messages import Message
-from veilcast.wire.relay import Delivery, Lease, Submit
+from veilcast.wire.relay import Code, Delivery, Lease, Receipt, Submit
 
 Profile: TypeAlias = Literal["paper", "hardened"]
 each_profile = pytest.mark.parametrize("profile", ["paper", "hardened"])
@@ -60,6 +63,63 @@ def test_a_proxy_that_sends_the_subjects_of_a_subscription_as_a_publication_s_re
     table.server.receive(encode(Submit(1, lease.subjects, None, boxed)), PROXY, table.now)
     table.run(1_000_000)
     assert (len(deliveries(table)) > sent_before) == told
+
+
+def test_of_two_enrolments_in_one_batch_the_one_that_was_asked_for_last_counts() -> None:
+    """A member that starts again within a batch: under the key of its earlier life its subjects would mean nothing."""
+    table, entropy = Parlour("hardened"), Random("begun").randbytes
+    table.run(1_000_000)
+    for trial in range(8):
+        begun = [begin(table.public, entropy) for _ in range(2)]
+        for place, each in enumerate(begun):
+            enrol = table.clients[ANNA]._part.enrol(10 * trial + place, each)
+            table.proxy.receive(encode(enrol), ANNA, table.now)
+        table.run(1_000_000)
+        check(table.proxy._roster.transformation(ANNA), begun[-1].claim, table.public)
+
+
+def test_a_member_gives_no_more_receipts_than_it_was_given_notes() -> None:
+    """They are not counted as requests are, for a reader may be given many notes; so they must not cost more."""
+    table = Parlour("hardened")
+    table.subscribe(BEN, TOPIC)
+    table.run(1_000_000)
+    for _ in range(3):
+        table.publish(ANNA, TOPIC, b"a note")
+    table.run(1_000_000)
+    given = next(each.data for each in table.between(BEN, PROXY) if isinstance(each.message, Receipt))
+    for _ in range(100):
+        table.proxy.receive(given, BEN, table.now)
+    table.run(1_000_000)
+    assert len([each for each in table.between(PROXY, SERVER) if isinstance(each.message, Receipt)]) == 3
+    assert table.proxy.refused["ExcessError"] == 100
+
+
+def test_a_full_proxy_gives_the_place_of_who_has_no_lease_to_who_comes() -> None:
+    table = Parlour("hardened", proxy=ProxyConfig(batch_us=1000, clients_max=1))
+    table.run(1_000)
+    (first,) = (name for name in (ANNA, BEN) if name in table.proxy._roster)
+    (second,) = {ANNA, BEN} - {first}
+    table.subscribe(second, TOPIC)
+    table.run(10_000_000)
+    assert table.proxy.sizes()["clients"] == 1
+    assert second in table.proxy._roster
+    table.publish(first, TOPIC, b"waits")
+    table.run(10_000_000)
+    assert second in table.proxy._roster, "whoever has a lease keeps its place"
+    assert Code.FULL in table.clients[first].refusals()
+
+
+def test_a_lease_without_an_end_is_not_written_down() -> None:
+    table = Parlour("hardened")
+    table.subscribe(BEN, TOPIC)
+    table.run(1_000_000)
+    lease = next(message for each in table.between(BEN, PROXY) if isinstance(message := each.message, Lease))
+    known = table.proxy.sizes()["leases"]
+    endless = msgspec.structs.replace(lease, number=0, name=bytes(16), until_us=MOMENT_MAX)
+    table.proxy.receive(encode(endless), BEN, table.now)
+    table.run(1_000_000)
+    assert table.proxy.refused["MALFORMED"] == 1
+    assert table.proxy.sizes()["leases"] == known
 
 
 def deliveries(table: Parlour) -> list[Message]:

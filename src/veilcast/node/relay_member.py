@@ -57,7 +57,6 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
 _REFUSALS: Final = {
     Code.FULL: "the relay is full; there may be room later",
     Code.LIMITED: "the relay gives no member so much, or so fast",
-    Code.REVOKED: "the relay lets this member in no more: it was revoked",
     Code.MALFORMED: "the relay refuses this as malformed; its versions or profiles differ from ours",
     Code.UNKNOWN: "the relay does not know what this rests on; it is told anew",
 }

@@ -93,6 +93,8 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_max: int = 256
     """So many leave without waiting longer."""
     clients_max: int = 10_000
+    lease_us_max: int = 30 * 24 * 3_600_000_000
+    """No lease of the hardened profile reaches further."""
     leases_each: int = 1_024
     """Of one client; a subscription takes up to `ahead_epochs` + 2 of them, and those that are over count on for a
     while."""
@@ -119,7 +121,9 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _at_least(self, "proxy", 0, "batch_us", "retention_us")
-        _at_least(self, "proxy", 1, "batch_max", "clients_max", "leases_each", "subjects_each", "flight_max")
+        _at_least(
+            self, "proxy", 1, "batch_max", "clients_max", "lease_us_max", "leases_each", "subjects_each", "flight_max"
+        )
         _at_least(self, "proxy", 1, "request_us", "connect_us", "backlog_max")
         _check_rate(self.rate_us, self.record_bytes, "proxy")
 

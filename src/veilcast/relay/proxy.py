@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
-from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
 from veilcast.relay.alarms import earliest
 from veilcast.relay.batch import Batch
@@ -83,8 +83,10 @@ class Proxy:
         self._down: Batch[_Falling] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
         self._number = rng.randrange(_NUMBERS)
         self._flying: dict[int, _Flight] = {}
-        self._present: dict[Address, None] = {}
-        self._banned: dict[Address, None] = {}
+        self._present: dict[Address, int] = {}
+        """The clients who are here, and how many receipts each owes: for nothing else is one passed on."""
+        self._enrolling: dict[Address, int] = {}
+        """The number of the last enrolment that each of them asked for."""
         self._caller = Caller(server, config.connect_us, rng, now)
         self._frames: list[Frame] = []
         self._pacer = pacer_of(config, rng)
@@ -92,15 +94,6 @@ class Proxy:
         self.refused: Counter[str] = Counter()
         self.absent = 0
         self.version = 0
-
-    def ban(self, client: Address, now: int) -> None:
-        """This client's membership was revoked: forget it, and tell it so if it is still there."""
-        self._roster.expel(client)
-        self._banned.pop(client, None)
-        self._banned[client] = None
-        if len(self._banned) > self._config.clients_max:
-            del self._banned[next(iter(self._banned))]
-        self.version += 1
 
     # --- the driver
 
@@ -144,7 +137,7 @@ class Proxy:
         if peer == self._server:
             self._caller.peer_up()
             return
-        self._present[peer] = None
+        self._present[peer] = 0
         if self._pacer is not None:
             self._pacer.begin(peer, now)
 
@@ -153,6 +146,7 @@ class Proxy:
             self._caller.peer_lost(now)
             return
         self._present.pop(peer, None)
+        self._enrolling.pop(peer, None)
         if self._pacer is not None:
             self._pacer.end(peer)
 
@@ -166,7 +160,6 @@ class Proxy:
             "limits": len(self._limits),
             "flying": len(self._flying),
             "batch": len(self._up) + len(self._down),
-            "banned": len(self._banned),
             "backlog": 0 if self._pacer is None else len(self._pacer),
         }
 
@@ -175,16 +168,14 @@ class Proxy:
     def _asked(self, message: Message, size: int, client: Address, now: int) -> None:
         publishes = isinstance(message, Submit)
         if isinstance(message, Receipt):
-            if client in self._roster and (pseudonym := self._roster.alias(client, message.name)) is not None:
-                self._up.put(_Rising(lambda _: Receipt(pseudonym, message.ticket)), now)
+            self._receipt(client, message, now)
             return
         if not isinstance(message, Enrol | Lease | Release | Resume | Submit):
             raise MalformedError("not for a proxy")
-        if client in self._banned:
-            self._refuse(client, message.number, Code.REVOKED, now)
-        elif not self._limits.allows(client, size, now, publishes=publishes):
+        if not self._limits.allows(client, size, now, publishes=publishes):
             self._refuse(client, message.number, Code.LIMITED, now)
         elif isinstance(message, Enrol):
+            self._enrolling[client] = message.number
             self._rise(client, message, lambda number: Blind(number, message.sealed), now)
         elif client not in self._roster:
             self._refuse(client, message.number, Code.UNKNOWN, now)
@@ -197,11 +188,21 @@ class Proxy:
         else:
             self._mention(client, message, now)
 
+    def _receipt(self, client: Address, receipt: Receipt, now: int) -> None:
+        if client not in self._roster or not self._present.get(client):
+            raise ExcessError("a receipt for what was not delivered")
+        self._present[client] -= 1
+        if (pseudonym := self._roster.alias(client, receipt.name)) is not None:
+            self._up.put(_Rising(lambda _: Receipt(pseudonym, receipt.ticket)), now)
+
     def _is_excessive(self, message: Lease | Release | Resume | Submit) -> bool:
         subjects: Subjects = () if isinstance(message, Resume) else message.subjects
         return sum(map(len, subjects)) > self._config.subjects_each
 
     def _lease(self, client: Address, lease: Lease, now: int) -> None:
+        if not self._part.own_pseudonym and lease.until_us > now + self._config.lease_us_max:
+            self._refuse(client, lease.number, Code.MALFORMED, now)
+            return
         lent = self._roster.lend(client, lease.name, lease.until_us, now)
         if lent is None:
             self._refuse(client, lease.number, Code.LIMITED, now)
@@ -274,6 +275,9 @@ class Proxy:
         request, client = flight.request, flight.client
         if not isinstance(request, Enrol):
             raise MalformedError("a share for what is no enrolment")
+        if self._enrolling.get(client) != request.number:
+            # It was overtaken in a batch, or its client has gone: under this key nobody would send anything.
+            raise StaleError("an enrolment that its client asks for no more")
         try:
             transformation = finish(Scalar(request.ratio), Scalar(blinded.share))
             self._part.check(transformation, request)
@@ -342,9 +346,9 @@ class Proxy:
                 self.refused[type(error).__name__] += 1
                 return
             message = Delivery(message.names, message.ticket, cipher, message.sealed)
+            if client in self._present:
+                self._present[client] += 1
         self._post(client, message)
-        if client in self._banned:
-            self._events.append(Disconnect(client))  # It has been told why.
 
     def _messages(self, data: bytes, client: Address, now: int) -> list[bytes]:
         """What a frame of a client brings: a message, or what is whole with a record."""

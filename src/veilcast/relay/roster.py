@@ -50,7 +50,11 @@ class _Client:
 
 
 class Roster:
-    """Bounded: `clients_max` clients and `leases_each` leases of each, which are forgotten when they are over."""
+    """Bounded: `clients_max` clients and `leases_each` leases of each, which are forgotten when they are over.
+
+    When it is full a new client takes the place of one without leases, the longest enrolled: that one enrols again
+    should it come back. Or a proxy would in time be full of those who left.
+    """
 
     def __init__(
         self, config: ProxyConfig, entropy: Entropy, ledger: Ledger, kept: Mapping[int, bytes], *, own_pseudonym: bool
@@ -85,7 +89,7 @@ class Roster:
     def enrol(self, client: Address, transformation: Scalar, now: int, then: Then) -> bool:
         """Know this client by this key, from when that is on the disk; False if there is no room for one more."""
         known = self._known.get(client)
-        if known is None and len(self._known) >= self._config.clients_max:
+        if known is None and len(self._known) >= self._config.clients_max and not self._make_room():
             return False
         record, pseudonym = known or (None, self._draw() if self._own_pseudonym else b"")
         entry = Enrolled(client, transformation.reveal(), pseudonym)
@@ -135,26 +139,22 @@ class Roster:
             self._alarms.drop(pseudonym)
             self._ledger.settle(record)
 
-    def expel(self, client: Address) -> None:
-        """Forget a client with all its leases."""
-        known = self._clients.pop(client, None)
-        record, _ = self._known.pop(client, (None, b""))
-        if record is not None:
-            self._ledger.settle(record)
-        if known is None:
-            return
-        self._readers.pop(known.pseudonym, None)
-        for lease, alias in known.leases.values():
-            del self._readers[alias.pseudonym]
-            self._alarms.drop(alias.pseudonym)
-            self._ledger.settle(lease)
-
     def next_us(self) -> int | None:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> None:
         for pseudonym in self._alarms.due(now):
             self.end(pseudonym)
+
+    def _make_room(self) -> bool:
+        """Not in `paper`, whose clients can be away and come back to their pseudonym."""
+        idle = (client for client, known in self._clients.items() if not known.leases and not self._own_pseudonym)
+        leaver = next(idle, None)
+        if leaver is None:
+            return False
+        del self._clients[leaver]
+        self._ledger.settle(self._known.pop(leaver)[0])
+        return True
 
     def _admit(self, record: int, entry: Enrolled) -> None:
         client, key = Address(entry.client), _scalar(entry.transformation)

@@ -243,7 +243,6 @@ def _bounds(population: RelayPopulation, machine: Client | Proxy | Server) -> di
             "limits": proxy.clients_max,
             "flying": proxy.flight_max,
             "batch": 2 * proxy.batch_max,
-            "banned": proxy.clients_max,
             "backlog": proxy.backlog_max,
         }
     server = population.server

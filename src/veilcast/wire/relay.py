@@ -38,10 +38,9 @@ class Code(IntEnum):
     """There is no room; there may be later."""
     LIMITED = 2
     """More than one client is given, or faster."""
-    REVOKED = 3
-    MALFORMED = 4
+    MALFORMED = 3
     """Not a request that could ever be granted."""
-    UNKNOWN = 5
+    UNKNOWN = 4
     """It rests on something that is not known here (any more): to be told anew."""
 
 
