@@ -223,17 +223,6 @@ def test_so_many_requests_are_under_way_and_those_that_nobody_answers_make_room(
     assert desk.tell(ANNA, submit(6))[0][0] == SERVER
 
 
-def test_who_was_revoked_is_told_so_and_forgotten() -> None:
-    desk = Desk(clients_max=1)
-    desk.enrol(ANNA)
-    desk.lease(ANNA, name(1))
-    desk.proxy.ban(ANNA, 0)
-    assert desk.refusal(ANNA, submit()) is Code.REVOKED
-    assert Disconnect(ANNA) in desk.events
-    assert desk.disk == {}
-    desk.proxy.ban(BOB, 0)
-    assert desk.proxy.sizes()["banned"] == 1
-
 
 def test_points_that_are_none_are_malformed() -> None:
     desk = Desk()
