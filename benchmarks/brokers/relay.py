@@ -1,0 +1,175 @@
+"""Our relay as a broker: the commands `veilcast relay server run` and `relay proxy run`, each in a process, with TLS
+between all and SQLite on the disk; and members whose keyrings its authority has made.
+
+Subscriptions of members who are elsewhere stand in the records of server and proxy from the start, as if left by
+earlier lives: they are found and passed over like any others, and nobody has to make a hundred thousand of them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from brokers.members import Join, Joined
+from veilcast.authority import issuer
+from veilcast.authority.epoch import HOUR_US, epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.record import Profile
+from veilcast.authority.topickeys import Role
+from veilcast.authority.standing import Standing as Post
+from veilcast.authority.vault import write_secret, write_whole
+from veilcast.cli.context import Context
+from veilcast.cli.files import make_directory, passphrase_file
+from veilcast.cli.localrelay import HOSTS, write_hosts
+from veilcast.cli.plaintoml import spell
+from veilcast.cli.ways import identity_of, limits_of
+from veilcast.authority.revoked import Revoked
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.machine import Address
+from veilcast.net.clock import Clock
+from veilcast.net.streams import StreamDriver
+from veilcast.node.ledger import Keep, Ledger
+from veilcast.node.relay_keys import read_public
+from veilcast.relay.client import Client
+from veilcast.relay.config import ClientConfig
+from veilcast.relay.joining import ServerPublic
+from veilcast.relay.roster import Alias, Enrolled
+from veilcast.relay.server import Standing
+from veilcast.wire.geometry import LEASE_NAME
+
+
+class Broker(NamedTuple):
+    """One that runs: the processes it consists of, and how to be its member."""
+
+    processes: dict[str, int]
+    join: Join
+
+
+@contextmanager
+def relay(
+    directory: Path, profile: Profile, batch_us: int, labels: list[str], readers: int, others: int
+) -> Iterator[Broker]:
+    keyrings, hosts = _keyrings(profile, labels, readers)
+    for name, keyring in hosts.items():
+        make_directory(directory / name)
+        write_secret(directory / name / _KEYRING, keyring, _SECRET, cost=Cost(1, 1), entropy=os.urandom)
+        write_whole(passphrase_file(directory / name / _KEYRING), _SECRET.reveal())
+    common = {"profile": profile, "keyring": _KEYRING, "passphrase_file": passphrase_file(Path(_KEYRING)).name}
+    server, proxy = (f"127.0.0.1:{port}" for port in free_ports(2))
+    public = read_public("server_key", write_hosts(directory, (server, proxy), common, Context()))
+    with (directory / "proxy" / "proxy.toml").open("a") as file:
+        file.write(spell({"relay": {**_OPEN_HANDED, "batch_us": batch_us}}))
+    _left_by_others(directory, hosts, profile, others)
+    with _running(directory, "server") as first, _running(directory, "proxy") as second:
+        join = partial(_join, keyrings, profile, public, Address(proxy))
+        yield Broker({"server": first, "proxy": second}, join)
+
+
+def free_ports(count: int) -> list[int]:
+    import socket
+
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in taken]
+    for each in taken:
+        each.close()
+    return ports
+
+
+def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy: Address, number: int) -> Joined:
+    keyring = keyrings[number]
+    config = ClientConfig(
+        profile,
+        ahead_epochs=0,
+        spread_us=0,
+        flight_max=_WINDOW,
+        records_max=_WINDOW,
+        unread_max=1 << 16,
+        subscriptions_max=1 << 16,
+    )
+    client = Client(config, keyring, public, [proxy], Random(number), os.urandom, Clock().now())
+    identity = identity_of(keyring, Revoked(keyring.root, 1), "member")
+    return Joined(
+        client,
+        lambda machine, act_on: StreamDriver(
+            machine, listen=[], identity=identity, act_on=act_on, limits=limits_of("member")
+        ),
+    )
+
+
+def _keyrings(profile: Profile, labels: list[str], readers: int) -> tuple[list[Keyring], dict[str, Keyring]]:
+    """Of the publisher and the readers, and of the hosts."""
+    authority = issuer.create(_EPOCH_US, os.urandom)
+    epoch = epoch_of(Clock().now(), _EPOCH_US)
+    for label in labels:
+        authority = issuer.declare_label(authority, label, profile, os.urandom)
+    roles: list[Role] = ["publisher", *["subscriber"] * readers]  # type: ignore[list-item]
+    members, hosts = [], {}
+    for number, role in enumerate(roles):
+        wanted = [(label, role) for label in labels]
+        authority, keyring = issuer.grant_ready(authority, f"{number}", wanted, epoch, 2, os.urandom, "member")
+        members.append(keyring)
+    for name in HOSTS:
+        authority, hosts[name] = issuer.grant_ready(authority, name, [], epoch, 2, os.urandom, name)
+    return members, hosts
+
+
+def _left_by_others(directory: Path, hosts: dict[str, Keyring], profile: Profile, others: int) -> None:
+    """One lease each, of a hundred members in `hardened`; in `paper`, where a member has one filter, of as many."""
+    rng, until_us = Random(1), Clock().now() + 24 * HOUR_US
+    leases: list[bytes] = []
+    aliases: list[bytes] = []
+    hardened = profile == "hardened"
+    for number in range(others):
+        pseudonym, client = rng.randbytes(LEASE_NAME), f"member:{number % _OTHERS if hardened else number}"
+        if not hardened or number < _OTHERS:
+            key = Scalar.draw(rng.randbytes).reveal()
+            aliases.append(_ENCODER.encode(Enrolled(client, key, b"" if hardened else pseudonym)))
+        if hardened:
+            aliases.append(_ENCODER.encode(Alias(client, rng.randbytes(LEASE_NAME), pseudonym, until_us)))
+        part, key = (b"", rng.randbytes(32)) if hardened else (rng.randbytes(16), b"")
+        leases.append(_ENCODER.encode(Standing(pseudonym, part, "proxy:", until_us, ((rng.randbytes(16),),), key)))
+    for name, records in (("server", leases), ("proxy", aliases)):
+        with Ledger(directory / name / "state", hosts[name].membership.link, os.urandom) as ledger:
+            ledger.write([Keep(1 + place, data) for place, data in enumerate(records)])
+
+
+@contextmanager
+def _running(directory: Path, name: str) -> Iterator[int]:
+    command = [sys.executable, "-c", _MAIN, "relay", name, "run", "-c", f"{directory}/{name}/{name}.toml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("listening"):
+            raise SystemExit(f"the {name} does not start: {line}")
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+_EPOCH_US: Final = 24 * HOUR_US
+_KEYRING: Final = "keys"
+_SECRET: Final = Secret(b"of no importance")
+_WINDOW: Final = 1 << 12
+_OTHERS: Final = 100
+_OPEN_HANDED: Final = {
+    "clients_max": 200_000,
+    "leases_each": 100_000,
+    "publications": {"every_us": 1, "burst": 100_000},
+    "requests": {"every_us": 1, "burst": 1_000_000},
+    "volume": {"every_us": 1, "burst": 1_000_000},
+}
+"""One publisher stands for many here, whom the proxy would not limit together."""
+_MAIN: Final = "import sys; from veilcast.cli.main import main; sys.exit(main())"
+_ENCODER: Final = msgspec.msgpack.Encoder()
