@@ -1,6 +1,16 @@
 """What does privacy cost: publications through a relay's server and proxy, beside mosquitto carrying the same labels?
 
     python benchmarks/relay.py [--quick] [--json]
+
+The relay runs as two commands, with TLS on every stream and SQLite on the disk, in both profiles, and in `hardened`
+with and without the proxy's batches. mosquitto runs in the clear, at quality of service 1. One process publishes and
+one has all readers, each of whom wants all labels; the other subscriptions want what nobody publishes. Members of both
+brokers are machines of ours on the same turns of the same event loop, for an owner who keeps nothing (`brokers`);
+mosquitto also has members in C, its own. Every reader must get each publication once, or there is no result.
+
+Publications go out as fast as they are taken, 256 under way: how many a second, and how much processor time all
+processes together need for each delivery, which is what counts on a machine that others use too. Then one goes out every
+20 ms: how long until its readers have it. The members in C tell no times.
 """
 
 from __future__ import annotations
@@ -8,90 +18,129 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from brokers import mosquitto
+from brokers.broker import Broker, Stage
 from brokers.members import Order, hear, member_process, publishing, reading
-from brokers.relay import Broker, relay
-
-import time
+from brokers.relay import Kind, relay
 
 
-class Stage(NamedTuple):
-    """`readers` want every one of the labels; the rest of the subscriptions wants what nobody publishes."""
+class Figures(NamedTuple):
+    """Of one contestant on one stage. `cpu_us` is for each delivery, by process; latencies are in milliseconds."""
 
-    subscriptions: int
-    readers: int
+    publications_s: float
+    deliveries_s: float
+    cpu_us: dict[str, float]
+    p50_ms: float | None = None
+    p99_ms: float | None = None
 
     @property
-    def others(self) -> int:
-        return self.subscriptions - self.readers * LABELS
+    def whole_us(self) -> float:
+        return sum(self.cpu_us.values())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--quick", action="store_true", help="one small stage")
-    parser.add_argument("--only")
     arguments = parser.parse_args()
-    stages = [Stage(1_000, 10)] if arguments.quick else STAGES
-    size = 400 if arguments.quick else 2_000
-    for stage in stages:
-        print(stage)
-        for name in CONTESTANTS:
-            if arguments.only and arguments.only not in name: continue
-            print(name, measure(name, stage, size))
+    stages = QUICK if arguments.quick else STAGES
+    found = {stage: contest(stage) for stage in stages}
+    if arguments.json:
+        print(json.dumps([{**stage._asdict(), **as_json(figures)} for stage, figures in found.items()], indent=2))
+        return
+    for stage, figures in found.items():
+        show(stage, figures)
+    if not mosquitto.is_here():
+        print("mosquitto is not on this machine (Debian: mosquitto, mosquitto-clients), so there is nothing to compare")
+    print(f"load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def measure(name: str, stage: Stage, count: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        if name == IN_C:
-            place = stack.enter_context(mosquitto.mosquitto(Path(directory)))
-            stack.enter_context(member_process(reading, place.broker.join, [], 1, names("other", stage.others)))
-            pid = place.broker.processes["broker"]
-            before = spent(pid)
-            took = mosquitto.carry_in_c(place.port, names("label", LABELS), stage.readers, count * 4)
-            return {"seconds": took.seconds, "rate": 4 * count / took.seconds, "cpu": {"broker": (spent(pid) - before)/count/4/stage.readers*1e6, "publisher": took.publisher_s/count/4/stage.readers*1e6, "readers": took.readers_s/count/4/stage.readers*1e6}}
-        settings = CONTESTANTS[name]
-        labels = names("label", LABELS)
-        if settings is None:
-            broker = stack.enter_context(mosquitto.mosquitto(Path(directory))).broker
-            others = names("other", stage.others)
-        else:
-            broker = stack.enter_context(relay(Path(directory), *settings, labels, stage.readers, stage.others))
-            others = []
-        began = time.perf_counter()
-        reader, to_reader = stack.enter_context(member_process(reading, broker.join, labels, stage.readers, others))
-        publisher, to_publisher = stack.enter_context(member_process(publishing, broker.join, labels))
-        setup = time.perf_counter() - began
-        processes = {**broker.processes, "publisher": publisher, "readers": reader}
-
-        def carry(order: Order) -> tuple[float, dict[str, float], list[float]]:
-            before = {who: spent(pid) for who, pid in processes.items()}
-            began = time.perf_counter()
-            to_reader.send(order.count)
-            to_publisher.send(order)
-            through = hear(to_publisher)
-            last, took = hear(to_reader)
-            return max(through, last) - began, {who: spent(pid) - before[who] for who, pid in processes.items()}, took
-
-        carry(Order(WINDOW, WINDOW))
-        seconds, cpu, _ = carry(Order(count, WINDOW))
-        _, _, took = carry(Order(100, WINDOW, 0.02))
-        took.sort()
-        to_reader.send(None)
-        to_publisher.send(None)
-        return {"setup": setup, "rate": count / seconds, "cpu": {who: each / count / stage.readers * 1e6 for who, each in cpu.items()},
-                "p50": took[len(took) // 2] * 1e3, "p99": took[len(took) * 99 // 100] * 1e3, "total": sum(cpu.values()) / count / stage.readers * 1e6}
+def contest(stage: Stage) -> dict[str, Figures]:
+    found: dict[str, Figures] = {}
+    if mosquitto.is_here():
+        with place() as directory, mosquitto.mosquitto(directory, stage) as (broker, port):
+            found[PLAIN] = measure(broker, stage)
+        with place() as directory, mosquitto.mosquitto(directory, stage) as (broker, port):
+            found[IN_C] = measure_in_c(broker, port, stage)
+    for name, kind in RELAYS.items():
+        with place() as directory, relay(directory, kind, stage) as broker:
+            found[name] = measure(broker, stage)
+    return found
 
 
-def names(kind: str, count: int) -> list[str]:
-    return [f"{kind}/{number}" for number in range(count)]
+def measure(broker: Broker, stage: Stage) -> Figures:
+    with (
+        member_process(reading, broker.join, stage.labels, stage.readers, broker.others) as (readers, to_readers),
+        member_process(publishing, broker.join, stage.labels) as (publisher, to_publisher),
+    ):
+        processes = {**broker.processes, "publisher": publisher, "readers": readers}
+        carry(Order(WINDOW, WINDOW), to_publisher, to_readers)
+        before = {who: spent(pid) for who, pid in processes.items()}
+        seconds, _ = carry(Order(stage.publications, WINDOW), to_publisher, to_readers)
+        deliveries = stage.publications * stage.readers
+        cpu_us = {who: (spent(pid) - before[who]) / deliveries * 1e6 for who, pid in processes.items()}
+        _, took = carry(Order(PACED, WINDOW, EVERY_S), to_publisher, to_readers)
+    took.sort()
+    p50, p99 = (took[len(took) * share // 100] * 1e3 for share in (50, 99))
+    return Figures(stage.publications / seconds, deliveries / seconds, cpu_us, p50, p99)
+
+
+def carry(order: Order, to_publisher: Connection, to_readers: Connection) -> tuple[float, list[float]]:
+    """Seconds until all is delivered and answered, and how long each delivery took."""
+    to_readers.send(order.count)
+    began = time.perf_counter()
+    to_publisher.send(order)
+    through = hear(to_publisher)
+    last, took = hear(to_readers)
+    return max(through, last) - began, took
+
+
+def measure_in_c(broker: Broker, port: int, stage: Stage) -> Figures:
+    # The other subscriptions are those of a member of ours, who has nothing to do.
+    with member_process(reading, broker.join, [], 1, broker.others):
+        (pid,) = broker.processes.values()
+        before = spent(pid)
+        took = mosquitto.carry_in_c(port, stage)
+        cpu_s = {"broker": spent(pid) - before, "publisher": took.publisher_s, "readers": took.readers_s}
+    deliveries = stage.publications * stage.readers
+    cpu_us = {who: each / deliveries * 1e6 for who, each in cpu_s.items()}
+    return Figures(stage.publications / took.seconds, deliveries / took.seconds, cpu_us)
+
+
+def show(stage: Stage, found: dict[str, Figures]) -> None:
+    print(f"{stage.subscriptions:,} subscriptions, {stage.readers} of each label, {stage.publications:,} publications")
+    print(f"  {'':34}{'a second':>18}{'us of processor a delivery':>44}{'times mosquitto':>18}{'ms':>14}")
+    heads = f"{'published':>9}{'delivered':>9}{'broker':>14}{'publisher':>10}{'readers':>10}{'all':>10}"
+    print(f"  {'':34}{heads}{'Python':>10}{'C':>8}{'p50':>8}{'p99':>6}")
+    for name, each in found.items():
+        broker = sum(cpu for who, cpu in each.cpu_us.items() if who not in ("publisher", "readers"))
+        parts = f"{broker:14.1f}{each.cpu_us['publisher']:10.1f}{each.cpu_us['readers']:10.1f}{each.whole_us:10.1f}"
+        times = "".join(f"{ratio:{width}.1f}" for width, ratio in zip((10, 8), ratios(each, found), strict=False))
+        took = "" if each.p50_ms is None else f"{each.p50_ms:8.1f}{each.p99_ms:6.0f}"
+        print(f"  {name:34}{each.publications_s:9,.0f}{each.deliveries_s:9,.0f}{parts}{times:18}{took}")
+
+
+def ratios(figures: Figures, found: dict[str, Figures]) -> list[float]:
+    """What a delivery costs, in deliveries of mosquitto's: with our members, and with its own."""
+    return [figures.whole_us / found[name].whole_us for name in (PLAIN, IN_C) if name in found]
+
+
+def as_json(found: dict[str, Figures]) -> dict[str, Any]:
+    return {name: {**each._asdict(), "times_mosquitto": ratios(each, found)} for name, each in found.items()}
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
 
 
 def spent(pid: int) -> float:
@@ -100,16 +149,17 @@ def spent(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-LABELS = 25
 WINDOW = 256
-STAGES = [Stage(1_000, 1), Stage(1_000, 10), Stage(100_000, 10)]
+PACED = 100
+EVERY_S = 0.02
+STAGES = [Stage(1_000, 1, 2_000), Stage(1_000, 10, 2_000), Stage(100_000, 10, 2_000)]
+QUICK = [Stage(1_000, 10, 400)]
+PLAIN = "mosquitto, members in Python"
 IN_C = "mosquitto, members in C"
-CONTESTANTS: dict[str, Any] = {
-    IN_C: None,
-    "mosquitto, members in Python": None,
-    "relay, hardened": ("hardened", 100_000),
-    "relay, hardened, without batches": ("hardened", 0),
-    "relay, paper": ("paper", 0),
+RELAYS = {
+    "relay, hardened": Kind("hardened", 100_000),
+    "relay, hardened, no batches": Kind("hardened", 0),
+    "relay, paper": Kind("paper", 0),
 }
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ import asyncio
 import multiprocessing
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol, TypeAlias
 

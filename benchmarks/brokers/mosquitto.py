@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from brokers.broker import Broker, Stage, free_ports
 from brokers.members import Joined
 from brokers.mqtt import MqttDriver, MqttMember
-from brokers.relay import Broker, free_ports
 
 
 def is_here() -> bool:
@@ -22,14 +23,10 @@ def is_here() -> bool:
     return _BROKER is not None and None not in map(shutil.which, ("mosquitto_pub", "mosquitto_sub"))
 
 
-class Mosquitto(NamedTuple):
-    broker: Broker
-    port: int
-
-
 @contextmanager
-def mosquitto(directory: Path) -> Iterator[Mosquitto]:
-    """In the clear, with no limits to what may wait, and with its own way to keep what does: now and then."""
+def mosquitto(directory: Path, stage: Stage) -> Iterator[tuple[Broker, int]]:
+    """In the clear, with no limits to what may wait, and with its own way to keep what does: now and then.
+    With it, the port."""
     (port,) = free_ports(1)
     file = directory / "mosquitto.conf"
     file.write_text(_SETTINGS.format(port=port, directory=directory, user=getpass.getuser()))
@@ -37,7 +34,8 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
     with subprocess.Popen([_BROKER, "-c", file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _wait_for(port)
         try:
-            yield Mosquitto(Broker({"broker": process.pid}, lambda number: _join(port, number)), port)
+            others = [f"other/{number}" for number in range(stage.others)]
+            yield Broker({"broker": process.pid}, lambda number: _join(port, number), others), port
         finally:
             process.terminate()
 
@@ -50,18 +48,20 @@ class InC(NamedTuple):
     readers_s: float
 
 
-def carry_in_c(port: int, labels: list[str], readers: int, count: int) -> InC:
-    """So many publications by `mosquitto_pub` on the first label, to so many of `mosquitto_sub` that want all labels."""
+def carry_in_c(port: int, stage: Stage) -> InC:
+    """All publications by `mosquitto_pub` on the first label, to one `mosquitto_sub` for each reader."""
     at = ["-h", "127.0.0.1", "-p", str(port), "-q", "1"]
-    wanted = [word for label in labels for word in ("-t", label)]
+    wanted = [word for label in stage.labels for word in ("-t", label)]
     subs = [
-        subprocess.Popen(["mosquitto_sub", *at, *wanted, "-C", str(count), "-i", f"reader-{number}"], **_SILENT)
-        for number in range(readers)
+        subprocess.Popen(
+            ["mosquitto_sub", *at, *wanted, "-C", str(stage.publications), "-i", f"reader-{number}"], **_SILENT
+        )
+        for number in range(stage.readers)
     ]
     time.sleep(1)  # They do not say when they are ready.
-    lines = (b"." * 128 + b"\n") * count
+    lines = (b"." * 128 + b"\n") * stage.publications
     began = time.perf_counter()
-    pub = subprocess.Popen(["mosquitto_pub", *at, "-t", labels[0], "-l"], stdin=subprocess.PIPE, **_SILENT)
+    pub = subprocess.Popen(["mosquitto_pub", *at, "-t", stage.labels[0], "-l"], stdin=subprocess.PIPE, **_SILENT)
     assert pub.stdin is not None
     pub.stdin.write(lines)
     pub.stdin.close()
@@ -83,8 +83,6 @@ def _join(port: int, number: int) -> Joined:
 
 
 def _wait_for(port: int) -> None:
-    import socket
-
     for _ in range(500):
         try:
             socket.create_connection(("127.0.0.1", port)).close()

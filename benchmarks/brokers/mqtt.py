@@ -13,8 +13,19 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from veilcast.machine import Address, Delivered, Event, Frame, Interest, Machine, Note, Publication, Record, Settled
-from veilcast.machine import Waiting
+from veilcast.machine import (
+    Address,
+    Delivered,
+    Event,
+    Frame,
+    Interest,
+    Machine,
+    Note,
+    Publication,
+    Record,
+    Settled,
+    Waiting,
+)
 from veilcast.net.turns import Counts, Turns
 from veilcast.topics import TOPIC, Conjunction, Equal
 

@@ -12,27 +12,28 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
 import msgspec
 
-from brokers.members import Join, Joined
+from brokers.broker import Broker, Stage, free_ports
+from brokers.members import Joined
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
-from veilcast.authority.topickeys import Role
+from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing as Post
+from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import write_secret, write_whole
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file
 from veilcast.cli.localrelay import HOSTS, write_hosts
 from veilcast.cli.plaintoml import spell
 from veilcast.cli.ways import identity_of, limits_of
-from veilcast.authority.revoked import Revoked
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
@@ -49,18 +50,17 @@ from veilcast.relay.server import Standing
 from veilcast.wire.geometry import LEASE_NAME
 
 
-class Broker(NamedTuple):
-    """One that runs: the processes it consists of, and how to be its member."""
+class Kind(NamedTuple):
+    """`batch_us` is for how long its proxy collects."""
 
-    processes: dict[str, int]
-    join: Join
+    profile: Profile
+    batch_us: int
 
 
 @contextmanager
-def relay(
-    directory: Path, profile: Profile, batch_us: int, labels: list[str], readers: int, others: int
-) -> Iterator[Broker]:
-    keyrings, hosts = _keyrings(profile, labels, readers)
+def relay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
+    profile = kind.profile
+    keyrings, hosts = _keyrings(profile, tuple(stage.labels), stage.readers)
     for name, keyring in hosts.items():
         make_directory(directory / name)
         write_secret(directory / name / _KEYRING, keyring, _SECRET, cost=Cost(1, 1), entropy=os.urandom)
@@ -69,21 +69,11 @@ def relay(
     server, proxy = (f"127.0.0.1:{port}" for port in free_ports(2))
     public = read_public("server_key", write_hosts(directory, (server, proxy), common, Context()))
     with (directory / "proxy" / "proxy.toml").open("a") as file:
-        file.write(spell({"relay": {**_OPEN_HANDED, "batch_us": batch_us}}))
-    _left_by_others(directory, hosts, profile, others)
+        file.write(spell({"relay": {**_OPEN_HANDED, "batch_us": kind.batch_us}}))
+    _left_by_others(directory, hosts, profile, stage.others)
     with _running(directory, "server") as first, _running(directory, "proxy") as second:
         join = partial(_join, keyrings, profile, public, Address(proxy))
-        yield Broker({"server": first, "proxy": second}, join)
-
-
-def free_ports(count: int) -> list[int]:
-    import socket
-
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
+        yield Broker({"server": first, "proxy": second}, join, [])
 
 
 def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy: Address, number: int) -> Joined:
@@ -107,15 +97,17 @@ def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy
     )
 
 
-def _keyrings(profile: Profile, labels: list[str], readers: int) -> tuple[list[Keyring], dict[str, Keyring]]:
+@cache
+def _keyrings(profile: Profile, labels: tuple[str, ...], readers: int) -> tuple[list[Keyring], dict[Post, Keyring]]:
     """Of the publisher and the readers, and of the hosts."""
     authority = issuer.create(_EPOCH_US, os.urandom)
     epoch = epoch_of(Clock().now(), _EPOCH_US)
     for label in labels:
         authority = issuer.declare_label(authority, label, profile, os.urandom)
-    roles: list[Role] = ["publisher", *["subscriber"] * readers]  # type: ignore[list-item]
-    members, hosts = [], {}
-    for number, role in enumerate(roles):
+    members: list[Keyring] = []
+    hosts: dict[Post, Keyring] = {}
+    for number in range(1 + readers):
+        role: Role = "subscriber" if number else "publisher"
         wanted = [(label, role) for label in labels]
         authority, keyring = issuer.grant_ready(authority, f"{number}", wanted, epoch, 2, os.urandom, "member")
         members.append(keyring)
@@ -124,7 +116,7 @@ def _keyrings(profile: Profile, labels: list[str], readers: int) -> tuple[list[K
     return members, hosts
 
 
-def _left_by_others(directory: Path, hosts: dict[str, Keyring], profile: Profile, others: int) -> None:
+def _left_by_others(directory: Path, hosts: dict[Post, Keyring], profile: Profile, others: int) -> None:
     """One lease each, of a hundred members in `hardened`; in `paper`, where a member has one filter, of as many."""
     rng, until_us = Random(1), Clock().now() + 24 * HOUR_US
     leases: list[bytes] = []
@@ -139,7 +131,7 @@ def _left_by_others(directory: Path, hosts: dict[str, Keyring], profile: Profile
             aliases.append(_ENCODER.encode(Alias(client, rng.randbytes(LEASE_NAME), pseudonym, until_us)))
         part, key = (b"", rng.randbytes(32)) if hardened else (rng.randbytes(16), b"")
         leases.append(_ENCODER.encode(Standing(pseudonym, part, "proxy:", until_us, ((rng.randbytes(16),),), key)))
-    for name, records in (("server", leases), ("proxy", aliases)):
+    for name, records in zip(HOSTS, (leases, aliases), strict=True):
         with Ledger(directory / name / "state", hosts[name].membership.link, os.urandom) as ledger:
             ledger.write([Keep(1 + place, data) for place, data in enumerate(records)])
 
