@@ -25,7 +25,7 @@ from typing import TypeVar
 import rbcl
 
 from veilcast.crypto.bulk import Multiply, one_by_one
-from veilcast.crypto.group import Point, Scalar
+from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.node.workers import Workers
 from veilcast.relay import subjects
 from veilcast.relay.joining import ServerKeys, answer, begin, check, finish
@@ -83,16 +83,21 @@ def joining(keys: ServerKeys, count: int) -> dict[str, float]:
 def subscribing(keys: ServerKeys, mask: Scalar, count: int, by: dict[str, Multiply]) -> dict[str, dict[str, float]]:
     key = Scalar.draw(random.Random(3).randbytes)
     elements = [number.to_bytes(8, "big") for number in range(count)]
-    subject, move = keys.public().subject, keys.k_r / key
+    subject, move, bond = keys.public().subject, keys.k_r / key, Scalar.draw(os.urandom)
+    unveil = subjects.unveil(keys, bond)
+
+    def upload(multiply: Multiply) -> list[Ciphertext]:
+        return subjects.veil_many(subjects.hidden_many(elements, key, multiply), subject, bond, os.urandom, multiply)
+
     rates: dict[str, dict[str, float]] = {step: {} for step in ("client: upload", "proxy: move", "server: tag")}
     first: list[bytes] = []
     for name, multiply in by.items():
         multiply([(subject, mask)] * 64)  # whoever does it is awake now
-        uploaded, seconds = timed(partial(subjects.upload_many, elements, key, subject, os.urandom, multiply))
+        uploaded, seconds = timed(partial(upload, multiply))
         rates["client: upload"][name] = count / seconds
         moved, seconds = timed(partial(subjects.move_many, uploaded, move, mask, multiply))
         rates["proxy: move"][name] = count / seconds
-        tags, seconds = timed(partial(subjects.tag_many, moved, keys.unveil, multiply))
+        tags, seconds = timed(partial(subjects.tag_many, moved, unveil, multiply))
         rates["server: tag"][name] = count / seconds
         first = first or tags
         assert tags == first

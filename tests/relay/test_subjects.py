@@ -73,7 +73,7 @@ def test_veiled_the_same_element_of_two_clients_has_one_tag_and_others_have_othe
 def test_many_at_once_are_what_each_alone_would_be(wanted: list[bytes], seed: int) -> None:
     entropy = random.Random(seed).randbytes
     keys, mask, [(key, moves), _] = stage(entropy)
-    subject = keys.public().subject
+    subject, bond = keys.public().subject, Scalar.draw(entropy)
     asked: list[int] = []
 
     def counting(pairs: object) -> list[Point]:
@@ -81,14 +81,16 @@ def test_many_at_once_are_what_each_alone_would_be(wanted: list[bytes], seed: in
         asked.append(len(pairs))
         return [point * scalar for point, scalar in pairs]
 
-    uploaded = subjects.upload_many(wanted, key, subject, random.Random(seed).randbytes, counting)
+    hidden = subjects.hidden_many(wanted, key, counting)
+    uploaded = subjects.veil_many(hidden, subject, bond, random.Random(seed).randbytes, counting)
     moved = subjects.move_many(uploaded, moves, mask, counting)
-    tags = subjects.tag_many(moved, keys.unveil, counting)
-    assert asked == [2 * len(wanted), 2 * len(wanted), len(wanted)]
+    unveil = subjects.unveil(keys, bond)
+    tags = subjects.tag_many(moved, unveil, counting)
+    assert asked == [len(wanted), len(wanted), 2 * len(wanted), len(wanted)]
     assert moved == [subjects.move_veiled(each, moves, mask) for each in uploaded]
-    assert tags == [subjects.tag_veiled(each, keys.unveil) for each in moved]
+    assert tags == [subjects.tag_veiled(each, unveil) for each in moved]
     alone = random.Random(seed).randbytes
-    assert uploaded == [subjects.upload_veiled(each, key, subject, alone) for each in wanted]
+    assert uploaded == [subjects.upload_veiled(each, key, subjects.bound(subject, bond), alone) for each in wanted]
 
 
 def test_nothing_of_an_upload_repeats(entropy: Entropy) -> None:

@@ -25,9 +25,10 @@ from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
 from veilcast.relay.filling import filled
+from veilcast.relay.hiding import Hiding
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
 from veilcast.relay.profile import Opened, Span, Taken, Taking
-from veilcast.relay.subjects import bound, keyed, move_many, subject_key, tag_many, unveil, upload_many
+from veilcast.relay.subjects import keyed, move_many, subject_key, tag_many, unveil, veil_many
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, SCALAR, TICKET
 from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
@@ -41,6 +42,7 @@ class HardenedClient:
         self._own = derive(keyring.membership.link, b"vc/relay-client", server.encode())
         self._places = place_key(keyring)
         self._at_hand: dict[int, EpochKeys] = {}
+        self._hiding = Hiding(multiply)
 
     def enrol(self, number: int, begun: Begun) -> Enrol:
         return Enrol(number, begun.ratio.reveal(), begun.claim.encode(), begun.sealed)
@@ -112,7 +114,8 @@ class HardenedClient:
 
     def _upload(self, groups: Groups, key: Scalar, bond: Scalar) -> Subjects:
         flat = [element for group in groups for element in group]
-        uploaded = upload_many(flat, key, bound(self._server.subject, bond), self._entropy, self._multiply)
+        hidden = self._hiding.under(key, flat)
+        uploaded = veil_many(hidden, self._server.subject, bond, self._entropy, self._multiply)
         return _regrouped([each.encode() for each in uploaded], groups)
 
 

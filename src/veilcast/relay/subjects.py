@@ -99,14 +99,18 @@ def tag_veiled(moved: Ciphertext, unveil: Scalar) -> bytes:
     return tag(moved.body - moved.key_part * unveil)
 
 
-def upload_many(
-    elements: Sequence[bytes], key: Scalar, subject: Point, entropy: Entropy, multiply: Multiply = one_by_one
+def hidden_many(elements: Sequence[bytes], key: Scalar, multiply: Multiply = one_by_one) -> list[Point]:
+    """The client: k_u H of each, whatever they are uploaded for."""
+    return multiply([(_point(element), key) for element in elements])
+
+
+def veil_many(
+    hidden: Sequence[Point], subject: Point, bond: Scalar, entropy: Entropy, multiply: Multiply = one_by_one
 ) -> list[Ciphertext]:
-    """`upload_veiled` for each element."""
-    rhos = [Scalar.draw(entropy) for _ in elements]
-    products = multiply([(_point(element), key) for element in elements] + [(subject, rho) for rho in rhos])
-    inside, veils = products[: len(elements)], products[len(elements) :]
-    return [Ciphertext(p + rho.public(), veil) for p, rho, veil in zip(inside, rhos, veils, strict=True)]
+    """The client: `upload_veiled` for each, bound. Rho times the bond costs less than to bind the subject key."""
+    rhos = [Scalar.draw(entropy) for _ in hidden]
+    veils = multiply([(subject, rho * bond) for rho in rhos])
+    return [Ciphertext(point + rho.public(), veil) for point, rho, veil in zip(hidden, rhos, veils, strict=True)]
 
 
 def move_many(
