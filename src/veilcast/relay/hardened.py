@@ -27,7 +27,7 @@ from veilcast.relay.elements import Groups
 from veilcast.relay.filling import filled
 from veilcast.relay.hiding import Hiding
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
-from veilcast.relay.profile import Opened, Span, Taken, Taking
+from veilcast.relay.profile import Opened, Reader, Span, Taken, Taking
 from veilcast.relay.subjects import keyed, move_many, subject_key, tag_many, unveil, veil_many
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, SCALAR, TICKET
@@ -180,11 +180,11 @@ class HardenedServer:
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         return derive(self._tickets, b"vc/relay-ticket", name, publication, size=TICKET).reveal()
 
-    def deliveries(self, taken: Taken, readers: Sequence[tuple[bytes, bytes]]) -> Iterator[Delivery]:
+    def deliveries(self, taken: Taken, readers: Sequence[Reader]) -> Iterator[Delivery]:
         """One for each, and no two alike."""
-        for name, key in readers:
+        for name, ticket, key in readers:
             sealed = bodies.wrap_for_reader(Secret(key), taken.sealed, self._entropy)
-            yield Delivery((name,), self.ticket(name, taken.id), None, sealed)
+            yield Delivery((name,), ticket, None, sealed)
 
 
 def place_key(keyring: Keyring) -> Secret:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from veilcast.machine import Address
 from veilcast.relay.config import ServerConfig
-from veilcast.relay.profile import ServerPart, Taken
+from veilcast.relay.profile import Reader, ServerPart, Taken
 from veilcast.wire.relay import Delivery
 
 
@@ -158,7 +158,7 @@ class Mailboxes:
         held = self._held.get(record)
         if held is None:
             return
-        ready: dict[Address, list[tuple[bytes, bytes]]] = {}
+        ready: dict[Address, list[Reader]] = {}
         for name in list(held.left):
             box = self._boxes.get(name)
             if box is None:
@@ -171,7 +171,7 @@ class Mailboxes:
                 self._drop(name, box, next(iter(box.waiting)))
             if box.proxy in self._present and len(box.flying) < self._config.window:
                 box.flying[ticket] = None
-                ready.setdefault(box.proxy, []).append((name, box.key))
+                ready.setdefault(box.proxy, []).append(Reader(name, ticket, box.key))
         for proxy, readers in ready.items():
             for delivery in self._part.deliveries(held.taken, readers):
                 self._send(proxy, delivery)
@@ -205,11 +205,11 @@ class Mailboxes:
     # --- inside
 
     def _fill(self, name: bytes, box: Mailbox) -> None:
-        if box.proxy not in self._present:
+        if box.proxy not in self._present or len(box.flying) >= min(len(box.waiting), self._config.window):
             return
         for ticket, record in self._window(box):
             box.flying[ticket] = None
-            for delivery in self._part.deliveries(self._held[record].taken, [(name, box.key)]):
+            for delivery in self._part.deliveries(self._held[record].taken, [Reader(name, ticket, box.key)]):
                 self._send(box.proxy, delivery)
 
     def _window(self, box: Mailbox) -> Iterator[tuple[bytes, int]]:

@@ -24,7 +24,7 @@ from veilcast.relay import bodies, elements, joining
 from veilcast.relay.elements import Groups
 from veilcast.relay.hardened import place_key, submission_id
 from veilcast.relay.joining import Begun, ServerKeys
-from veilcast.relay.profile import Opened, Span, Taken, Taking
+from veilcast.relay.profile import Opened, Reader, Span, Taken, Taking
 from veilcast.relay.subjects import move, named, tag, upload
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import ADDRESSEES_MAX, BODY_MAX, LEASE_NAME, MOMENT_MAX, NOTE_ID, TICKET
@@ -131,12 +131,12 @@ class PaperServer:
         """One for all readers: the paper's proxy is told all identities at once."""
         return derive(self._tickets, b"vc/relay-ticket", publication, size=TICKET).reveal()
 
-    def deliveries(self, taken: Taken, readers: Sequence[tuple[bytes, bytes]]) -> Iterator[Delivery]:
+    def deliveries(self, taken: Taken, readers: Sequence[Reader]) -> Iterator[Delivery]:
         """One re-randomised message with the identities of all, or of as many as it has room for."""
         for start in range(0, len(readers), ADDRESSEES_MAX):
             some = readers[start : start + ADDRESSEES_MAX]
             cipher = bodies.refresh(_point_of(taken.cipher), self._keys, self._entropy).encode()
-            yield Delivery(tuple(name for name, _ in some), self.ticket(b"", taken.id), cipher, taken.sealed)
+            yield Delivery(tuple(reader.name for reader in some), some[0].ticket, cipher, taken.sealed)
 
 
 def _named(keys: TopicKeys, groups: Groups) -> Groups:

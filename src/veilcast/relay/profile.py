@@ -109,6 +109,14 @@ class Opened(NamedTuple):
     bond: Scalar | None
 
 
+class Reader(NamedTuple):
+    """Who is to get a publication: under which name, with which ticket, wrapped with the key of its lease."""
+
+    name: bytes
+    ticket: bytes
+    key: bytes
+
+
 class ServerPart(Protocol):
     """For one server's keys. All that take what others sent raise `RemoteError`."""
 
@@ -127,5 +135,4 @@ class ServerPart(Protocol):
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         """Of a delivery of a publication to a name; the same in all lives of the server."""
 
-    def deliveries(self, taken: Taken, readers: Sequence[tuple[bytes, bytes]]) -> Iterator[Delivery]:
-        """To these names, each with its lease's key."""
+    def deliveries(self, taken: Taken, readers: Sequence[Reader]) -> Iterator[Delivery]: ...
