@@ -44,11 +44,13 @@ def test_spark_finds_the_same_in_blocks_and_by_a_join(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "BLOCK", 128)
-    bulk._lay(tmp_path, bulk.subscriptions(COUNT, 3))
-    assert len(list(tmp_path.iterdir())) == 3
-    rows, asked = spark.read.parquet(f"file://{tmp_path}"), bulk.publications(COUNT, 3)
-    for way in (bulk.by_filters, bulk.by_tags):
-        found = way(spark, rows, asked).toArrow().to_pylist()
+    subscribed, asked = bulk.subscriptions(COUNT, 3), bulk.publications(COUNT, 3)
+    bulk.lay(tmp_path / "subscriptions", *subscribed)
+    bulk.lay(tmp_path / "publications", asked.reshape(-1), np.arange(COUNT + 1) * asked.shape[1])
+    assert len(list((tmp_path / "subscriptions").iterdir())) == 3
+    rows, published = (spark.read.parquet(f"file://{tmp_path / name}") for name in ("subscriptions", "publications"))
+    for matched in (bulk.by_filters(spark, rows, asked), bulk.by_tags(rows, published)):
+        found = matched.toArrow().to_pylist()
         assert len(found) == len({(one["publication"], one["subscription"]) for one in found})
         assert {(one["publication"], one["subscription"]) for one in found} == pairs()
 

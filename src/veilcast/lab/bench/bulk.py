@@ -67,10 +67,11 @@ def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory(prefix="veilcast-bulk-") as folder:
         place = Path(folder)
-        _lay(place, subscriptions(rows, topics_for(rows)))
+        lay(place / _SUBSCRIBED, *subscriptions(rows, topics_for(rows)))
         for size in dict.fromkeys(max(_LEAST, rows // part) for part in (100, 10, 1)):
             asked = publications(size, topics_for(rows))
-            plain = _in_python(place, asked)
+            lay(place / f"{size}", asked.reshape(-1), np.arange(size + 1) * asked.shape[1])
+            plain = _in_python(place / _SUBSCRIBED, asked)
             tell(plain)
             for cores in (1, 2):
                 for one in _on_spark(cores, place, asked, rows):
@@ -113,6 +114,16 @@ def publications(count: int, topics: int) -> Numbers:
     return _tags(topic[order, None], level, value[order, None] >> (BITS - level))
 
 
+def lay(place: Path, tags: Numbers, offsets: Numbers) -> None:
+    """Rows of a number and its tags; a file for each block, so that each is a task of its own."""
+    place.mkdir()
+    for first in range(0, len(offsets) - 1, BLOCK):
+        part = offsets[first : first + BLOCK + 1]
+        lists = pa.ListArray.from_arrays(pa.array(part - part[0], pa.int32()), tags[part[0] : part[-1]])
+        rows = pa.table({"number": np.arange(first, first + len(lists)), "tags": lists})
+        pq.write_table(rows, place / f"block-{first // BLOCK:04}.parquet")
+
+
 def by_filters(spark: SparkSession, subscribed: DataFrame, asked: Numbers) -> DataFrame:
     """Columns publication, subscription. A group of rows is a block."""
     shared = spark.sparkContext.broadcast(asked)
@@ -122,17 +133,17 @@ def by_filters(spark: SparkSession, subscribed: DataFrame, asked: Numbers) -> Da
         tags = rows["tags"].chunk(0)
         bits = filled(tags.flatten().to_numpy(), np.append(0, np.cumsum(tags.value_lengths().to_numpy())), SHAPE)
         publication, column = matches(bits, shared.value, SHAPE)
-        return pa.table([publication, rows["subscription"].to_numpy()[column]], ["publication", "subscription"])
+        return pa.table([publication, rows["number"].to_numpy()[column]], ["publication", "subscription"])
 
-    blocks = subscribed.selectExpr("*", f"subscription div {BLOCK} as block").groupBy("block")
+    blocks = subscribed.selectExpr("*", f"number div {BLOCK} as block").groupBy("block")
     return blocks.applyInArrow(of_block, "publication bigint, subscription bigint")
 
 
-def by_tags(spark: SparkSession, subscribed: DataFrame, asked: Numbers) -> DataFrame:
+def by_tags(subscribed: DataFrame, published: DataFrame) -> DataFrame:
     """The same where tags lie open; a value has one tag in common with a range that holds it."""
-    rows = pa.table({"publication": np.repeat(np.arange(len(asked)), asked.shape[1]), "tag": asked.reshape(-1)})
-    wanted = subscribed.selectExpr("subscription", "explode(tags) as tag")
-    return spark.createDataFrame(rows).join(wanted, "tag").select("publication", "subscription")
+    wanted = subscribed.selectExpr("number as subscription", "explode(tags) as tag")
+    asked = published.selectExpr("number as publication", "explode(tags) as tag")
+    return asked.join(wanted, "tag").select("publication", "subscription")
 
 
 def in_dictionary(subscribed: Subscribed, asked: Numbers) -> int:
@@ -148,13 +159,17 @@ def in_dictionary(subscribed: Subscribed, asked: Numbers) -> int:
 
 def _on_spark(cores: int, place: Path, asked: Numbers, subscribed: int) -> Iterator[Matched]:
     with session(f"local[{cores}]") as spark:
-        rows = spark.read.parquet(f"file://{place}")
-        for name, way in (("filters", by_filters), ("exact", by_tags)):
-            # Workers start, and load their kernels, once.
-            way(spark, rows.limit(_LEAST), asked[:1]).count()
+        rows, published = (spark.read.parquet(f"file://{place / name}") for name in (_SUBSCRIBED, str(len(asked))))
+        # Workers start, and load their kernels, once.
+        by_filters(spark, rows.limit(_LEAST), asked[:1]).count()
+        ways: dict[str, Callable[[], DataFrame]] = {
+            "filters": lambda: by_filters(spark, rows, asked),
+            "exact": lambda: by_tags(rows, published),
+        }
+        for name, way in ways.items():
             with Peak() as peak:
                 start = time.perf_counter()
-                count = way(spark, rows, asked).count()
+                count = way().count()
                 seconds = time.perf_counter() - start
             yield _matched(asked, subscribed, f"{name}, Spark local[{cores}]", seconds, count, peak.bytes)
 
@@ -180,17 +195,6 @@ def _matched(asked: Numbers, subscribed: int, by: str, seconds: float, count: in
     return Matched(len(asked), subscribed, by, round(seconds, 2), rate, count, peak >> 20)
 
 
-def _lay(place: Path, subscribed: Subscribed) -> None:
-    """A file for each block, so that each is a task of its own."""
-    for first in range(0, len(subscribed.offsets) - 1, BLOCK):
-        offsets = subscribed.offsets[first : first + BLOCK + 1]
-        tags = pa.ListArray.from_arrays(
-            pa.array(offsets - offsets[0], pa.int32()), subscribed.tags[offsets[0] : offsets[-1]]
-        )
-        numbers = np.arange(first, first + len(tags))
-        pq.write_table(pa.table({"subscription": numbers, "tags": tags}), place / f"block-{first // BLOCK:04}.parquet")
-
-
 def _tags(topic: Numbers, level: Numbers, prefix: Numbers) -> Numbers:
     """A word for each topic and prefix, that tells neither."""
     plain = (topic << (BITS + 1)) + (np.int64(1) << level) + prefix
@@ -201,3 +205,4 @@ BITS: Final = 16
 SHAPE: Final = Geometry.sized(elements=largest_cover(BITS), queries=BITS + 1, bound=1e-6)
 """Of a million subscriptions, one is sent a publication wrongly at most, on the average."""
 _LEAST: Final = 100
+_SUBSCRIBED: Final = "subscriptions"
