@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from veilcast.crypto.group import Ciphertext, Point, Scalar, encrypt
+from veilcast.crypto.group import Point, Scalar, encrypt
 from veilcast.crypto.secret import Secret
 from veilcast.errors import TamperedError
 from veilcast.machine import Address, Listen, Record, Settled
@@ -15,6 +15,7 @@ from veilcast.relay.bodies import open_at_reader, wrap_for_server
 from veilcast.relay.config import ServerConfig
 from veilcast.relay.joining import ServerKeys
 from veilcast.relay.server import Server
+from veilcast.relay.subjects import bound
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Message
 from veilcast.wire.relay import Blind, Code, Delivery, Lease, Receipt, Release, Reply, Resume, Submit
@@ -25,6 +26,7 @@ KEYS = ServerKeys.draw(ENTROPY)
 PUBLIC = KEYS.public()
 MINUTE_US = 60_000_000
 KEY = bytes(range(32))
+BOND = Scalar.draw(ENTROPY)
 
 
 class Bench:
@@ -67,7 +69,7 @@ class Bench:
 
     def lease(self, name: bytes, *words: bytes, until_us: int = MINUTE_US) -> tuple[Code, list[Message]]:
         self.number += 1
-        sealed = wrap_for_server(PUBLIC.box, KEY, purpose=b"vc/relay-lease", entropy=ENTROPY)
+        sealed = boxed(KEY, b"vc/relay-lease")
         return self.ask(Lease(self.number, name, until_us, tuple((moved(word),) for word in words), sealed))
 
     def submit(self, publication: bytes, *words: bytes) -> tuple[Code, list[Message]]:
@@ -76,14 +78,18 @@ class Bench:
     def submission(self, publication: bytes, *words: bytes, until_us: int = MINUTE_US, size: int = 10) -> Submit:
         self.number += 1
         head = publication.ljust(16, b"\0") + until_us.to_bytes(8, "big")
-        sealed = wrap_for_server(PUBLIC.box, head + bytes(size), purpose=b"vc/relay-submit", entropy=ENTROPY)
+        sealed = boxed(head + bytes(size), b"vc/relay-submit")
         return Submit(self.number, (tuple(moved(word) for word in words),), None, sealed)
+
+
+def boxed(inside: bytes, purpose: bytes) -> bytes:
+    """For the server alone, with what binds subjects to it."""
+    return wrap_for_server(PUBLIC.box, BOND.reveal() + inside, purpose=purpose, entropy=ENTROPY)
 
 
 def moved(word: bytes) -> bytes:
     """A subject as the proxy hands it on."""
-    veiled: Ciphertext = encrypt(Point.hash(word, b"test") * KEYS.k_r, PUBLIC.subject, ENTROPY)
-    return veiled.encode()
+    return encrypt(Point.hash(word, b"test") * KEYS.k_r, bound(PUBLIC.subject, BOND), ENTROPY).encode()
 
 
 def name(number: int) -> bytes:
@@ -146,7 +152,7 @@ def test_a_repeat_is_answered_and_not_delivered_again() -> None:
 
 def test_a_lease_that_comes_again_as_it_was_is_not_written_again() -> None:
     bench = Bench()
-    sealed = wrap_for_server(PUBLIC.box, KEY, purpose=b"vc/relay-lease", entropy=ENTROPY)
+    sealed = boxed(KEY, b"vc/relay-lease")
     lease = Lease(1, name(1), MINUTE_US, ((moved(b"a"),),), sealed)
     assert bench.tell(lease) == []
     assert bench.tell(lease) == []
@@ -281,9 +287,9 @@ def test_a_lease_that_nothing_could_match_or_that_would_never_end_is_malformed()
     assert bench.lease(name(1))[0] is Code.MALFORMED
     assert bench.lease(name(1), b"a", until_us=0)[0] is Code.MALFORMED
     assert bench.lease(name(1), b"a", until_us=MINUTE_US + 1)[0] is Code.MALFORMED
-    sealed = wrap_for_server(PUBLIC.box, KEY, purpose=b"vc/relay-lease", entropy=ENTROPY)
+    sealed = boxed(KEY, b"vc/relay-lease")
     assert bench.ask(Lease(1, name(1), 9, ((bytes(64),),), sealed))[0] is Code.MALFORMED
-    short = wrap_for_server(PUBLIC.box, b"short", purpose=b"vc/relay-lease", entropy=ENTROPY)
+    short = boxed(b"short", b"vc/relay-lease")
     assert bench.ask(Lease(1, name(1), 9, ((moved(b"a"),),), short))[0] is Code.MALFORMED
 
 
