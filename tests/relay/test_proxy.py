@@ -9,7 +9,7 @@ import pytest
 
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, TamperedError
-from veilcast.machine import Address, Connect, Disconnect, Listen, Record, Settled
+from veilcast.machine import Address, Connect, Listen, Record, Settled
 from veilcast.relay.config import Allowance, ProxyConfig
 from veilcast.relay.hardened import HardenedServer
 from veilcast.relay.joining import ServerKeys, begin
@@ -204,6 +204,7 @@ def test_there_is_room_for_so_many_clients_and_no_more() -> None:
     desk = Desk(clients_max=1)
     desk.enrol(ANNA)
     desk.enrol(ANNA)
+    desk.lease(ANNA, name(1))  # Who has none can come back as somebody new.
     begun = begin(KEYS.public(), ENTROPY)
     [(_, blind)] = desk.tell(BOB, Enrol(1, begun.ratio.reveal(), begun.claim.encode(), begun.sealed))
     assert isinstance(blind, Blind)

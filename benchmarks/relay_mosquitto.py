@@ -1,6 +1,6 @@
 """What does privacy cost: publications through a relay's server and proxy, beside mosquitto carrying the same labels?
 
-    python benchmarks/relay.py [--quick] [--json]
+    python benchmarks/relay_mosquitto.py [--quick] [--json]
 
 The relay runs as two commands, with TLS on every stream and SQLite on the disk, in both profiles, and in `hardened`
 with and without the proxy's batches. mosquitto runs in the clear, at quality of service 1. One process publishes and
@@ -9,8 +9,8 @@ brokers are machines of ours on the same turns of the same event loop, for an ow
 mosquitto also has members in C, its own. Every reader must get each publication once, or there is no result.
 
 Publications go out as fast as they are taken, 256 under way: how many a second, and how much processor time all
-processes together need for each delivery, which is what counts on a machine that others use too. Then one goes out every
-20 ms: how long until its readers have it. The members in C tell no times.
+processes together need for each delivery, which is what counts on a machine that others use too. Then one goes out
+every 20 ms: how long until its readers have it. The members in C tell no times.
 """
 
 from __future__ import annotations
