@@ -54,6 +54,21 @@ def test_counting_asking_and_sorting_remain() -> None:
     assert found["order", "recovered", 8] > 0.9
 
 
+def test_topics_that_are_taken_for_one_another_are_not_named_though_somebody_wants_both() -> None:
+    """The same counts give the same names in either relay: nobody is away, and one epoch is all there is."""
+    paper, hardened = (
+        {
+            (one.attack, one.metric): one.value
+            for one in run(of_relay(relay, nodes=1000, churn=0.0, observers=("server",)), 5)
+        }
+        for relay in ("paper", "hardened")
+    )
+    # Tags that as many subscribe by are named in any order.
+    assert paper["tag-frequency", "named_readers"] == pytest.approx(
+        hardened["tag-frequency", "named_readers"], abs=0.02
+    )
+
+
 def test_who_watches_the_wires_too_finds_publishers_and_readers_unless_records_are_constant() -> None:
     bare, batched, constant = means("hardened"), means("hardened", 6.0), means("hardened", 6.0, True)
     bound = bare["timing", "publisher_bound", 8]

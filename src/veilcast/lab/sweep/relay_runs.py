@@ -197,10 +197,12 @@ class _Desk:
 
     def _of_names(self, names: Named) -> Found:
         people, row = np.unique(self.last.who, return_inverse=True)
-        said, right = names.of(self.last.what), self._topics_of_last()
-        first = np.unique(self.last.what, return_index=True)[1]
-        scores = interests(row, said, (people.size, self.topics))
-        return self._of_pseudonyms(scores) | {"named": float(np.mean((said == right)[first]))}
+        said = names.of(self.last.what)
+        scores, right = interests(row, said, (people.size, self.topics)), said == self._topics_of_last()
+        tags = np.unique(self.last.what, return_index=True)[1]
+        # Who wants two topics that are taken for one another has neither of them named, though it wants both.
+        named = {"named": float(np.mean(right[tags])), "named_readers": float(np.mean(right))}
+        return self._of_pseudonyms(scores) | named
 
     def _of_users(self, scores: Floats) -> Found:
         return relayed.of_users(scores, self.people.reads)
