@@ -82,6 +82,9 @@ class Exchange:
         self.wants[Address(name)].append(interest)
         return int(self.do(name, lambda client, now: client.subscribe(interest, now)))
 
+    def unsubscribe(self, name: str, number: int) -> None:
+        self.do(name, lambda client, now: client.unsubscribe(number, now))
+
     def publish(self, name: str, body: bytes, **pairs: Any) -> int:
         publication = Publication((Label(TOPIC).pair, *pairs.items()), body)
         return int(self.do(name, lambda client, now: client.publish(publication, now)))

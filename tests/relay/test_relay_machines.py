@@ -10,7 +10,7 @@ import pytest
 
 from veilcast.authority.record import Profile
 from veilcast.errors import LocalError, UnknownTopicError
-from veilcast.machine import Address, Overdue, Publication, Record, Settled, Waiting
+from veilcast.machine import Address, Overdue, Publication, Record, Settled, Value, Waiting
 from veilcast.relay.ledger import Ledger, Then
 from veilcast.sim.relay import SERVER
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
@@ -43,7 +43,11 @@ def test_a_publication_reaches_exactly_those_whose_interest_it_matches(profile: 
     exchange.run(3)
     sent = {}
     for number in range(25):
-        pairs = {"level": rng.randrange(16), "size": rng.randrange(8), "kind": rng.choice(["red", "blue"])}
+        pairs: dict[str, Value] = {
+            "level": rng.randrange(16),
+            "size": rng.randrange(8),
+            "kind": rng.choice(["red", "blue"]),
+        }
         body = b"%d" % number
         sent[body] = Publication((ALL.pair, *pairs.items()), body)
         exchange.publish(f"c{number % 3}", body, **pairs)
@@ -86,7 +90,7 @@ def test_who_ends_a_subscription_gets_nothing_more_for_it(profile: Profile) -> N
     low = exchange.subscribe("c0", All(ALL, Range("level", 0, 3)))
     exchange.subscribe("c0", All(ALL, Range("level", 2, 5)))
     exchange.run(2)
-    exchange.do("c0", lambda client, now: client.unsubscribe(low, now))
+    exchange.unsubscribe("c0", low)
     exchange.run(2)
     for level in (1, 3):
         exchange.publish("c1", b"%d" % level, level=level, size=0, kind="red")
@@ -102,7 +106,7 @@ def test_who_ends_a_subscription_and_starts_it_again_at_once_has_it(profile: Pro
     exchange = Exchange(profile)
     for _ in range(3):
         number = exchange.subscribe("c0", ALL)
-        exchange.do("c0", lambda client, now, number=number: client.unsubscribe(number, now))
+        exchange.unsubscribe("c0", number)
         exchange.run(0.01)
     exchange.subscribe("c0", ALL)
     exchange.run(4)
@@ -119,7 +123,7 @@ def test_two_subscriptions_with_one_interest_share_a_lease_and_both_hear(profile
     exchange.publish("c1", b"here")
     exchange.run(2)
     assert exchange.heard == [("c0", first, b"here"), ("c0", second, b"here")]
-    exchange.do("c0", lambda client, now: client.unsubscribe(first, now))
+    exchange.unsubscribe("c0", first)
     exchange.publish("c1", b"there")
     exchange.run(2)
     assert exchange.heard[2:] == [("c0", second, b"there")]
