@@ -224,7 +224,6 @@ def test_so_many_requests_are_under_way_and_those_that_nobody_answers_make_room(
     assert desk.tell(ANNA, submit(6))[0][0] == SERVER
 
 
-
 def test_points_that_are_none_are_malformed() -> None:
     desk = Desk()
     desk.enrol(ANNA)

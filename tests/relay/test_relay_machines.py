@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from veilcast.authority.record import Profile
@@ -15,10 +16,10 @@ from veilcast.relay.ledger import Ledger, Then
 from veilcast.sim.relay import SERVER
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
 from veilcast.wire import decode
-from veilcast.wire.relay import Delivery, Lease, Submit
+from veilcast.wire.relay import Code, Delivery, Lease, Submit
 
 sys.path.insert(0, str(Path(__file__).parent))
-from exchange import EPOCH_US, TOPIC, Exchange
+from exchange import CLIENT, EPOCH_US, SERVING, TOPIC, Exchange
 
 ALL = Label(TOPIC)
 PROFILES: tuple[Profile, ...] = ("hardened", "paper")
@@ -330,3 +331,36 @@ def test_nothing_that_the_hardened_proxy_carries_for_a_client_ever_repeats() -> 
     assert len(exchange.heard) == 3
     assert len(seen) > 10
     assert len(set(seen)) == len(seen)
+
+
+def test_a_client_takes_no_more_than_it_has_room_for() -> None:
+    config = msgspec.structs.replace(CLIENT, subscriptions_max=1, records_max=2, flight_max=1, seen_max=1)
+    exchange = Exchange(client=config)
+    exchange.subscribe("c0", ALL)
+    client, now = exchange.machine("c0"), exchange.world.now
+    with pytest.raises(LocalError, match="1 subscriptions already"):
+        client.subscribe(All(ALL, Equal("kind", "red")), now)
+    exchange.world.crash(Address("p0"))
+    exchange.publish("c1", b"0")
+    exchange.publish("c1", b"1")
+    with pytest.raises(LocalError, match="2 publications wait already"):
+        exchange.machine("c1").publish(Publication((ALL.pair,)), now)
+    exchange.run(1)
+    assert len(exchange.machine("c1")._out._flying) <= 1
+    exchange.world.restart(Address("p0"))
+    exchange.run(6)
+    assert sorted(exchange.heard_by("c0")) == [b"0", b"1"]
+    assert client.sizes()["seen"] == 1
+    assert exchange.machine("c1").sizes()["pending"] == 0
+
+
+def test_a_client_says_what_the_relay_refuses_until_it_does_not() -> None:
+    exchange = Exchange(server=msgspec.structs.replace(SERVING, leases_max=2))
+    first = exchange.subscribe("c0", ALL)
+    exchange.subscribe("c1", ALL)
+    exchange.run(2)
+    refusals = exchange.machine("c0").refusals() | exchange.machine("c1").refusals()
+    assert set(refusals) == {Code.FULL}
+    exchange.unsubscribe("c0", first)
+    exchange.run(30)
+    assert exchange.machine("c0").refusals() == {}

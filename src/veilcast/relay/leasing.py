@@ -171,7 +171,10 @@ class Leasing:
             return
 
         def build(number: int, key: Scalar, now: int) -> Message:
-            return self._part.lease(number, term.name, term.span, self._groups(term, now), key)
+            groups = self._groups(term, now)
+            if not term.wish.readers:  # Given up since it was asked for first, and perhaps refused.
+                return self._part.release(number, term.name, groups, key)
+            return self._part.lease(number, term.name, term.span, groups, key)
 
         def done(now: int) -> None:
             term.stands = True
