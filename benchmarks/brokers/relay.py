@@ -65,7 +65,12 @@ def relay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
         make_directory(directory / name)
         write_secret(directory / name / _KEYRING, keyring, _SECRET, cost=Cost(1, 1), entropy=os.urandom)
         write_whole(passphrase_file(directory / name / _KEYRING), _SECRET.reveal())
-    common = {"profile": profile, "keyring": _KEYRING, "passphrase_file": passphrase_file(Path(_KEYRING)).name}
+    common = {
+        "profile": profile,
+        "keyring": _KEYRING,
+        "passphrase_file": passphrase_file(Path(_KEYRING)).name,
+        "log": {"level": "warning"},
+    }
     server, proxy = (f"127.0.0.1:{port}" for port in free_ports(2))
     public = read_public("server_key", write_hosts(directory, (server, proxy), common, Context()))
     with (directory / "proxy" / "proxy.toml").open("a") as file:

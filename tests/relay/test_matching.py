@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,7 @@ from veilcast.errors import LocalError
 from veilcast.machine import Publication
 from veilcast.relay import elements
 from veilcast.relay.elements import Groups
-from veilcast.relay.matching import Exact, Filters, Matcher
+from veilcast.relay.matching import Exact, Filters, Leased, Matcher
 from veilcast.relay.subjects import TAG
 from veilcast.topics import All, Equal, Geometry, Integers, Label, Range, Schema, Strings
 from veilcast.wire.geometry import SUBJECTS_MAX
@@ -159,3 +160,33 @@ def test_the_wildcard_of_a_word_is_no_word() -> None:
     assert all(any(element in poured for element in group) for group in asked)
     narrow = elements.poured(All(Label("news"), Equal("kind", "blue")), RECORD)[0]
     assert not all(any(element in narrow for element in group) for group in asked)
+
+
+@pytest.mark.parametrize("make", [lambda: Exact(1000), lambda: Filters(GEOMETRY, 1000)], ids=["exact", "filters"])
+def test_what_is_taken_up_all_together_is_as_if_one_by_one(make: Callable[[], Matcher]) -> None:
+    rng, words = Random(7), [bytes([word]) * TAG for word in range(20)]
+    leases = [
+        Leased(b"%d" % (number % 40), b"" if number < 40 else b"more", (tuple(rng.sample(words, 2)),), 10 + number % 3)
+        for number in range(60)
+    ]
+    if isinstance(make(), Exact):
+        leases = leases[:40]  # A lease of its has no parts.
+    together, one_by_one = make(), make()
+    together.put_all([])
+    assert not len(together)
+    together.put_all(leases)
+    for lease in leases:
+        one_by_one.put(*lease)
+
+    def check() -> None:
+        assert len(together) == len(one_by_one)
+        assert together.next_us() == one_by_one.next_us()
+        for word in words:
+            assert sorted(together.match(((word,),))) == sorted(one_by_one.match(((word,),)))
+
+    check()
+    assert sorted(together.expire(11)) == sorted(one_by_one.expire(11))
+    for matcher in (together, one_by_one):
+        matcher.put(b"0", b"", ((words[0],),), 20)
+        matcher.drop(b"1", b"")
+    check()

@@ -8,7 +8,8 @@ building the client's filter anew from the tags that remain; the server has them
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,11 +19,23 @@ from veilcast.topics import BloomIndex, Geometry
 from veilcast.wire.geometry import MOMENT_MAX
 
 
+class Leased(NamedTuple):
+    """A lease, or a part of one, as the server has it."""
+
+    name: bytes
+    part: bytes
+    tags: Groups
+    until_us: int
+
+
 class Matcher(Protocol):
     """Bounded by its index, which raises `LocalError` when it is full."""
 
     def put(self, name: bytes, part: bytes, tags: Groups, until_us: int) -> None:
         """Take up a lease, or this part of it, in place of what was there."""
+
+    def put_all(self, leases: Sequence[Leased]) -> None:
+        """Take up what an earlier life had, where nothing is yet; far sooner than one by one."""
 
     def drop(self, name: bytes, part: bytes) -> None:
         """End it, if there is such a lease or part."""
@@ -50,6 +63,15 @@ class Exact:
         number = self._index.insert(tags, until_us)
         self.drop(name, part)
         self._numbers[name], self._names[number] = number, name
+
+    def put_all(self, leases: Sequence[Leased]) -> None:
+        by_end: dict[int, list[Leased]] = {}
+        for lease in leases:
+            by_end.setdefault(lease.until_us, []).append(lease)
+        for until_us, some in by_end.items():
+            numbers = self._index.insert_many([lease.tags for lease in some], until_us).tolist()
+            self._names.update(zip(numbers, (lease.name for lease in some), strict=True))
+        self._numbers.update((name, number) for number, name in self._names.items())
 
     def drop(self, name: bytes, part: bytes) -> None:
         if (number := self._numbers.pop(name, None)) is not None:
@@ -81,8 +103,16 @@ class Filters:
         return len(self._numbers)
 
     def put(self, name: bytes, part: bytes, tags: Groups, until_us: int) -> None:
-        parts = {**self._parts.get(name, {}), part: tuple(tag for group in tags for tag in group)}
+        parts = {**self._parts.get(name, {}), part: _together(tags)}
         self._pour(name, parts)
+
+    def put_all(self, leases: Sequence[Leased]) -> None:
+        for lease in leases:
+            self._parts.setdefault(lease.name, {})[lease.part] = _together(lease.tags)
+        filters = [[_together(parts.values())] for parts in self._parts.values()]
+        numbers = self._index.insert_many(filters, MOMENT_MAX).tolist()
+        self._names.update(zip(numbers, self._parts, strict=True))
+        self._numbers.update((name, number) for number, name in self._names.items())
 
     def drop(self, name: bytes, part: bytes) -> None:
         left = {each: tags for each, tags in self._parts.get(name, {}).items() if each != part}
@@ -104,7 +134,7 @@ class Filters:
         return None
 
     def _pour(self, name: bytes, parts: dict[bytes, tuple[bytes, ...]]) -> None:
-        elements = tuple(dict.fromkeys(tag for tags in parts.values() for tag in tags))
+        elements = _together(parts.values())
         number = self._index.insert([elements], MOMENT_MAX) if elements else None
         if (old := self._numbers.pop(name, None)) is not None:
             del self._names[old]
@@ -112,3 +142,8 @@ class Filters:
         self._parts.pop(name, None)
         if number is not None:
             self._parts[name], self._numbers[name], self._names[number] = parts, number, name
+
+
+def _together(groups: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
+    """All tags of these groups, each once."""
+    return tuple(dict.fromkeys(tag for group in groups for tag in group))

@@ -24,7 +24,7 @@ from veilcast.relay.hardened import HardenedServer
 from veilcast.relay.joining import ServerKeys
 from veilcast.relay.ledger import Ledger
 from veilcast.relay.mailboxes import Mailboxes
-from veilcast.relay.matching import Exact, Filters, Matcher
+from veilcast.relay.matching import Exact, Filters, Leased, Matcher
 from veilcast.relay.paper import PaperServer
 from veilcast.relay.profile import ServerPart, Taken
 from veilcast.wire import decode, encode
@@ -271,14 +271,16 @@ class Server:
 
     def _recall(self, records: Mapping[int, bytes], now: int) -> None:
         entries = [(record, _read(data)) for record, data in sorted(records.items())]
+        current: list[Leased] = []
         for record, entry in entries:
             if isinstance(entry, Standing):
                 stamp = digest(records[record], purpose=b"vc/relay-stamp", size=16)
                 self._stand((entry.name, entry.part), (record, stamp), entry)
                 if entry.until_us > now:
-                    self._matcher.put(entry.name, entry.part, entry.tags, entry.until_us)
+                    current.append(Leased(entry.name, entry.part, entry.tags, entry.until_us))
                 else:
                     self._lapsed[entry.name] = None
+        self._matcher.put_all(current)
         for record, entry in entries:
             if isinstance(entry, Kept):
                 self._boxes.hold(record, Taken(entry.id, entry.cipher, entry.sealed), entry.names, entry.until_us)
