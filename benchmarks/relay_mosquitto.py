@@ -95,7 +95,7 @@ def measure(broker: Broker, stage: Stage) -> Figures:
 
 def carry(order: Order, to_publisher: Connection, to_readers: Connection) -> tuple[float, list[float]]:
     """Seconds until all is delivered and answered, and how long each delivery took."""
-    to_readers.send(order.count)
+    to_readers.send(order.publications)
     began = time.perf_counter()
     to_publisher.send(order)
     through = hear(to_publisher)

@@ -38,7 +38,7 @@ Join: TypeAlias = Callable[[int], Joined]
 class Order(NamedTuple):
     """Publish so many; so many at a time, or one every so often."""
 
-    count: int
+    publications: int
     window: int
     every_s: float = 0.0
 
@@ -63,6 +63,12 @@ class Owner:
     def subscribe(self, label: str) -> None:
         self.waiting[self.member.subscribe(Label(label), self.driver.now())] = None
         self.driver.touch()
+
+    async def subscribed(self) -> None:
+        await self.until(lambda: not self.waiting)
+
+    async def reached(self, count: int) -> None:
+        await self.until(lambda: len(self.arrived) >= count)
 
     async def until(self, true: Callable[[], bool]) -> None:
         while not true():
@@ -112,7 +118,7 @@ async def publishing(line: Connection, join: Join, labels: list[str]) -> None:
     line.send("ready")
     while order := await asyncio.to_thread(line.recv):
         due = time.perf_counter()
-        for number in range(order.count):
+        for number in range(order.publications):
             if order.every_s:
                 due += order.every_s
                 await asyncio.sleep(due - time.perf_counter())
@@ -131,11 +137,11 @@ async def reading(line: Connection, join: Join, labels: list[str], readers: int,
     for label in others:
         us[0].subscribe(label)
     for me in us:
-        await me.until(lambda me=me: not me.waiting)  # type: ignore[misc]
+        await me.subscribed()
     line.send("ready")
     while count := await asyncio.to_thread(line.recv):
         for me in us:
-            await me.until(lambda me=me: len(me.arrived) >= count)  # type: ignore[misc]
+            await me.reached(count)
         line.send((time.perf_counter(), [took for me in us for _, took in me.arrived]))
         for me in us:
             if sorted(number for number, _ in me.arrived) != list(range(count)):

@@ -25,8 +25,8 @@ def is_here() -> bool:
 
 @contextmanager
 def mosquitto(directory: Path, stage: Stage) -> Iterator[tuple[Broker, int]]:
-    """In the clear, with no limits to what may wait, and with its own way to keep what does: now and then.
-    With it, the port."""
+    """With its port. In the clear, without limits to what may wait, and it keeps what does in its own way: now and
+    then."""
     (port,) = free_ports(1)
     file = directory / "mosquitto.conf"
     file.write_text(_SETTINGS.format(port=port, directory=directory, user=getpass.getuser()))
@@ -53,15 +53,13 @@ def carry_in_c(port: int, stage: Stage) -> InC:
     at = ["-h", "127.0.0.1", "-p", str(port), "-q", "1"]
     wanted = [word for label in stage.labels for word in ("-t", label)]
     subs = [
-        subprocess.Popen(
-            ["mosquitto_sub", *at, *wanted, "-C", str(stage.publications), "-i", f"reader-{number}"], **_SILENT
-        )
-        for number in range(stage.readers)
+        subprocess.Popen(["mosquitto_sub", *at, *wanted, "-C", str(stage.publications)], stdout=subprocess.DEVNULL)
+        for _ in range(stage.readers)
     ]
     time.sleep(1)  # They do not say when they are ready.
     lines = (b"." * 128 + b"\n") * stage.publications
     began = time.perf_counter()
-    pub = subprocess.Popen(["mosquitto_pub", *at, "-t", stage.labels[0], "-l"], stdin=subprocess.PIPE, **_SILENT)
+    pub = subprocess.Popen(["mosquitto_pub", *at, "-t", stage.labels[0], "-l"], stdin=subprocess.PIPE)
     assert pub.stdin is not None
     pub.stdin.write(lines)
     pub.stdin.close()
@@ -74,7 +72,7 @@ def _reap(process: subprocess.Popen[bytes]) -> float:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{process.args} failed")  # type: ignore[str-bytes-safe]
+        raise SystemExit("a member in C has failed")
     return usage.ru_utime + usage.ru_stime
 
 
@@ -94,7 +92,6 @@ def _wait_for(port: int) -> None:
 
 
 _BROKER = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
-_SILENT = {"stdout": subprocess.DEVNULL}
 _SETTINGS = """listener {port} 127.0.0.1
 user {user}
 allow_anonymous true
