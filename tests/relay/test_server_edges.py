@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from random import Random
+
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).parent))
 from two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour
@@ -11,7 +14,11 @@ from two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour
 from veilcast.authority.content import Content
 from veilcast.authority.letters import Letter
 from veilcast.machine import Publication, Record
+from veilcast.relay.config import ServerConfig
 from veilcast.relay.hardened import HardenedClient
+from veilcast.relay.joining import ServerKeys
+from veilcast.relay.server import Kept, Server, Standing
+from veilcast.sim.engine import START_US
 from veilcast.topics import Label
 from veilcast.wire import decode, encode
 from veilcast.wire.relay import Delivery, Lease, Reply, Submit
@@ -33,6 +40,23 @@ def test_a_lease_that_ends_while_a_publication_is_written_gets_it() -> None:
     assert [type(message) for message in sent] == [Delivery, Reply]
     assert isinstance(sent[0], Delivery)
     assert sent[0].names == (lease.name,)
+
+
+def test_what_waits_for_a_proxy_that_is_back_is_made_as_it_is_asked_for() -> None:
+    """A server that made a copy for every reader at once would need room for all of them at once."""
+    names = [number.to_bytes(16, "big") for number in range(50)]
+    standing = [Standing(name, b"", PROXY, START_US + 1, ((bytes(16),),), bytes(32)) for name in names]
+    kept = Kept(bytes(16), None, b"sealed", tuple(names), START_US + 1)
+    records = {number: msgspec.msgpack.encode(each) for number, each in enumerate([*standing, kept], 1)}
+    entropy = Random(1).randbytes
+    server = Server(ServerConfig(), ServerKeys.draw(entropy), Random(2), entropy, START_US, records)
+    server.peer_up(PROXY, START_US)
+    sent = []
+    while frames := server.frames_to_send(START_US, 8):
+        assert len(frames) <= 8
+        assert not server._frames
+        sent += [decode(frame.data) for frame in frames]
+    assert [each.names for each in sent if isinstance(each, Delivery)] == [(name,) for name in names]
 
 
 def submitted(table: Parlour) -> Submit:

@@ -3,11 +3,12 @@
 A publication is held once, with the names of all whom it is for, until each has said that it has it, or the time for
 which it is held is over. Each name has a window: so many deliveries are under way at once, and the next leaves when one
 is acknowledged. What was sent to a reader who is away is sent again when the reader says that it is back, and to a
-proxy that is back at once. Tickets are made from name and publication, so a receipt counts in any life of the server.
+proxy that is back by and by. Tickets are made from name and publication, so a receipt counts in any life of the server.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -67,6 +68,8 @@ class Mailboxes:
         self._through: dict[bytes, None] = {}
         self._bytes = 0
         self._present: dict[Address, None] = {}
+        self._behind: deque[bytes] = deque()
+        """The names whose proxy is back and may have missed something."""
         self.given_up = 0
         """Publications that some reader never got: for want of room, or of time."""
 
@@ -115,14 +118,25 @@ class Mailboxes:
         self._fill(name, box)
 
     def proxy_up(self, proxy: Address) -> None:
+        """Send again what it may have missed: not all at once, but as `catch_up` is called."""
         self._present[proxy] = None
+        self._behind = deque(name for name in self._behind if name in self._boxes and self._boxes[name].proxy != proxy)
         for name, box in self._boxes.items():
             if box.proxy == proxy and box.waiting:
                 box.flying.clear()
-                self._fill(name, box)
+                self._behind.append(name)
 
     def proxy_lost(self, proxy: Address) -> None:
         self._present.pop(proxy, None)
+
+    def catch_up(self) -> bool:
+        """Send to one more name whose proxy was away; False if there is none."""
+        if not self._behind:
+            return False
+        name = self._behind.popleft()
+        if (box := self._boxes.get(name)) is not None:
+            self._fill(name, box)
+        return True
 
     # --- publications
 

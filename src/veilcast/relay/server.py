@@ -119,6 +119,9 @@ class Server:
         return earliest(self._matcher.next_us(), self._boxes.next_us())
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        # What waits for a proxy that is back may be much, and each copy is made for its reader: as it is asked for.
+        while len(self._frames) < limit and self._boxes.catch_up():
+            pass
         frames, self._frames = self._frames[:limit], self._frames[limit:]
         return frames
 
