@@ -25,7 +25,7 @@ from veilcast.topics import Label
 from veilcast.wire import encode
 from veilcast.wire.geometry import MOMENT_MAX, NOTE_ID
 from veilcast.wire.messages import Message
-from veilcast.wire.relay import Code, Delivery, Lease, Receipt, Submit
+from veilcast.wire.relay import Code, Delivery, Lease, Receipt, Reply, Submit
 
 Profile: TypeAlias = Literal["paper", "hardened"]
 each_profile = pytest.mark.parametrize("profile", ["paper", "hardened"])
@@ -120,6 +120,25 @@ def test_a_lease_without_an_end_is_not_written_down() -> None:
     table.run(1_000_000)
     assert table.proxy.refused["MALFORMED"] == 1
     assert table.proxy.sizes()["leases"] == known
+
+
+@pytest.mark.parametrize("profile", ["paper", "hardened"])
+def test_a_proxy_cannot_say_in_the_server_s_place_that_something_is_done(profile: Profile) -> None:
+    """What a member was told is done it would never send again. In `paper` there is nothing to know the server by."""
+    table = Parlour(profile)
+    table.subscribe(BEN, TOPIC)
+    table.run(1_000_000)
+    table.server.receive, received = lambda *_: None, table.server.receive  # type: ignore[method-assign]
+    table.publish(ANNA, TOPIC, b"swallowed?")
+    table.subscribe(ANNA, TOPIC)
+    table.run(100_000)
+    for each in list(table.between(ANNA, PROXY)):
+        if isinstance(each.message, Submit | Lease):
+            table.clients[ANNA].receive(encode(Reply(each.message.number, Code.DONE, bytes(16))), PROXY, table.now)
+    table.server.receive = received  # type: ignore[method-assign]
+    table.run(30_000_000)
+    assert table.notes[BEN] == ([b"swallowed?"] if profile == "hardened" else [])
+    assert (table.clients[ANNA].refused["ForgedError"] > 1) == (profile == "hardened")
 
 
 def deliveries(table: Parlour) -> list[Message]:

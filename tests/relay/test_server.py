@@ -13,6 +13,7 @@ from veilcast.errors import TamperedError
 from veilcast.machine import Address, Listen, Record, Settled
 from veilcast.relay.bodies import open_at_reader, wrap_for_server
 from veilcast.relay.config import ServerConfig
+from veilcast.relay.hardened import proof_of
 from veilcast.relay.joining import ServerKeys
 from veilcast.relay.server import Server
 from veilcast.relay.subjects import bound
@@ -157,8 +158,9 @@ def test_a_lease_that_comes_again_as_it_was_is_not_written_again() -> None:
     assert bench.tell(lease) == []
     assert bench.tell(lease) == []
     assert len(bench.unwritten) == 1
-    assert bench.write() == [Reply(1, Code.DONE)] * 2
-    assert bench.tell(lease) == [Reply(1, Code.DONE)]
+    done = Reply(1, Code.DONE, proof_of(KEY))
+    assert bench.write() == [done, done]
+    assert bench.tell(lease) == [done]
 
 
 def test_a_lease_ends_with_its_time_but_not_what_waits_under_it() -> None:

@@ -35,7 +35,7 @@ LARGEST: list[Message] = [
     Release(NUMBER, NAME, SUBJECTS),
     Resume(NUMBER, NAME),
     Submit(NUMBER, SUBJECTS, None, bytes(g.RELAYED_MAX)),
-    Reply(NUMBER, max(Code)),
+    Reply(NUMBER, max(Code), bytes(g.TICKET)),
     Delivery((NAME,) * g.ADDRESSEES_MAX, NAME, bytes(g.CIPHERTEXT), bytes(g.RELAYED_MAX)),
     Receipt(NAME, NAME),
 ]

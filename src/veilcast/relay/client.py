@@ -230,7 +230,7 @@ class Client:
         self._letters[record] = letter
         if record not in self._overdue:
             self._overdue.set(record, now + self._config.wait_us)
-        number = self._out.ask(now, build, done)
+        number = self._out.ask(now, build, done, proof=self._part.submit_proof(letter))
         self._submissions.setdefault(record, {})[number] = None
 
     def _through(self, record: int) -> None:

@@ -16,7 +16,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.crypto.bulk import Multiply
-from veilcast.crypto.derive import derive
+from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
@@ -85,6 +85,9 @@ class HardenedClient:
         full = filled(groups, lambda place: _filler(self._own, place, name))
         return Lease(number, name, span.until_us, self._upload(full, key, bond), boxed)
 
+    def lease_proof(self, name: bytes) -> bytes | None:
+        return proof_of(self._delivery_key(name).reveal())
+
     def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release:
         return Release(number, name, ())
 
@@ -99,6 +102,9 @@ class HardenedClient:
         topic = subject_key(keys)
         full = filled(self.said(keys, letter.content.publication), lambda place: _filler(topic, place))
         return Submit(number, self._upload(full, key, bond), None, boxed)
+
+    def submit_proof(self, letter: Letter) -> bytes | None:
+        return proof_of(submission_id(self._places, letter))
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
         inner = bodies.open_at_reader(self._delivery_key(delivery.names[0]), delivery.sealed)
@@ -167,7 +173,7 @@ class HardenedServer:
         inside = bodies.open_at_server(self._keys, lease.sealed, purpose=_LEASE)
         if len(inside) != SCALAR + KEY:
             raise MalformedError("the key of a lease has the wrong size")
-        return Opened(inside[SCALAR:], Scalar(inside[:SCALAR]))
+        return Opened(inside[SCALAR:], Scalar(inside[:SCALAR]), proof_of(inside[SCALAR:]))
 
     def take(self, submit: Submit) -> Taking:
         _check_none(submit.cipher)
@@ -175,7 +181,7 @@ class HardenedServer:
         bond, identity, until, note = (inside[start:end] for start, end in pairwise((0, *_ENDS, None)))
         if not note:
             raise MalformedError("a publication without a body")
-        return Taking(Taken(identity, None, note), int.from_bytes(until, "big"), Scalar(bond))
+        return Taking(Taken(identity, None, note), int.from_bytes(until, "big"), Scalar(bond), proof_of(identity))
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         return derive(self._tickets, b"vc/relay-ticket", name, publication, size=TICKET).reveal()
@@ -201,6 +207,11 @@ def submission_id(key: Secret, letter: Letter) -> bytes:
     content = letter.content
     place = (content.stream, content.number.to_bytes(8, "big"), letter.topic.encode())
     return derive(key, b"vc/relay-submit", *place, size=NOTE_ID).reveal()
+
+
+def proof_of(secret: bytes) -> bytes:
+    """What only its sender and the server can say of a box: that the server has opened it."""
+    return digest(secret, purpose=b"vc/relay-done", size=TICKET)
 
 
 def _keyed(keys: TopicKeys, groups: Groups) -> Groups:

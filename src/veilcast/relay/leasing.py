@@ -184,7 +184,7 @@ class Leasing:
             self._answered(term, now)
 
         term.asked = True
-        term.request = self._way.ask(now, build, done)
+        term.request = self._way.ask(now, build, done, proof=self._part.lease_proof(term.name))
 
     def _resume_later(self, term: Term, now: int) -> None:
         self._alarms.set(term.name, now + self._rng.randrange(self._config.spread_us + 1))

@@ -66,6 +66,9 @@ class PaperClient:
     def lease(self, number: int, name: bytes, span: Span, groups: Groups, key: Scalar) -> Lease:
         return Lease(number, name, span.until_us, _uploaded(groups, key), None)
 
+    def lease_proof(self, name: bytes) -> bytes | None:
+        return None
+
     def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release:
         return Release(number, name, _uploaded(groups, key))
 
@@ -77,6 +80,9 @@ class PaperClient:
         cipher, sealed = bodies.seal_body(_ENCODER.encode(letter), key, self._entropy)
         subjects = _uploaded(self.said(keys, letter.content.publication), key)
         return Submit(number, subjects, cipher.encode(), submission_id(self._places, letter) + sealed)
+
+    def submit_proof(self, letter: Letter) -> bytes | None:
+        return None
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
         if delivery.cipher is None:
@@ -120,12 +126,12 @@ class PaperServer:
         return digest(b"".join(together), purpose=b"vc/relay-part", size=LEASE_NAME)
 
     def open_lease(self, lease: Lease) -> Opened:
-        return Opened(b"", None)
+        return Opened(b"", None, None)
 
     def take(self, submit: Submit) -> Taking:
         if submit.cipher is None or len(submit.sealed) <= NOTE_ID:
             raise MalformedError("a publication without the point of its key, or without a body")
-        return Taking(Taken(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed), MOMENT_MAX, None)
+        return Taking(Taken(submit.sealed[:NOTE_ID], submit.cipher, submit.sealed), MOMENT_MAX, None, None)
 
     def ticket(self, name: bytes, publication: bytes) -> bytes:
         """One for all readers: the paper's proxy is told all identities at once."""

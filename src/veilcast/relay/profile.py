@@ -55,12 +55,18 @@ class ClientPart(Protocol):
 
     def lease(self, number: int, name: bytes, span: Span, groups: Groups, key: Scalar) -> Lease: ...
 
+    def lease_proof(self, name: bytes) -> bytes | None:
+        """By which the server says that the lease stands; None where a proxy's word is all there is."""
+
     def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release: ...
 
     def check(self, keys: TopicKeys, letter: Letter) -> None:
         """Raise `LocalError` unless these keys can publish it."""
 
     def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit: ...
+
+    def submit_proof(self, letter: Letter) -> bytes | None:
+        """By which the server says that it has it."""
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
         """What was published; raises `RemoteError`. The topic is that of the lease, where there is only one."""
@@ -94,19 +100,21 @@ class Taken(NamedTuple):
 class Taking(NamedTuple):
     """One that has come, and until when those who want it are known by its tags: later they are known by others.
 
-    `bond` is what its subjects are bound to it by, in `hardened`.
+    In `hardened`, `bond` is what its subjects are bound to it by, and `proof` tells its publisher that it is done.
     """
 
     taken: Taken
     until_us: int
     bond: Scalar | None
+    proof: bytes | None
 
 
 class Opened(NamedTuple):
-    """A lease as the server has it: what its deliveries are wrapped with, and the bond of its subjects."""
+    """A lease as the server has it: what its deliveries are wrapped with, and bond and proof as for publications."""
 
     key: bytes
     bond: Scalar | None
+    proof: bytes | None
 
 
 class Reader(NamedTuple):

@@ -269,7 +269,7 @@ class Proxy:
         over = isinstance(flight.request, Release) or code is Code.UNKNOWN
         if over and flight.pseudonym:
             self._roster.end(flight.pseudonym)
-        self._fall(flight.client, Reply(flight.request.number, code), now)
+        self._fall(flight.client, Reply(flight.request.number, code, message.proof), now)
 
     def _enrol(self, flight: _Flight, blinded: Blinded, now: int) -> None:
         request, client = flight.request, flight.client

@@ -176,7 +176,7 @@ class Server:
                 raise MalformedError("not for a server")
 
     def _lease(self, lease: Lease, proxy: Address, now: int) -> None:
-        key, bond = self._part.open_lease(lease)
+        key, bond, proof = self._part.open_lease(lease)
         tags = self._part.tags(lease.subjects, bond)
         if not tags or not all(tags) or lease.until_us <= now:
             raise MalformedError("a lease that nothing could match")
@@ -197,7 +197,7 @@ class Server:
                 return
             known = (self._ledger.keep(data, None if known is None else known[0]), stamp)
             self._stand(place, known, standing)
-        self._ledger.after(known[0], now, lambda now: self._done(proxy, lease.number))
+        self._ledger.after(known[0], now, lambda now: self._done(proxy, lease.number, proof))
         self._boxes.resume(standing.name, proxy)
 
     def _release(self, release: Release, proxy: Address) -> None:
@@ -214,7 +214,7 @@ class Server:
         self._boxes.resume(resume.name, proxy)
 
     def _submit(self, submit: Submit, proxy: Address, now: int) -> None:
-        taken, until_us, bond = self._part.take(submit)
+        taken, until_us, bond, proof = self._part.take(submit)
         if until_us <= now:
             raise StaleError("a publication under the tags of an epoch that is over")
         record = self._boxes.record_of(taken.id)
@@ -229,9 +229,9 @@ class Server:
             else:
                 record = self._hold(taken, names, now)
         if record is None:
-            self._done(proxy, submit.number)
+            self._done(proxy, submit.number, proof)
         else:
-            self._ledger.after(record, now, lambda now: self._done(proxy, submit.number))
+            self._ledger.after(record, now, lambda now: self._done(proxy, submit.number, proof))
 
     # --- inside
 
@@ -291,8 +291,8 @@ class Server:
         for name in [name for name in self._lapsed if self._boxes.is_empty(name)]:
             self._end(name, b"")
 
-    def _done(self, proxy: Address, number: int) -> None:
-        self._post(proxy, Reply(number, Code.DONE))
+    def _done(self, proxy: Address, number: int, proof: bytes | None = None) -> None:
+        self._post(proxy, Reply(number, Code.DONE, proof))
 
     def _refuse(self, proxy: Address, number: int, code: Code) -> None:
         self.refused[code.name] += 1

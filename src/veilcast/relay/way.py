@@ -18,7 +18,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from veilcast.crypto.group import Scalar
-from veilcast.errors import LocalError
+from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Address, Entropy, Event
 from veilcast.relay.alarms import Alarms, earliest
 from veilcast.relay.calling import Caller, backoff
@@ -40,6 +40,7 @@ class _Request:
     build: Build
     done: Then
     unknown: Then | None
+    proof: bytes | None
     tries: int = 0
 
 
@@ -75,10 +76,15 @@ class Way:
     def __len__(self) -> int:
         return len(self._flying) + len(self._waiting)
 
-    def ask(self, now: int, build: Build, done: Then, unknown: Then | None = None) -> int:
-        """Ask for something until it is done; the number by which it can be taken back."""
+    def ask(
+        self, now: int, build: Build, done: Then, unknown: Then | None = None, *, proof: bytes | None = None
+    ) -> int:
+        """Ask for something until it is done; the number by which it can be taken back.
+
+        With a proof it is done when that comes with the answer: the proxy cannot say so in the server's place.
+        """
         number = self._next()
-        self._waiting[number] = _Request(build, done, unknown)
+        self._waiting[number] = _Request(build, done, unknown, proof)
         self._fill(now)
         return number
 
@@ -117,6 +123,8 @@ class Way:
         request = self._flying.get(reply.number)
         if request is None:
             return
+        if code is Code.DONE and request.proof not in (None, reply.proof):
+            raise ForgedError("a proxy says that something is done, and not the server")
         if code is Code.DONE or (code is Code.UNKNOWN and request.unknown is not None):
             del self._flying[reply.number]
             self._alarms.drop(reply.number)

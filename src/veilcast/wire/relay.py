@@ -106,10 +106,14 @@ class Submit(Message, frozen=True):
 
 
 class Reply(Message, frozen=True):
-    """What became of the request of this number."""
+    """What became of the request of this number.
+
+    `proof` is the server's word that a lease or a publication is done, in `hardened`: something of what was sealed.
+    """
 
     number: Counter
     code: Annotated[int, Meta(ge=int(min(Code)), le=int(max(Code)))]
+    proof: Ticket | None = None
 
 
 class Delivery(Message, frozen=True):
