@@ -51,6 +51,14 @@ def test_a_record_leaves_at_every_beat_whether_or_not_there_is_something_to_say(
     assert {late - early for early, late in pairwise(beats)} == {10}
 
 
+@pytest.mark.parametrize("back", range(81, 91))
+def test_a_beat_that_was_late_or_missed_leaves_no_trace_in_those_that_follow(back: int) -> None:
+    one, other = pacer(), pacer()
+    beats = [now for now in range(200) if one.handle(now)]
+    late = [now for now in range(200) if not 50 <= now < back and other.handle(now)]
+    assert late == [beat for beat in beats if beat < 50] + [back] + [beat for beat in beats if beat > back]
+
+
 def test_a_stream_that_lost_a_record_or_brings_one_twice_is_refused() -> None:
     here, there = pacer(), pacer()
     records = [here.handle(now)[0].data for now in (20, 40, 60)]

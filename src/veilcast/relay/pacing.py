@@ -35,8 +35,8 @@ class Pacer:
 
     def begin(self, peer: Address, now: int) -> None:
         """A stream is up: the first record leaves at a moment of its own, the others follow at the same distance."""
-        self._streams[peer] = _Stream()
-        self._alarms.set(peer, now + self._rng.randrange(self._period_us) + 1)
+        self._streams[peer] = stream = _Stream(now + self._rng.randrange(self._period_us) + 1)
+        self._alarms.set(peer, stream.due_us)
 
     def end(self, peer: Address) -> None:
         self._streams.pop(peer, None)
@@ -69,12 +69,16 @@ class Pacer:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> list[Frame]:
-        """The records that are due. One that is late does not make the next one late, nor come twice."""
+        """The records that are due. One that is late does not make the next one late, nor are those missed made up for.
+
+        So nothing of how busy we were stays in the times of what follows.
+        """
         frames = []
         for peer in self._alarms.due(now):
             stream = self._streams[peer]
             frames.append(Frame(peer, stream.record(self._room)))
-            self._alarms.set(peer, now + self._period_us)
+            stream.due_us += self._period_us * ((now - stream.due_us) // self._period_us + 1)
+            self._alarms.set(peer, stream.due_us)
         return frames
 
 
@@ -88,6 +92,7 @@ def pacer_of(config: ClientConfig | ProxyConfig, rng: Random) -> Pacer | None:
 
 @dataclass(slots=True)
 class _Stream:
+    due_us: int
     out: bytearray = field(default_factory=bytearray)
     ends: list[int] = field(default_factory=list)
     """Where each waiting message ends, counted from the beginning of the stream."""
