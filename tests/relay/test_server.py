@@ -15,6 +15,7 @@ from veilcast.relay.bodies import open_at_reader, wrap_for_server
 from veilcast.relay.config import ServerConfig
 from veilcast.relay.hardened import proof_of
 from veilcast.relay.joining import ServerKeys
+from veilcast.relay.mailboxes import READER
 from veilcast.relay.server import Server
 from veilcast.relay.subjects import bound
 from veilcast.wire import decode, encode
@@ -251,10 +252,22 @@ def test_a_full_server_says_so_and_takes_again_what_it_has() -> None:
 
 def test_columns_and_bytes_are_bounded_too() -> None:
     assert Bench(columns_max=2).lease(name(1), b"a", b"b", b"c")[0] is Code.FULL
-    bench = Bench(held_bytes_max=15)
+    bench = Bench(held_bytes_max=15 + READER)
     bench.lease(name(1), b"a")
     assert bench.submit(b"p", b"a")[0] is Code.DONE
     assert bench.submit(b"q", b"a")[0] is Code.FULL
+
+
+def test_what_is_held_takes_room_for_each_who_lacks_it() -> None:
+    bench = Bench(held_bytes_max=40 + 4 * READER)
+    for number in (1, 2, 3):
+        bench.lease(name(number), b"a")
+    _, sent = bench.submit(b"p", b"a")
+    assert bench.submit(b"q", b"a")[0] is Code.FULL
+    for delivery in sent[:2]:
+        assert isinstance(delivery, Delivery)
+        bench.tell(Receipt(delivery.names[0], delivery.ticket))
+    assert bench.submit(b"q", b"a")[0] is Code.DONE
 
 
 def test_a_publication_that_was_under_way_for_too_long_is_left_for_its_repeat() -> None:

@@ -143,6 +143,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held_max: int = 100_000
     """Publications held."""
     held_bytes_max: int = 512 * 1024 * 1024
+    """Of these together, with those who still lack each: a publication that a million want takes more room than its
+    bytes."""
     waiting_max: int = 4_096
     """Publications that wait for one lease; the oldest is given up for one more."""
     window: int = 32

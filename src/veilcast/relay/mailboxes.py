@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 from veilcast.machine import Address
 from veilcast.relay.config import ServerConfig
@@ -153,19 +154,18 @@ class Mailboxes:
         if len(self._through) > self._config.remembered_max:
             del self._through[next(iter(self._through))]
 
-    def has_room(self, taken: Taken) -> bool:
-        return (
-            len(self._held) < self._config.held_max and self._bytes + len(taken.sealed) <= self._config.held_bytes_max
-        )
+    def has_room(self, taken: Taken, readers: int) -> bool:
+        size = len(taken.sealed) + READER * readers
+        return len(self._held) < self._config.held_max and self._bytes + size <= self._config.held_bytes_max
 
     def hold(self, record: int, taken: Taken, names: Sequence[bytes], until_us: int) -> None:
         """Keep a publication for these names, whose mailboxes there are. Nothing is sent before `deliver`."""
-        self._held[record] = _Held(taken, until_us, dict.fromkeys(names))
+        self._held[record] = held = _Held(taken, until_us, dict.fromkeys(names))
         for name in names:
             if (box := self._boxes.get(name)) is not None:
                 box.coming[record] = None
         self._ids[taken.id] = record
-        self._bytes += len(taken.sealed)
+        self._bytes += len(taken.sealed) + READER * len(held.left)
 
     def deliver(self, record: int) -> None:
         """The publication is on the disk: put it into its mailboxes, and send it to those who have room."""
@@ -245,9 +245,15 @@ class Mailboxes:
         held = self._held.get(record)
         if held is None:
             return
-        held.left.pop(name, None)
+        if name in held.left:
+            del held.left[name]
+            self._bytes -= READER
         if not held.left:
             del self._held[record], self._ids[held.taken.id]
             self._bytes -= len(held.taken.sealed)
             self.pass_by(held.taken.id)
             self._settle(record)
+
+
+READER: Final = 256
+"""Bytes that it takes to remember one reader of a publication that is held: its name, and the ticket in its mailbox."""

@@ -223,7 +223,7 @@ class Server:
             self.matched += len(names)
             if not names:
                 self._boxes.pass_by(taken.id)
-            elif not self._boxes.has_room(taken):
+            elif not self._boxes.has_room(taken, len(names)):
                 self._refuse(proxy, submit.number, Code.FULL)
                 return
             else:
