@@ -27,7 +27,7 @@ from veilcast.relay.joining import Begun, ServerPublic, begin
 from veilcast.relay.ledger import Then
 from veilcast.relay.profile import ClientPart
 from veilcast.wire.messages import Message
-from veilcast.wire.relay import Code, Reply
+from veilcast.wire.relay import Code, Release, Reply
 
 Build: TypeAlias = Callable[[int, Scalar, int], Message]
 """A request of this number, under this key, as it is now; `LocalError` if it cannot be made at this time."""
@@ -41,6 +41,8 @@ class _Request:
     done: Then
     unknown: Then | None
     proof: bytes | None
+    given_up: bool = False
+    """It was last sent as a release, which nobody proves: that is no loss."""
     tries: int = 0
 
 
@@ -123,7 +125,7 @@ class Way:
         request = self._flying.get(reply.number)
         if request is None:
             return
-        if code is Code.DONE and request.proof not in (None, reply.proof):
+        if code is Code.DONE and request.proof not in (None, reply.proof) and not request.given_up:
             raise ForgedError("a proxy says that something is done, and not the server")
         if code is Code.DONE or (code is Code.UNKNOWN and request.unknown is not None):
             del self._flying[reply.number]
@@ -193,6 +195,7 @@ class Way:
         except LocalError:
             pass  # Not at this time: a grant has ended, and may be renewed.
         else:
+            request.given_up = isinstance(message, Release)
             self._post(self.proxy, message, now)
         self._again(number, request, now)
 
