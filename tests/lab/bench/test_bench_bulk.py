@@ -70,10 +70,3 @@ def test_a_match_that_is_missed_or_too_many_that_are_wrong_are_noticed() -> None
 
 def test_a_block_has_rows_of_sixteen_kilobytes() -> None:
     assert columns.BLOCK // 8 == 16 * 1024
-
-
-@pytest.mark.all_only
-def test_all_of_it_runs_at_a_small_size_and_agrees_on_bulk() -> None:
-    lines: list[str] = []
-    found = bulk.run(1_000, lines.append)
-    assert len(found["measured"]) == len(lines) - 1 == 2 * 5

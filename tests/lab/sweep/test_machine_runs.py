@@ -17,7 +17,11 @@ from veilcast.lab.sweep.experiment import Cell, Experiment
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.town import ends
 
-BOTH = [name for name in experiment.names() if {"kernel", "machines"} <= set(experiment.load(name)[1].engines)]
+BOTH = [
+    name
+    for name in experiment.names()
+    if name.startswith("mesh-") and {"kernel", "machines"} <= set(experiment.load(name)[1].engines)
+]
 USERS = 80
 TOPICS = ("Opera", "Jazz", "Metal", "Rock", "Pop")
 

@@ -1,0 +1,14 @@
+"""The benchmark of matching in bulk as a whole, in a file of its own: it makes its own sessions of Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from veilcast.lab.bench import bulk
+
+
+@pytest.mark.all_only
+def test_all_of_it_runs_at_a_small_size_and_agrees_on_bulk() -> None:
+    lines: list[str] = []
+    found = bulk.run(1_000, lines.append)
+    assert len(found["measured"]) == len(lines) - 1 == 2 * 5
