@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from veilcast.cli.main import main
-from veilcast.relay.inbox import Inbox
+from veilcast.parts.inbox import Inbox
 from veilcast.relay.leasing import Leasing
 from veilcast.relay.mailboxes import Mailboxes
 from veilcast.relay.roster import Roster

@@ -8,9 +8,7 @@ k_r and opens M, and the sealed body itself passes unchanged, so it tells which 
 
 *Hardened*. Three layers, and no part of the group: k_r protects no content.
 
-- From end to end: the note as every mode has it (`authority.content`: sealed for the topic, signed with the publisher's
-  one-show certificate), padded to one of a few sizes, and sealed once more for the topic, because token and certificate
-  would tell the server which publications are of one topic and of one publisher.
+- From end to end: the sealed note (`authority.notes`), of which the server sees one of a few sizes, and nothing else.
 - Upstream: a box for the server, so that the proxy sees fresh bytes and not what it will carry downstream.
 - Downstream: sealed by the server with a key that the reader sent in a box when it subscribed. Copies of one note to
   two readers, and two deliveries of it to one, have nothing in common but their size.
@@ -22,20 +20,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.authority.content import Content, check_notify, make_certified_notify, open_notify
+from veilcast.authority import notes
+from veilcast.authority.content import Content
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto.box import box, unbox
-from veilcast.crypto.derive import derive
 from veilcast.crypto.group import Ciphertext, Point, Scalar, decrypt, encrypt, rerandomise, transform
 from veilcast.crypto.seal import KEY, seal, unseal
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Entropy
 from veilcast.relay.joining import ServerKeys
-from veilcast.wire.codec import decode, encode
-from veilcast.wire.geometry import BODY_CLASSES, LENGTH_PREFIX
-from veilcast.wire.messages import Notify
-from veilcast.wire.padding import pad, unpad
 
 # --- paper ------------------------------------------------------------------------------------------------------------
 
@@ -72,21 +65,12 @@ def open_body(encrypted: Ciphertext, sealed: bytes, key: Scalar) -> bytes:
 
 def seal_note(keys: TopicKeys, content: Content, entropy: Entropy) -> bytes:
     """The publisher: the innermost layer, for the readers of the topic in the epoch of these keys."""
-    note = encode(make_certified_notify(keys, content, entropy))
-    size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
-    if size is None:
-        raise LocalError("a note is longer than the largest class of bodies")
-    return seal(_note_key(keys), pad(note, size), context=_NOTE, entropy=entropy)
+    return notes.seal_note(keys, content, "relay", entropy)
 
 
 def open_note(keys: TopicKeys, sealed: bytes, root: bytes, epoch: int) -> Content:
     """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
-    note = decode(unpad(unseal(_note_key(keys), sealed, context=_NOTE)))
-    if not isinstance(note, Notify) or note.certificate is None or note.token != keys.token:
-        raise ForgedError("not a certified note of this topic and epoch")
-    keys.check_publisher(note.certificate, root, epoch)
-    check_notify(note, [note.certificate.leaf.subject])
-    return open_notify(keys, note)
+    return notes.open_note(keys, sealed, "relay", root, epoch)
 
 
 def wrap_for_server(public: bytes, plaintext: bytes, *, purpose: bytes, entropy: Entropy) -> bytes:
@@ -112,10 +96,5 @@ def open_at_reader(key: Secret, wrapped: bytes) -> bytes:
     return unseal(key, wrapped, context=_DELIVERY)
 
 
-def _note_key(keys: TopicKeys) -> Secret:
-    return derive(keys.content, b"vc/relay-note")
-
-
 _PAPER: Final = b"veilcast/relay-paper"
-_NOTE: Final = b"veilcast/relay-note"
 _DELIVERY: Final = b"veilcast/relay-delivery"

@@ -17,10 +17,10 @@ from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Interest, Note, Overdue, Publication
-from veilcast.relay.alarms import Alarms, earliest
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.parts.inbox import Inbox
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.hardened import HardenedClient
-from veilcast.relay.inbox import Inbox
 from veilcast.relay.joining import ServerPublic
 from veilcast.relay.leasing import Leasing
 from veilcast.relay.pacing import pacer_of

@@ -21,7 +21,7 @@ import msgspec
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError
 from veilcast.machine import Waiting
-from veilcast.relay.alarms import Alarms
+from veilcast.parts.alarms import Alarms
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.elements import Groups
 from veilcast.relay.profile import ClientPart, Span

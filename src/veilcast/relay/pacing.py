@@ -15,7 +15,7 @@ from typing import Final
 
 from veilcast.errors import MalformedError, StaleError
 from veilcast.machine import Address, Frame
-from veilcast.relay.alarms import Alarms
+from veilcast.parts.alarms import Alarms
 from veilcast.relay.config import ClientConfig, ProxyConfig
 from veilcast.wire.geometry import LENGTH_PREFIX, MESSAGE_MAX
 

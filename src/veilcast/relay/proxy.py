@@ -18,9 +18,9 @@ from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
-from veilcast.relay.alarms import earliest
+from veilcast.parts.alarms import earliest
+from veilcast.parts.calling import Caller
 from veilcast.relay.batch import Batch
-from veilcast.relay.calling import Caller
 from veilcast.relay.config import ProxyConfig
 from veilcast.relay.hardened import HardenedProxy
 from veilcast.relay.joining import ServerPublic, finish

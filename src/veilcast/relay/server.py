@@ -18,7 +18,7 @@ from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.derive import digest
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
-from veilcast.relay.alarms import earliest
+from veilcast.parts.alarms import earliest
 from veilcast.relay.config import ServerConfig
 from veilcast.relay.hardened import HardenedServer
 from veilcast.relay.joining import ServerKeys

@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 from veilcast.crypto.group import Scalar
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Address, Entropy, Event
-from veilcast.relay.alarms import Alarms, earliest
-from veilcast.relay.calling import Caller, backoff
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.parts.calling import Caller, backoff
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.joining import Begun, ServerPublic, begin
 from veilcast.relay.ledger import Then

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.relay.alarms import Alarms, earliest
+from veilcast.parts.alarms import Alarms, earliest
 
 STEPS = st.lists(st.tuples(st.sampled_from(["set", "drop", "due"]), st.integers(0, 5), st.integers(0, 50)), max_size=60)
 

@@ -1,7 +1,8 @@
-"""The inbox of a client: each note once for each subscription, and again until its owner says that it has it.
+"""The inbox of a member: each note once for each subscription, and again until its owner says that it has it.
 
-A delivery is acknowledged toward the server only when the owner has acknowledged the note: until then the server holds
-it. So nothing is lost with a client that dies, and a client that is full takes no more, and need not drop anything.
+Where somebody holds a note for its reader, as the relay's server does, the receipt is given only when the owner has
+acknowledged the note. So nothing is lost with a machine that dies, and one that is full takes no more, and need not
+drop anything.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from veilcast.machine import Delivered, Note
-from veilcast.relay.alarms import Alarms
+from veilcast.parts.alarms import Alarms
 
 Stub: TypeAlias = tuple[bytes, bytes]
-"""The name and ticket of one delivery, by which its receipt is given."""
+"""The name and ticket of one delivery, by which its receipt is given, where anybody waits for one."""
 
 
 class Inbox:
@@ -35,7 +36,7 @@ class Inbox:
     def remembered(self) -> int:
         return len(self._seen)
 
-    def put(self, readers: Sequence[int], note: Note, stub: Stub, now: int) -> bool:
+    def put(self, readers: Sequence[int], note: Note, stub: Stub | None, now: int) -> bool:
         """A note for these subscriptions; True if all of them have it already, and its receipt may be given."""
         new = [reader for reader in readers if (reader, note.id) not in self._seen]
         if not new:
@@ -46,8 +47,9 @@ class Inbox:
                 return False
             unread = self._unread[note.id] = _Unread(note)
             self._alarms.set(note.id, now + self._again_us)
-        name, ticket = stub
-        unread.stubs[name] = ticket
+        if stub is not None:
+            name, ticket = stub
+            unread.stubs[name] = ticket
         for reader in new:
             if reader not in unread.readers:
                 unread.readers[reader] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veilcast.machine import Delivered, Note, Publication
-from veilcast.relay.inbox import Inbox
+from veilcast.parts.inbox import Inbox
 
 
 def note(number: int) -> Note:

@@ -1,0 +1,52 @@
+"""Sealed notes: a publication from end to end, where those who carry it see neither topic nor publisher.
+
+Pure recipes. Inside is the note as every mode has it (`content`: sealed for the topic, signed with the publisher's
+one-show certificate), padded to one of a few sizes, and sealed once more for the topic, because token and certificate
+would tell whoever carries it which publications are of one topic and of one publisher. What is sealed for one mode does
+not open in another.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from veilcast.authority.content import Content, check_notify, make_certified_notify, open_notify
+from veilcast.authority.keyring import TopicKeys
+from veilcast.crypto.derive import derive
+from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError, LocalError
+from veilcast.machine import Entropy
+from veilcast.wire.codec import decode, encode
+from veilcast.wire.geometry import BODY_CLASSES, LENGTH_PREFIX
+from veilcast.wire.messages import Notify
+from veilcast.wire.padding import pad, unpad
+
+Mode: TypeAlias = Literal["relay", "tree"]
+
+
+def seal_note(keys: TopicKeys, content: Content, mode: Mode, entropy: Entropy) -> bytes:
+    """The publisher: for the readers of the topic in the epoch of these keys."""
+    note = encode(make_certified_notify(keys, content, entropy))
+    size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
+    if size is None:
+        raise LocalError("a note is longer than the largest class of bodies")
+    return seal(_key(keys, mode), pad(note, size), context=_context(mode), entropy=entropy)
+
+
+def open_note(keys: TopicKeys, sealed: bytes, mode: Mode, root: bytes, epoch: int) -> Content:
+    """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
+    note = decode(unpad(unseal(_key(keys, mode), sealed, context=_context(mode))))
+    if not isinstance(note, Notify) or note.certificate is None or note.token != keys.token:
+        raise ForgedError("not a certified note of this topic and epoch")
+    keys.check_publisher(note.certificate, root, epoch)
+    check_notify(note, [note.certificate.leaf.subject])
+    return open_notify(keys, note)
+
+
+def _key(keys: TopicKeys, mode: Mode) -> Secret:
+    return derive(keys.content, b"vc/%s-note" % mode.encode())
+
+
+def _context(mode: Mode) -> bytes:
+    return b"veilcast/%s-note" % mode.encode()
