@@ -13,6 +13,7 @@ from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.wire import encode
 from veilcast.wire.codec import TYPE_BYTES
 from veilcast.wire.messages import Candidacy, Message
+from veilcast.wire.tree import Listed
 
 SIZES = 40
 """Long fields are drawn short; the bounds themselves have tests of their own."""
@@ -85,6 +86,8 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
         return ANCHORS
     if hint is Chain:
         return CHAINS
+    if hint is Listed:
+        return st.builds(Listed, **{f.name: _field(f.type) for f in msgspec.structs.fields(Listed)})
     if hint is Candidacy:
         return st.builds(Candidacy, CHAINS, st.binary(min_size=32, max_size=32))
     if get_origin(hint) is tuple:

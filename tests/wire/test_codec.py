@@ -219,6 +219,16 @@ def test_type_bytes_are_never_reused_or_renumbered() -> None:
         0x47: "Reply",
         0x48: "Delivery",
         0x49: "Receipt",
+        0x60: "Enrol",
+        0x61: "Enrolled",
+        0x62: "Fetch",
+        0x63: "Head",
+        0x64: "Page",
+        0x65: "Install",
+        0x66: "Offer",
+        0x67: "Carry",
+        0x68: "Heard",
+        0x69: "Refused",
     }
 
 

@@ -161,3 +161,34 @@ RELAYED_MAX: Final = 36 * 1024 + 256
 
 ADDRESSEES_MAX: Final = 512
 """Pseudonyms that one delivery may name."""
+
+NODE: Final = FINGERPRINT
+"""What a node of the tree is called: the fingerprint of its certified key."""
+
+ENTRY: Final = 16
+"""By what a node of the tree knows one entry of its routing table."""
+
+LISTED_MAX: Final = 100_000
+"""Nodes that a directory lists."""
+
+PAGE_NODES: Final = 128
+"""Of these, how many stand on one page; with the longest addresses a page has 24 KiB."""
+
+PAGES_MAX: Final = -(-LISTED_MAX // PAGE_NODES)
+
+DIGEST: Final = 32
+
+INSTALL: Final = 5 * 1024
+"""The sealed instructions of one group of nodes: one size, whoever gets them and however many follow."""
+
+BUNDLE_MAX: Final = 44 * 1024
+"""The same along the tree itself, as in the paper: they shrink from hop to hop."""
+
+TAG: Final = 16
+"""What an origin matches on, in the hardened tree."""
+
+ELEMENT_MAX: Final = 256
+"""The same in the paper's: an element as it is, with its topic's name."""
+
+LABELS: Final = 16
+"""The Bloom filter of the labels of those who have forwarded a message: 128 bits."""

@@ -33,6 +33,7 @@ Proof: TypeAlias = Annotated[bytes, Meta(min_length=g.PROOF, max_length=g.PROOF)
 Game: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Small: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF)]
 Counter: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
+Moment: TypeAlias = Annotated[int, Meta(ge=0, le=g.MOMENT_MAX)]
 
 
 class Heartbeat(Message, frozen=True):

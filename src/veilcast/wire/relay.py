@@ -15,9 +15,8 @@ from typing import Annotated, Final, TypeAlias
 from msgspec import Meta
 
 from veilcast.wire import geometry as g
-from veilcast.wire.messages import Counter, Message
+from veilcast.wire.messages import Counter, Message, Moment
 
-Moment: TypeAlias = Annotated[int, Meta(ge=0, le=g.MOMENT_MAX)]
 LeaseName: TypeAlias = Annotated[bytes, Meta(min_length=g.LEASE_NAME, max_length=g.LEASE_NAME)]
 Ticket: TypeAlias = Annotated[bytes, Meta(min_length=g.TICKET, max_length=g.TICKET)]
 Number: TypeAlias = Annotated[bytes, Meta(min_length=g.SCALAR, max_length=g.SCALAR)]

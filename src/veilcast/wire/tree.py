@@ -1,0 +1,170 @@
+"""The messages of the tree (P2 section 4.2), of both profiles, frozen and bounded as those of the other modes are.
+
+Nodes speak through an anonymous network: whoever gets a message can answer on the stream that it came by, and knows
+nothing else of its sender. Every request is answered by `Heard`, by `Refused`, or by what was asked for, under its
+number, which counts on its stream only; it may be repeated until then, and does nothing twice.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from veilcast.crypto.certificate import Chain
+from veilcast.crypto.derive import fingerprint
+from veilcast.wire import geometry as g
+from veilcast.wire.messages import Counter, Message, Moment, Name, Proof, Signature
+
+NodeId: TypeAlias = Annotated[bytes, Meta(min_length=g.NODE, max_length=g.NODE)]
+BoxKey: TypeAlias = Annotated[bytes, Meta(min_length=g.PUBLIC_KEY, max_length=g.PUBLIC_KEY)]
+EntryId: TypeAlias = Annotated[bytes, Meta(min_length=g.ENTRY, max_length=g.ENTRY)]
+MessageId: TypeAlias = Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
+Digest: TypeAlias = Annotated[bytes, Meta(min_length=g.DIGEST, max_length=g.DIGEST)]
+Element: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.ELEMENT_MAX)]
+"""A tag in `hardened`; in `paper` the element itself, behind its topic's name."""
+Groups: TypeAlias = Annotated[
+    tuple[Annotated[tuple[Element, ...], Meta(max_length=g.SUBJECTS_MAX)], ...], Meta(max_length=g.GROUPS_MAX)
+]
+Labels: TypeAlias = Annotated[bytes, Meta(min_length=g.LABELS, max_length=g.LABELS)]
+Body: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.RELAYED_MAX)]
+
+
+class Code(IntEnum):
+    """Why a request was refused."""
+
+    FULL = 1
+    """There is no room; there may be later."""
+    LIMITED = 2
+    """More than one stream, or all together, are given."""
+    MALFORMED = 3
+    """Not a request that could ever be granted."""
+    UNKNOWN = 4
+    """It rests on something that is not known here (any more): an entry, or a version of the listing."""
+
+
+class Listed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A node as the directory lists it, from `since_us` to `until_us`. Instructions for it are sealed with `box`.
+
+    That is the key which its membership is certified for, and the node's name is the key's fingerprint: a directory
+    can leave a node out, and say that it is somewhere else, but nobody can open in its place what is sealed for it.
+    """
+
+    address: Name
+    box: BoxKey
+    since_us: Moment
+    until_us: Moment
+
+    @property
+    def node(self) -> bytes:
+        return fingerprint(self.box)
+
+
+class Enrol(Message, frozen=True):
+    """A node to the directory: list me, at this address, from now on for one lease. Signed by the certified member."""
+
+    number: Counter
+    address: Name
+    issued_us: Moment
+    certificate: Chain
+    signature: Signature
+
+
+class Enrolled(Message, frozen=True):
+    """You are listed until then; enrol anew before."""
+
+    number: Counter
+    until_us: Moment
+
+
+class Fetch(Message, frozen=True):
+    """To the directory: a page of this version of the listing; with no page, the head of the newest."""
+
+    number: Counter
+    version: Counter
+    page: Annotated[int, Meta(ge=0, le=g.PAGES_MAX - 1)] | None
+
+
+class Head(Message, frozen=True):
+    """How many nodes are listed, in which version, until when, and the digest of each page; signed by the directory."""
+
+    number: Counter
+    version: Counter
+    issued_us: Moment
+    until_us: Moment
+    count: Annotated[int, Meta(ge=0, le=g.LISTED_MAX)]
+    pages: Annotated[tuple[Digest, ...], Meta(max_length=g.PAGES_MAX)]
+    certificate: Chain
+    signature: Signature
+
+
+class Page(Message, frozen=True):
+    number: Counter
+    version: Counter
+    page: Annotated[int, Meta(ge=0, le=g.PAGES_MAX - 1)]
+    nodes: Annotated[tuple[Listed, ...], Meta(min_length=1, max_length=g.PAGE_NODES)]
+
+
+class Install(Message, frozen=True):
+    """Instructions for a node and those behind it, of one tree: what is wanted, until when, and the sealed layers.
+
+    In `hardened` the sealed part has one size, and `proof` shows that a member made it. In `paper` there is no proof;
+    with `removes` the instructions are to be taken back.
+    """
+
+    number: Counter
+    until_us: Moment
+    groups: Groups
+    sealed: Annotated[bytes, Meta(min_length=1, max_length=g.BUNDLE_MAX)]
+    proof: Proof | None = None
+    removes: bool = False
+
+
+class Offer(Message, frozen=True):
+    """A publication for its origin, who matches it. In `paper` it goes on as it is, with the labels of its way."""
+
+    number: Counter
+    message: MessageId
+    groups: Groups
+    labels: Labels | None
+    body: Body
+    proof: Proof | None = None
+
+
+class Carry(Message, frozen=True):
+    """A publication on its way, for one entry of a node's table; `hardened` only."""
+
+    number: Counter
+    entry: EntryId
+    message: MessageId
+    body: Body
+
+
+class Heard(Message, frozen=True):
+    """I have what you sent under this number, and will do with it what is to be done."""
+
+    number: Counter
+
+
+class Refused(Message, frozen=True):
+    """I will do nothing about what you sent under this number."""
+
+    number: Counter
+    code: Annotated[int, Meta(ge=int(min(Code)), le=int(max(Code)))]
+
+
+# Append only.
+TYPE_BYTES: Final[dict[int, type[Message]]] = {
+    0x60: Enrol,
+    0x61: Enrolled,
+    0x62: Fetch,
+    0x63: Head,
+    0x64: Page,
+    0x65: Install,
+    0x66: Offer,
+    0x67: Carry,
+    0x68: Heard,
+    0x69: Refused,
+}
