@@ -1,0 +1,192 @@
+"""What the machines of the tree can be told: one frozen value each, with the unit and the effect of each field.
+
+All nodes of a network must be of one profile and, in `paper`, of one way of routing; all else each decides for itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.errors import ConfigError
+from veilcast.topics import Geometry
+from veilcast.wire import geometry as g
+
+Routing: TypeAlias = Literal["trees", "seen", "labels"]
+"""How a node decides whom a message goes on to, in `paper`.
+
+By topic alone, to every parent it has for it; "labels" lets a message carry a filter of those who have forwarded it, as
+the paper says, and "seen" lets nodes remember what they have forwarded. "trees" keeps the trees apart: a message goes
+on to the parent in the tree that it came on.
+"""
+
+
+class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node: forwards for all, and may publish and subscribe."""
+
+    profile: Profile = "hardened"
+    keeper: str = ""
+    """The fingerprint of the directory's certificate, in hexadecimal digits. Without it the listing may be signed by
+    any member; where the directory has an onion address, that names its key already."""
+
+    # --- the directory
+    fetch_us: int = 60_000_000
+    """How often the listing is fetched; jittered by a half."""
+    listed_max: int = g.LISTED_MAX
+    """A listing of more nodes is refused."""
+
+    # --- trees
+    depth: int = 3
+    """Hops from the farthest nodes to the root; more branches are drawn instead of more hops."""
+    chain: int = 3
+    """Guards between the root of a tree and its subscriber; the first of them is the root. 0 in `paper`."""
+    group: int = 32
+    """Nodes whose instructions travel in one message."""
+    fan: int = 4
+    """Within a group, to how many others each node hands instructions on."""
+    spread_us: int = 5_000_000
+    """Instructions of one tree leave one by one within this time."""
+    ahead_us: int = 20_000_000
+    """So long before an epoch begins, at the latest, its trees are sent out; from half an epoch before it, at the
+    earliest."""
+
+    # --- publishing
+    copies: int = 2
+    """To how many origins a publication is sent."""
+    again_us: int = 3_000_000
+    """How long after the first the next copy leaves."""
+    wait_us: int = 60_000_000
+    """After which a publication that is not through is reported as overdue."""
+    records_max: int = 256
+    """Publications that are not through."""
+
+    # --- streams
+    retry_us: int = 10_000_000
+    """How long a request waits for its answer before the stream is given up for another."""
+    connect_us: int = 2_000_000
+    """How long after a call for a stream that failed the next one is made; doubled with every time, up to sixteen
+    times."""
+    idle_us: int = 60_000_000
+    """A stream to a parent that carried nothing for so long is closed."""
+    streams_max: int = 512
+    """Streams to others, under way or up."""
+    callers_max: int = 4_096
+    """Streams of others whose allowance is remembered."""
+
+    # --- forwarding
+    entries_max: int = 65_536
+    """Of the routing table."""
+    columns_max: int = 262_144
+    """Constraints of all entries together."""
+    seen_max: int = 65_536
+    """Messages that are remembered, so that a repeat is known for one."""
+    hold_us: int = 60_000_000
+    """For so long a message is tried on toward a parent who cannot be reached."""
+    holds_each: int = 256
+    """Messages that wait for one parent; more are dropped."""
+    holds_max: int = 4_096
+    """Messages that wait, for all parents."""
+    installs_every_us: int = 10_000
+    """Instructions that this node takes from all others: a burst, and then one every so often."""
+    installs_burst: int = 4_096
+    messages_every_us: int = 2_000
+    """The same for messages of all kinds on one stream."""
+    messages_burst: int = 256
+
+    # --- subscribing
+    subscriptions_max: int = 64
+    unread_max: int = 1_024
+    """Notes delivered and not acknowledged; more are dropped."""
+    delivered_max: int = 16_384
+    """Notes that are remembered, so that a copy is known for one."""
+    deliver_again_us: int = 30_000_000
+    """After which a note that nobody acknowledged is delivered again."""
+
+    # --- probing
+    probe_us: int = 500_000
+    """A probe leaves this often, on average, for all trees together; 0 is no probes."""
+    probe_wait_us: int = 20_000_000
+    """A probe that has not come back by then has failed."""
+    probes_max: int = 64
+    """Probes under way."""
+    ready_share: float = 0.9
+    """A subscription is reported to stand when probes of so many nodes have come back."""
+    suspect_after: int = 2
+    """A node on whose way so many probes in a row have failed, and none came back, is left out of the next tree."""
+
+    # --- paper
+    routing: Routing = "trees"
+    label_us: int = 600_000_000
+    """How often a node draws its label anew."""
+    counting: bool = False
+    """Filters count, so that a subscription can be taken back."""
+    filter_elements: int = 256
+    """Elements that one parent's filter holds within the bound; more are refused."""
+    filter_bound: float = 1e-6
+    """The chance that a filter lets through what shares no element with it."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, "tree", 0, *_MAY_BE_NONE)
+        _at_least(
+            self,
+            "tree",
+            1,
+            *(name for name, kind in self.__annotations__.items() if kind == "int" and name not in _MAY_BE_NONE),
+        )
+        if self.group > GROUP_MAX:
+            raise ConfigError(f"tree.group must be at most {GROUP_MAX}: their instructions must fit one message")
+        if self.chain > CHAIN_MAX or self.depth > DEPTH_MAX:
+            raise ConfigError(f"tree.chain must be at most {CHAIN_MAX}, and tree.depth at most {DEPTH_MAX}")
+        if not 0 < self.ready_share <= 1:
+            raise ConfigError("tree.ready_share must be above 0 and at most 1")
+        if self.listed_max > g.LISTED_MAX:
+            raise ConfigError(f"tree.listed_max must be at most {g.LISTED_MAX}")
+        if self.keeper and (len(self.keeper) != 2 * g.NODE or not set(self.keeper) <= set("0123456789abcdef")):
+            raise ConfigError(f"tree.keeper must be a fingerprint of {2 * g.NODE} hexadecimal digits")
+        self.filter_geometry  # noqa: B018 - refuses a bound that no filter keeps
+
+    @property
+    def filter_geometry(self) -> Geometry:
+        """The shape of the paper's filters."""
+        return Geometry.sized(elements=self.filter_elements, queries=g.SUBJECTS_MAX, bound=self.filter_bound)
+
+
+class DirectoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The one who lists nodes, and knows nothing of what they say."""
+
+    lease_us: int = 600_000_000
+    """How long a node stands in the listing after it has enrolled; it enrols anew when a third of it is over."""
+    publish_us: int = 5_000_000
+    """How often a new version of the listing is made, if anything has changed."""
+    listing_us: int = 1_800_000_000
+    """How long a listing is good for."""
+    versions: int = 4
+    """Versions that are kept for those who are still fetching them."""
+    nodes_max: int = g.LISTED_MAX
+    callers_max: int = 4_096
+    """Streams whose allowance is remembered."""
+    requests_every_us: int = 1_000
+    """What one stream may ask: a burst, and then one every so often."""
+    requests_burst: int = 2_048
+    enrols_every_us: int = 1_000
+    """Enrolments that are checked, of all streams together; each costs a signature."""
+    enrols_burst: int = 1_024
+
+    def __post_init__(self) -> None:
+        _at_least(self, "directory", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
+        if self.nodes_max > g.LISTED_MAX:
+            raise ConfigError(f"directory.nodes_max must be at most {g.LISTED_MAX}")
+
+
+def _at_least(config: msgspec.Struct, whose: str, least: int, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < least:
+            raise ConfigError(f"{whose}.{name} must be at least {least}")
+
+
+_MAY_BE_NONE: Final = ("chain", "spread_us", "ahead_us", "again_us", "probe_us")
+GROUP_MAX: Final = 32
+CHAIN_MAX: Final = 16
+DEPTH_MAX: Final = 32
