@@ -36,7 +36,8 @@ def let_in(state: Authority, name: str, standing: Standing | None) -> tuple[Auth
 STATE, MEMBER = let_in(PEOPLE.authority, "dora", "member")
 STATE, PROXY = let_in(STATE, "paul", "proxy")
 STATE, SERVER = let_in(STATE, "susan", "server")
-RINGS: dict[Standing, Keyring] = {"member": MEMBER, "proxy": PROXY, "server": SERVER}
+STATE, DIRECTORY = let_in(STATE, "dick", "directory")
+RINGS: dict[Standing, Keyring] = {"member": MEMBER, "proxy": PROXY, "server": SERVER, "directory": DIRECTORY}
 
 
 def shown(keyring: Keyring) -> bytes:
@@ -62,12 +63,13 @@ def test_the_role_that_was_granted_is_the_role_that_is_shown(standing: Standing)
                 TlsParty(judging).judge(other)(shown(keyring))
 
 
-def test_members_may_only_call_servers_only_answer_and_proxies_both() -> None:
+def test_members_may_only_call_servers_only_answer_proxies_both_and_directories_list_and_no_more() -> None:
     uses = {standing: read_leaf(shown(keyring)) for standing, keyring in RINGS.items()}
-    assert {standing: (leaf.calls, leaf.answers) for standing, leaf in uses.items()} == {
-        "member": (True, False),
-        "proxy": (True, True),
-        "server": (False, True),
+    assert {standing: (leaf.calls, leaf.answers, leaf.lists) for standing, leaf in uses.items()} == {
+        "member": (True, False, False),
+        "proxy": (True, True, False),
+        "server": (False, True, False),
+        "directory": (False, False, True),
     }
 
 

@@ -428,7 +428,7 @@ print(json.dumps(codes))
 """
 
 
-@pytest.mark.parametrize("role", ["proxy", "server"])
+@pytest.mark.parametrize("role", ["proxy", "server", "directory"])
 def test_hosts_of_the_relay_are_let_in_by_their_role_with_a_ready_keyring_or_an_answer(desk: Desk, role: str) -> None:
     desk.good("authority init a")
     granted = desk.good(f"authority grant a --role {role} --member host --out host.keys")

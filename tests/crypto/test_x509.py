@@ -29,9 +29,9 @@ LEAF = Leaf(bytes(FINGERPRINT), HOLDER.public, ROOT.public, True, False, 1_000, 
 
 seconds = st.integers(0, FOREVER_S)
 leaves = st.builds(
-    lambda name, uses, times: Leaf(name, HOLDER.public, ROOT.public, uses[0], uses[1], min(times), max(times)),
+    lambda name, uses, times: Leaf(name, HOLDER.public, ROOT.public, uses[0], uses[1], min(times), max(times), uses[2]),
     st.binary(min_size=FINGERPRINT, max_size=FINGERPRINT),
-    st.sampled_from([(True, False), (False, True), (True, True)]),
+    st.sampled_from([(True, False, False), (False, True, False), (True, True, False), (False, False, True)]),
     st.tuples(seconds, seconds),
 )
 
@@ -47,6 +47,7 @@ def test_certificates_that_say_something_else_have_other_serial_numbers() -> Non
     others = [
         LEAF,
         msgspec.structs.replace(LEAF, answers=True),
+        msgspec.structs.replace(LEAF, lists=True),
         msgspec.structs.replace(LEAF, last_s=2_001),
         msgspec.structs.replace(LEAF, name=b"x" * FINGERPRINT),
     ]

@@ -1,4 +1,6 @@
-"""In which role somebody stands on TLS streams, and the key it stands there with; `tls` has the certificates.
+"""In which role somebody stands, and the key it shows itself with: on TLS streams, and under what it states.
+
+`tls` has the certificates, `statement` what is signed.
 
 Apart from these, because X.509 takes a tenth of a second to load, and most who hold keyrings never use any.
 """
@@ -11,7 +13,7 @@ from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 
-Standing: TypeAlias = Literal["member", "proxy", "server"]
+Standing: TypeAlias = Literal["member", "proxy", "server", "directory"]
 
 Certificates: TypeAlias = tuple[bytes, ...]
 """DER: somebody's own, then the one of its issuer, and so on; the root's comes last."""

@@ -4,8 +4,9 @@ A membership on TLS is an X.509 certificate beside the one of the link key. Its 
 the link key; its name is the link key's fingerprint, by which bulletins void a member. So it ends when the membership
 ends, and is revoked when that is, and there is nothing new to keep or to carry.
 
-The certificate also says in which role its holder stands: a member may only call, a server only answer, a proxy both.
-Thus no member can pose as a proxy or a server to those who call, nor as a proxy to the server.
+The certificate also says in which role its holder stands: a member may only call, a server only answer, a proxy both;
+a directory is on no TLS stream, and signs lists. Thus no member can pose as a proxy or a server to those who call, nor
+as a proxy to the server, nor sign a list; and nobody who signs lists can do anything else.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ def issue(
     epoch_us: int,
 ) -> Certificates:
     """For a member's TLS key, for as long as its membership."""
-    calls, answers = _USES[standing]
+    calls, answers, lists = _USES[standing]
     first_s, last_s = _seconds(membership.first, membership.last, epoch_us)
-    leaf = Leaf(fingerprint(membership.subject), public, issuer.public, calls, answers, first_s, last_s)
+    leaf = Leaf(fingerprint(membership.subject), public, issuer.public, calls, answers, first_s, last_s, lists)
     return (certify_leaf(issuer, leaf), *issuers)
 
 
@@ -71,7 +72,26 @@ def check_issued(certificates: Certificates, link: Secret, root: bytes) -> None:
 def standing_of(keyring: Keyring) -> Standing | None:
     """In which role its holder stands; None if it has no certificate for TLS."""
     certificates = keyring.membership.tls
-    return _standing(read_leaf(certificates[0])) if certificates else None
+    return standing_in(read_leaf(certificates[0])) if certificates else None
+
+
+def standing_in(leaf: Leaf) -> Standing:
+    """The role that a certificate is for."""
+    for standing, uses in _USES.items():
+        if uses == (leaf.calls, leaf.answers, leaf.lists):
+            return standing
+    raise MalformedError("a TLS certificate for no role of ours")
+
+
+def check_leaf(leaf: Leaf, keyring: Keyring, revoked: Revoked | None, now: int) -> None:
+    """Raise a `RemoteError` if its time is not now, or it has been revoked, as far as this keyring's holder knows."""
+    if not leaf.first_s <= now // 1_000_000 <= leaf.last_s:
+        raise StaleError("its certificate is not for this time")
+    epoch = epoch_of(now, keyring.epoch_us)
+    if keyring.void.get(leaf.issuer, epoch + 1) <= epoch:
+        raise ForgedError("the root has ended the sub-authority that certified it")
+    if revoked is not None:
+        revoked.check_key(leaf.issuer, leaf.name, epoch)
 
 
 class TlsParty:
@@ -83,7 +103,7 @@ class TlsParty:
             raise AuthorityError("this keyring has no TLS certificate; ask the authority for a new grant")
         own = read_leaf(certificates[0])
         self._keyring, self._revoked, self._name = keyring, revoked, own.name
-        self.standing: Final = _standing(own)
+        self.standing: Final = standing_in(own)
         self.chain: Final = as_pem(*certificates[:-1])
         self.anchor: Final = as_pem(certificates[-1])
         self.key: Final = key_as_pem(tls_key(keyring.membership.link))
@@ -93,7 +113,7 @@ class TlsParty:
 
         def judged(certificate: bytes) -> Visitor:
             leaf = read_leaf(certificate)
-            standing = _standing(leaf)
+            standing = standing_in(leaf)
             if standing not in admitted:
                 raise ForgedError("its certificate is for another role")
             if leaf.name == self._name:
@@ -103,13 +123,7 @@ class TlsParty:
         return judged
 
     def _check(self, leaf: Leaf, now: int) -> None:
-        if not leaf.first_s <= now // 1_000_000 <= leaf.last_s:
-            raise StaleError("its certificate is not for this time")
-        epoch = epoch_of(now, self._keyring.epoch_us)
-        if self._keyring.void.get(leaf.issuer, epoch + 1) <= epoch:
-            raise ForgedError("the root has ended the sub-authority that certified it")
-        if self._revoked is not None:
-            self._revoked.check_key(leaf.issuer, leaf.name, epoch)
+        check_leaf(leaf, self._keyring, self._revoked, now)
 
 
 class Visitor:
@@ -126,21 +140,15 @@ class Visitor:
         self._check(self._leaf, now)
 
 
-def _standing(leaf: Leaf) -> Standing:
-    for standing, uses in _USES.items():
-        if uses == (leaf.calls, leaf.answers):
-            return standing
-    raise MalformedError("a TLS certificate for no role of ours")
-
-
 def _seconds(first: int, last: int, epoch_us: int) -> tuple[int, int]:
     """The seconds from the beginning of an epoch to the end of another."""
     return first * epoch_us // 1_000_000, ((last + 1) * epoch_us - 1) // 1_000_000
 
 
-_USES: Final[dict[Standing, tuple[bool, bool]]] = {
-    "member": (True, False),
-    "proxy": (True, True),
-    "server": (False, True),
+_USES: Final[dict[Standing, tuple[bool, bool, bool]]] = {
+    "member": (True, False, False),
+    "proxy": (True, True, False),
+    "server": (False, True, False),
+    "directory": (False, False, True),
 }
-"""Whether a role calls, and whether it answers."""
+"""Whether a role calls, whether it answers, and whether it signs lists."""

@@ -193,6 +193,8 @@ def _standing(arguments: argparse.Namespace) -> Standing:
             return "proxy"
         case "server":
             return "server"
+        case "directory":
+            return "directory"
     return "member"
 
 

@@ -2,7 +2,8 @@
 
 A certificate here names a key by its fingerprint and nobody by a name; whoever connects to a host sees that host's, so
 nothing in it says what we are. What its holder may do stands in the extended key usage: to call (client), to answer
-(server), or both. So OpenSSL itself lets nobody answer who may only call.
+(server), or both. So OpenSSL itself lets nobody answer who may only call. Or it is to say who stands and who does not
+(what X.509 knows as signing for OCSP), and then it neither calls nor answers.
 
 An issuer is named by its fingerprint, too, and the authority key identifier of what it issued is its public key, which
 OpenSSL compares with that of the certificate it checks the signature by. Serial numbers are digests of the rest: the
@@ -45,14 +46,18 @@ class Leaf(msgspec.Struct, frozen=True):
     answers: bool
     first_s: int
     last_s: int
+    lists: bool = False
 
 
 def certify_leaf(issuer: SigningKey, leaf: Leaf) -> bytes:
     """The certificate (DER) that says what `leaf` does."""
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH] * leaf.calls + [ExtendedKeyUsageOID.SERVER_AUTH] * leaf.answers
-    builder = _builder(
-        leaf.name, leaf.public, issuer.public, leaf.first_s, leaf.last_s, bytes((leaf.calls, leaf.answers))
+    uses = (
+        [ExtendedKeyUsageOID.CLIENT_AUTH] * leaf.calls
+        + [ExtendedKeyUsageOID.SERVER_AUTH] * leaf.answers
+        + [ExtendedKeyUsageOID.OCSP_SIGNING] * leaf.lists
     )
+    kind = bytes((leaf.calls, leaf.answers)) + b"\1" * leaf.lists
+    builder = _builder(leaf.name, leaf.public, issuer.public, leaf.first_s, leaf.last_s, kind)
     builder = (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
@@ -86,7 +91,8 @@ def read_leaf(data: bytes) -> Leaf:
     if len(name) != FINGERPRINT or issuer is None or len(issuer) != PUBLIC:
         raise MalformedError("not a certificate of ours")
     calls, answers = ExtendedKeyUsageOID.CLIENT_AUTH in uses, ExtendedKeyUsageOID.SERVER_AUTH in uses
-    return Leaf(name, public, issuer, calls, answers, int(first.timestamp()), int(last.timestamp()))
+    lists = ExtendedKeyUsageOID.OCSP_SIGNING in uses
+    return Leaf(name, public, issuer, calls, answers, int(first.timestamp()), int(last.timestamp()), lists)
 
 
 def check_chain(chain: tuple[bytes, ...], root: bytes) -> None:

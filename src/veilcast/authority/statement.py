@@ -1,0 +1,77 @@
+"""Statements: what a member or a host says under its name, so that all who know the authority can tell who said it.
+
+A statement is signed with the key that its author stands on TLS streams with, and comes with the certificates of that
+key, all but the root's. So it is bound to a membership and to a role, ends when these end, and is void when a bulletin
+voids them; there is no further key to make, to certify or to revoke. What TLS itself signs with that key begins with
+spaces, what `sign` signs with a word: neither can be shown as the other.
+
+Whoever reads a statement learns its author's name among members. It is for lists of members, not for what they publish.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Final
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.standing import Certificates, Standing, tls_key
+from veilcast.authority.tls import check_leaf, standing_in
+from veilcast.crypto.sign import SIGNATURE, verify
+from veilcast.crypto.x509 import Leaf, check_chain, read_leaf
+from veilcast.errors import AuthorityError, ForgedError, MalformedError
+
+
+class Statement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is said, in the bytes that were signed; the author's certificate comes first."""
+
+    body: bytes
+    certificates: Annotated[tuple[bytes, ...], msgspec.Meta(min_length=1, max_length=2)]
+    signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
+
+
+def state(keyring: Keyring, body: bytes, *, purpose: bytes) -> bytes:
+    """Say this as the holder of the keyring."""
+    _, *above = _shown(keyring)
+    certificates = tuple(keyring.membership.tls[: len(above)])
+    return _ENCODER.encode(Statement(body, certificates, tls_key(keyring.membership.link).sign(body, purpose=purpose)))
+
+
+class Reader:
+    """Reads statements as the holder of this keyring, who knows of these revocations."""
+
+    def __init__(self, keyring: Keyring, revoked: Revoked | None = None) -> None:
+        *_, self._anchor = _shown(keyring)
+        self._keyring, self._revoked = keyring, revoked
+
+    def read(self, data: bytes, standing: Standing, now: int, *, purpose: bytes) -> tuple[bytes, bytes]:
+        """Who said it (the fingerprint of its link key), and what; `RemoteError` unless it stands in this role now."""
+        try:
+            statement = _DECODER.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise MalformedError("not a statement") from error
+        leaf = _certified((*statement.certificates, self._anchor), self._keyring.root)
+        if standing_in(leaf) != standing:
+            raise ForgedError("its author stands in another role")
+        check_leaf(leaf, self._keyring, self._revoked, now)
+        verify(leaf.public, statement.body, statement.signature, purpose=purpose)
+        return leaf.name, statement.body
+
+
+@lru_cache(maxsize=4096)
+def _certified(chain: Certificates, root: bytes) -> Leaf:
+    """Kept, since everybody repeats what it says with the same certificates."""
+    check_chain(chain, root)
+    return read_leaf(chain[0])
+
+
+def _shown(keyring: Keyring) -> Certificates:
+    if not keyring.membership.tls:
+        raise AuthorityError("this keyring has no key to sign statements with; ask the authority for a new grant")
+    return keyring.membership.tls
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Statement)

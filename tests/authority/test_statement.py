@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.authority import issuer
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.standing import Standing
+from veilcast.authority.statement import Reader, state
+from veilcast.crypto.derive import fingerprint
+from veilcast.errors import AuthorityError, ForgedError, MalformedError, RemoteError, StaleError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
+
+PEOPLE = make_people()
+ENTROPY = PEOPLE.entropy
+PURPOSE = b"test/statement"
+AT = NOW * HOUR_US
+SUPER, SUB = issuer.delegate(PEOPLE.authority, "sub", NOW, EPOCHS, ENTROPY)
+STATE, MEMBER = issuer.grant_ready(SUPER, "dora", [], NOW, EPOCHS, ENTROPY, "member")
+STATE, DIRECTORY = issuer.grant_ready(STATE, "dick", [], NOW, EPOCHS, ENTROPY, "directory")
+_, THEIRS = issuer.grant_ready(SUB, "ella", [], NOW, EPOCHS, ENTROPY, "member")
+WORD = state(MEMBER, b"I am here", purpose=PURPOSE)
+
+
+def name_of(keyring: Keyring) -> bytes:
+    return fingerprint(keyring.membership.certificate.leaf.subject)
+
+
+@pytest.mark.parametrize(
+    ("keyring", "standing"), [(MEMBER, "member"), (DIRECTORY, "directory"), (THEIRS, "member")], ids=str
+)
+def test_a_statement_says_who_made_it_and_what_it_says(keyring: Keyring, standing: Standing) -> None:
+    said = state(keyring, b"hello", purpose=PURPOSE)
+    assert Reader(MEMBER).read(said, standing, AT, purpose=PURPOSE) == (name_of(keyring), b"hello")
+
+
+def test_a_statement_counts_only_in_its_role_its_time_and_for_its_purpose() -> None:
+    reader = Reader(DIRECTORY)
+    for standing in ("directory", "server", "proxy"):
+        with pytest.raises(ForgedError, match="another role"):
+            reader.read(WORD, standing, AT, purpose=PURPOSE)
+    with pytest.raises(StaleError):
+        reader.read(WORD, "member", AT + EPOCHS * HOUR_US, purpose=PURPOSE)
+    with pytest.raises(ForgedError):
+        reader.read(WORD, "member", AT, purpose=b"another")
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_not_a_bit_of_a_statement_can_be_changed(place: int, flip: int) -> None:
+    changed = bytearray(WORD)
+    changed[place % len(WORD)] ^= flip
+    with pytest.raises(RemoteError):
+        Reader(DIRECTORY).read(bytes(changed), "member", AT, purpose=PURPOSE)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_none_are_malformed_and_nothing_else(data: bytes) -> None:
+    with pytest.raises(MalformedError):
+        Reader(DIRECTORY).read(data, "member", AT, purpose=PURPOSE)
+
+
+def test_who_is_revoked_says_nothing_any_more() -> None:
+    ended = issuer.revoke(STATE, "dora", None, NOW, ENTROPY)
+    revoked = Revoked(DIRECTORY.root, 10)
+    revoked.add(bulletin_of(ended), NOW)
+    reader = Reader(DIRECTORY, revoked)
+    reader.read(WORD, "member", AT, purpose=PURPOSE)
+    with pytest.raises(ForgedError, match="revoked"):
+        reader.read(WORD, "member", AT + HOUR_US, purpose=PURPOSE)
+
+
+def test_what_a_sub_authority_certified_ends_with_it() -> None:
+    void = msgspec.structs.replace(DIRECTORY, void={SUB.key.public: NOW})
+    with pytest.raises(ForgedError, match="sub-authority"):
+        Reader(void).read(state(THEIRS, b"x", purpose=PURPOSE), "member", AT, purpose=PURPOSE)
+
+
+def test_another_authoritys_members_say_nothing_here() -> None:
+    _, stranger = issuer.grant_ready(make_people(seed=8).authority, "eve", [], NOW, EPOCHS, ENTROPY, "member")
+    with pytest.raises(ForgedError):
+        Reader(DIRECTORY).read(state(stranger, b"x", purpose=PURPOSE), "member", AT, purpose=PURPOSE)
+
+
+def test_a_keyring_without_a_certificate_for_it_can_neither_state_nor_read() -> None:
+    for act in (lambda: state(PEOPLE.alice, b"x", purpose=PURPOSE), lambda: Reader(PEOPLE.alice)):
+        with pytest.raises(AuthorityError):
+            act()
