@@ -12,7 +12,7 @@ import pytest
 from veilcast.authority.record import Profile
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Address, Overdue, Publication, Record, Settled, Value, Waiting
-from veilcast.relay.ledger import Ledger, Then
+from veilcast.parts.ledger import Ledger, Then
 from veilcast.sim.relay import SERVER
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
 from veilcast.wire import decode

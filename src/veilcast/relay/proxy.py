@@ -20,11 +20,11 @@ from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
 from veilcast.parts.alarms import earliest
 from veilcast.parts.calling import Caller
+from veilcast.parts.ledger import Ledger
 from veilcast.relay.batch import Batch
 from veilcast.relay.config import ProxyConfig
 from veilcast.relay.hardened import HardenedProxy
 from veilcast.relay.joining import ServerPublic, finish
-from veilcast.relay.ledger import Ledger
 from veilcast.relay.limits import Limits
 from veilcast.relay.pacing import pacer_of
 from veilcast.relay.paper import PaperProxy

@@ -19,8 +19,8 @@ from veilcast.crypto.group import Scalar
 from veilcast.errors import MalformedError, TamperedError
 from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms
+from veilcast.parts.ledger import Ledger, Then
 from veilcast.relay.config import ProxyConfig
-from veilcast.relay.ledger import Ledger, Then
 from veilcast.wire.geometry import LEASE_NAME
 
 

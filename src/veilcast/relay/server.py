@@ -19,10 +19,10 @@ from veilcast.crypto.derive import digest
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
 from veilcast.parts.alarms import earliest
+from veilcast.parts.ledger import Ledger
 from veilcast.relay.config import ServerConfig
 from veilcast.relay.hardened import HardenedServer
 from veilcast.relay.joining import ServerKeys
-from veilcast.relay.ledger import Ledger
 from veilcast.relay.mailboxes import Mailboxes
 from veilcast.relay.matching import Exact, Filters, Leased, Matcher
 from veilcast.relay.paper import PaperServer

@@ -22,9 +22,9 @@ from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Address, Entropy, Event
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.calling import Caller, backoff
+from veilcast.parts.ledger import Then
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.joining import Begun, ServerPublic, begin
-from veilcast.relay.ledger import Then
 from veilcast.relay.profile import ClientPart
 from veilcast.wire.messages import Message
 from veilcast.wire.relay import Code, Release, Reply

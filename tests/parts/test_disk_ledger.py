@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veilcast.machine import Record, Settled
-from veilcast.relay.ledger import Ledger
+from veilcast.parts.ledger import Ledger
 
 
 def test_what_rests_on_a_record_waits_for_it_and_then_is_done_at_once() -> None:

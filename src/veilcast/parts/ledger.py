@@ -1,4 +1,4 @@
-"""The ledger: what proxy and server ask their disk to keep, and what waits for it.
+"""The ledger: what a machine asks its disk to keep, and what waits for it.
 
 Whatever rests on a record leaves when the record is on the disk, and not before: so a machine that is killed anywhere
 in between has told nobody what it cannot keep. A record stands until the next one of its number, or until it is
