@@ -12,9 +12,11 @@ from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
-from veilcast.authority.statement import Reader, state
+from veilcast.authority.statement import Reader, Signed, state
 from veilcast.crypto.derive import fingerprint
-from veilcast.errors import AuthorityError, ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.crypto.x509 import FOREVER_S, Leaf, certify_leaf
+from veilcast.errors import AuthorityError, ForgedError, RemoteError, StaleError
+from veilcast.wire.geometry import CERTIFICATE_MAX
 
 sys.path.insert(0, str(Path(__file__).parent))
 from people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
@@ -27,7 +29,8 @@ SUPER, SUB = issuer.delegate(PEOPLE.authority, "sub", NOW, EPOCHS, ENTROPY)
 STATE, MEMBER = issuer.grant_ready(SUPER, "dora", [], NOW, EPOCHS, ENTROPY, "member")
 STATE, DIRECTORY = issuer.grant_ready(STATE, "dick", [], NOW, EPOCHS, ENTROPY, "directory")
 _, THEIRS = issuer.grant_ready(SUB, "ella", [], NOW, EPOCHS, ENTROPY, "member")
-WORD = state(MEMBER, b"I am here", purpose=PURPOSE)
+BODY = b"I am here"
+WORD = state(MEMBER, BODY, purpose=PURPOSE)
 
 
 def name_of(keyring: Keyring) -> bytes:
@@ -37,34 +40,32 @@ def name_of(keyring: Keyring) -> bytes:
 @pytest.mark.parametrize(
     ("keyring", "standing"), [(MEMBER, "member"), (DIRECTORY, "directory"), (THEIRS, "member")], ids=str
 )
-def test_a_statement_says_who_made_it_and_what_it_says(keyring: Keyring, standing: Standing) -> None:
+def test_a_statement_says_who_made_it(keyring: Keyring, standing: Standing) -> None:
     said = state(keyring, b"hello", purpose=PURPOSE)
-    assert Reader(MEMBER).read(said, standing, AT, purpose=PURPOSE) == (name_of(keyring), b"hello")
+    assert Reader(MEMBER).author(b"hello", said, standing, AT, purpose=PURPOSE) == name_of(keyring)
 
 
 def test_a_statement_counts_only_in_its_role_its_time_and_for_its_purpose() -> None:
     reader = Reader(DIRECTORY)
-    for standing in ("directory", "server", "proxy"):
+    others: tuple[Standing, ...] = ("directory", "server", "proxy")
+    for standing in others:
         with pytest.raises(ForgedError, match="another role"):
-            reader.read(WORD, standing, AT, purpose=PURPOSE)
+            reader.author(BODY, WORD, standing, AT, purpose=PURPOSE)
     with pytest.raises(StaleError):
-        reader.read(WORD, "member", AT + EPOCHS * HOUR_US, purpose=PURPOSE)
+        reader.author(BODY, WORD, "member", AT + EPOCHS * HOUR_US, purpose=PURPOSE)
     with pytest.raises(ForgedError):
-        reader.read(WORD, "member", AT, purpose=b"another")
+        reader.author(BODY, WORD, "member", AT, purpose=b"another")
 
 
-@given(st.integers(0, 10_000), st.integers(1, 255))
-def test_not_a_bit_of_a_statement_can_be_changed(place: int, flip: int) -> None:
-    changed = bytearray(WORD)
-    changed[place % len(WORD)] ^= flip
+@given(st.sampled_from(["body", "certificate", "signature"]), st.integers(0, 10_000), st.integers(1, 255))
+def test_not_a_bit_of_a_statement_can_be_changed(what: str, place: int, flip: int) -> None:
+    parts = {"body": BODY, "certificate": WORD.certificates[0], "signature": WORD.signature}
+    changed = bytearray(parts[what])
+    changed[place % len(changed)] ^= flip
+    parts[what] = bytes(changed)
+    said = Signed((parts["certificate"],), parts["signature"])
     with pytest.raises(RemoteError):
-        Reader(DIRECTORY).read(bytes(changed), "member", AT, purpose=PURPOSE)
-
-
-@given(st.binary(max_size=200))
-def test_bytes_that_are_none_are_malformed_and_nothing_else(data: bytes) -> None:
-    with pytest.raises(MalformedError):
-        Reader(DIRECTORY).read(data, "member", AT, purpose=PURPOSE)
+        Reader(DIRECTORY).author(parts["body"], said, "member", AT, purpose=PURPOSE)
 
 
 def test_who_is_revoked_says_nothing_any_more() -> None:
@@ -72,21 +73,27 @@ def test_who_is_revoked_says_nothing_any_more() -> None:
     revoked = Revoked(DIRECTORY.root, 10)
     revoked.add(bulletin_of(ended), NOW)
     reader = Reader(DIRECTORY, revoked)
-    reader.read(WORD, "member", AT, purpose=PURPOSE)
+    reader.author(BODY, WORD, "member", AT, purpose=PURPOSE)
     with pytest.raises(ForgedError, match="revoked"):
-        reader.read(WORD, "member", AT + HOUR_US, purpose=PURPOSE)
+        reader.author(BODY, WORD, "member", AT + HOUR_US, purpose=PURPOSE)
 
 
 def test_what_a_sub_authority_certified_ends_with_it() -> None:
     void = msgspec.structs.replace(DIRECTORY, void={SUB.key.public: NOW})
     with pytest.raises(ForgedError, match="sub-authority"):
-        Reader(void).read(state(THEIRS, b"x", purpose=PURPOSE), "member", AT, purpose=PURPOSE)
+        Reader(void).author(BODY, state(THEIRS, BODY, purpose=PURPOSE), "member", AT, purpose=PURPOSE)
 
 
 def test_another_authoritys_members_say_nothing_here() -> None:
     _, stranger = issuer.grant_ready(make_people(seed=8).authority, "eve", [], NOW, EPOCHS, ENTROPY, "member")
     with pytest.raises(ForgedError):
-        Reader(DIRECTORY).read(state(stranger, b"x", purpose=PURPOSE), "member", AT, purpose=PURPOSE)
+        Reader(DIRECTORY).author(BODY, state(stranger, BODY, purpose=PURPOSE), "member", AT, purpose=PURPOSE)
+
+
+def test_certificates_fit_the_message_that_carries_them() -> None:
+    ends = Leaf(b"\xff" * 16, b"\xff" * 32, SUB.key.public, True, True, FOREVER_S, FOREVER_S, True)
+    largest = max(len(certificate) for certificate in (certify_leaf(SUB.key, ends), *THEIRS.membership.tls))
+    assert largest <= CERTIFICATE_MAX
 
 
 def test_a_keyring_without_a_certificate_for_it_can_neither_state_nor_read() -> None:

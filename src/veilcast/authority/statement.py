@@ -11,32 +11,28 @@ Whoever reads a statement learns its author's name among members. It is for list
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Final
-
-import msgspec
+from typing import NamedTuple
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Certificates, Standing, tls_key
 from veilcast.authority.tls import check_leaf, standing_in
-from veilcast.crypto.sign import SIGNATURE, verify
+from veilcast.crypto.sign import verify
 from veilcast.crypto.x509 import Leaf, check_chain, read_leaf
-from veilcast.errors import AuthorityError, ForgedError, MalformedError
+from veilcast.errors import AuthorityError, ForgedError
 
 
-class Statement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is said, in the bytes that were signed; the author's certificate comes first."""
+class Signed(NamedTuple):
+    """What comes with a statement; the author's own certificate is the first."""
 
-    body: bytes
-    certificates: Annotated[tuple[bytes, ...], msgspec.Meta(min_length=1, max_length=2)]
-    signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
+    certificates: Certificates
+    signature: bytes
 
 
-def state(keyring: Keyring, body: bytes, *, purpose: bytes) -> bytes:
+def state(keyring: Keyring, body: bytes, *, purpose: bytes) -> Signed:
     """Say this as the holder of the keyring."""
-    _, *above = _shown(keyring)
-    certificates = tuple(keyring.membership.tls[: len(above)])
-    return _ENCODER.encode(Statement(body, certificates, tls_key(keyring.membership.link).sign(body, purpose=purpose)))
+    *certificates, _ = _shown(keyring)
+    return Signed(tuple(certificates), tls_key(keyring.membership.link).sign(body, purpose=purpose))
 
 
 class Reader:
@@ -46,18 +42,14 @@ class Reader:
         *_, self._anchor = _shown(keyring)
         self._keyring, self._revoked = keyring, revoked
 
-    def read(self, data: bytes, standing: Standing, now: int, *, purpose: bytes) -> tuple[bytes, bytes]:
-        """Who said it (the fingerprint of its link key), and what; `RemoteError` unless it stands in this role now."""
-        try:
-            statement = _DECODER.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise MalformedError("not a statement") from error
-        leaf = _certified((*statement.certificates, self._anchor), self._keyring.root)
+    def author(self, body: bytes, signed: Signed, standing: Standing, now: int, *, purpose: bytes) -> bytes:
+        """Who said it: the fingerprint of its link key. Raises `RemoteError` unless it stands in this role, now."""
+        leaf = _certified((*signed.certificates, self._anchor), self._keyring.root)
         if standing_in(leaf) != standing:
             raise ForgedError("its author stands in another role")
         check_leaf(leaf, self._keyring, self._revoked, now)
-        verify(leaf.public, statement.body, statement.signature, purpose=purpose)
-        return leaf.name, statement.body
+        verify(leaf.public, body, signed.signature, purpose=purpose)
+        return leaf.name
 
 
 @lru_cache(maxsize=4096)
@@ -71,7 +63,3 @@ def _shown(keyring: Keyring) -> Certificates:
     if not keyring.membership.tls:
         raise AuthorityError("this keyring has no key to sign statements with; ask the authority for a new grant")
     return keyring.membership.tls
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Statement)

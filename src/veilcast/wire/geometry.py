@@ -178,6 +178,9 @@ PAGES_MAX: Final = -(-LISTED_MAX // PAGE_NODES)
 
 DIGEST: Final = 32
 
+CERTIFICATE_MAX: Final = 512
+"""A certificate that says who signed a statement, in DER; a test makes the largest."""
+
 INSTALL: Final = 5 * 1024
 """The sealed instructions of one group of nodes: one size, whoever gets them and however many follow."""
 

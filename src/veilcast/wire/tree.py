@@ -13,7 +13,6 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from veilcast.crypto.certificate import Chain
 from veilcast.crypto.derive import fingerprint
 from veilcast.wire import geometry as g
 from veilcast.wire.messages import Counter, Message, Moment, Name, Proof, Signature
@@ -23,6 +22,10 @@ BoxKey: TypeAlias = Annotated[bytes, Meta(min_length=g.PUBLIC_KEY, max_length=g.
 EntryId: TypeAlias = Annotated[bytes, Meta(min_length=g.ENTRY, max_length=g.ENTRY)]
 MessageId: TypeAlias = Annotated[bytes, Meta(min_length=g.NOTE_ID, max_length=g.NOTE_ID)]
 Digest: TypeAlias = Annotated[bytes, Meta(min_length=g.DIGEST, max_length=g.DIGEST)]
+Certificates: TypeAlias = Annotated[
+    tuple[Annotated[bytes, Meta(min_length=1, max_length=g.CERTIFICATE_MAX)], ...], Meta(min_length=1, max_length=2)
+]
+"""Of who signed it: its own, and that of a sub-authority that gave it."""
 Element: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=g.ELEMENT_MAX)]
 """A tag in `hardened`; in `paper` the element itself, behind its topic's name."""
 Groups: TypeAlias = Annotated[
@@ -63,12 +66,16 @@ class Listed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Enrol(Message, frozen=True):
-    """A node to the directory: list me, at this address, from now on for one lease. Signed by the certified member."""
+    """A node to the directory: list me, at this address, from now on for one lease. Signed by the certified member.
+
+    `box` is the key of its membership. Of two enrolments the one that was issued later counts.
+    """
 
     number: Counter
     address: Name
+    box: BoxKey
     issued_us: Moment
-    certificate: Chain
+    certificates: Certificates
     signature: Signature
 
 
@@ -83,26 +90,30 @@ class Fetch(Message, frozen=True):
     """To the directory: a page of this version of the listing; with no page, the head of the newest."""
 
     number: Counter
-    version: Counter
+    version: Moment
     page: Annotated[int, Meta(ge=0, le=g.PAGES_MAX - 1)] | None
 
 
 class Head(Message, frozen=True):
-    """How many nodes are listed, in which version, until when, and the digest of each page; signed by the directory."""
+    """How many nodes are listed, in which version, until when, and the digest of each page; signed by the directory.
+
+    A version is named by the moment it was made at, so that a later one has a higher name.
+    """
 
     number: Counter
-    version: Counter
-    issued_us: Moment
+    version: Moment
     until_us: Moment
     count: Annotated[int, Meta(ge=0, le=g.LISTED_MAX)]
     pages: Annotated[tuple[Digest, ...], Meta(max_length=g.PAGES_MAX)]
-    certificate: Chain
+    certificates: Certificates
     signature: Signature
 
 
 class Page(Message, frozen=True):
+    """So many nodes, in the order of their names; all pages but the last are full."""
+
     number: Counter
-    version: Counter
+    version: Moment
     page: Annotated[int, Meta(ge=0, le=g.PAGES_MAX - 1)]
     nodes: Annotated[tuple[Listed, ...], Meta(min_length=1, max_length=g.PAGE_NODES)]
 

@@ -1,0 +1,140 @@
+"""Listings: all nodes of the tree, in one order, as a directory signs and serves them.
+
+Pure. A node knows the others by a `Listing` and by nothing else: who has another way to make one (P2 names a
+distributed hash table for large networks) need not touch the rest.
+
+Everybody fetches the whole of it, so that nobody's choice of nodes shows in what it asks for. It comes as a head, which
+is signed, and pages, which the head has the digests of. The head is good for a while only, and nobody takes one that is
+older than what it has: so a directory, or whoever answers in its place, cannot bring back nodes that are gone, except
+to those who start anew, and to these for no longer than a head is good for.
+
+A directory can still leave nodes out, list members who do not exist as nodes, and show different listings to different
+people, if it can tell them apart; it is asked through an anonymous network. That is what it is trusted with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.statement import Reader, Signed, state
+from veilcast.crypto.derive import digest
+from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
+from veilcast.machine import Address
+from veilcast.wire.geometry import DIGEST, LISTED_MAX, PAGE_NODES
+from veilcast.wire.tree import Head, Listed, Page
+
+
+class Listing:
+    """Nodes in the order of their names; the columns go together by place. `version` is when it was made."""
+
+    __slots__ = ("_places", "addresses", "boxes", "ids", "nodes", "since", "until", "until_us", "version")
+
+    def __init__(self, nodes: Iterable[Listed], version: int = 0, until_us: int = 0) -> None:
+        named = sorted((node.node, node) for node in nodes)
+        self.nodes = tuple(node for _, node in named)
+        self.ids = tuple(name for name, _ in named)
+        self.addresses = tuple(Address(node.address) for node in self.nodes)
+        self.boxes = tuple(node.box for node in self.nodes)
+        self.since = tuple(node.since_us for node in self.nodes)
+        self.until = tuple(node.until_us for node in self.nodes)
+        self.version, self.until_us = version, until_us
+        self._places = {name: place for place, name in enumerate(self.ids)}
+        if len(self._places) != len(self.ids):
+            raise MalformedError("a node is listed twice")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, node: bytes) -> bool:
+        return node in self._places
+
+    def numbered(self, node: bytes) -> int | None:
+        """The place of a node in every column; None if it is not listed."""
+        return self._places.get(node)
+
+    def living(self, now: int) -> Listing:
+        """Those of them who have not been missing for a whole lease."""
+        if all(until_us > now for until_us in self.until):
+            return self
+        return Listing((node for node in self.nodes if node.until_us > now), self.version, self.until_us)
+
+
+class Edition(NamedTuple):
+    """A listing as it is served; the numbers of requests are left for who answers them."""
+
+    head: Head
+    pages: tuple[Page, ...]
+
+
+def publish(listing: Listing, keyring: Keyring) -> Edition:
+    """Sign a listing, as the directory that this is the keyring of."""
+    if len(listing) > LISTED_MAX:
+        raise LocalError(f"a listing has at most {LISTED_MAX} nodes")
+    cuts = range(0, len(listing), PAGE_NODES)
+    pages = tuple(
+        Page(0, listing.version, number, listing.nodes[start : start + PAGE_NODES]) for number, start in enumerate(cuts)
+    )
+    digests = tuple(_digest(page) for page in pages)
+    signed = state(keyring, _body(listing.version, listing.until_us, len(listing), digests), purpose=_PURPOSE)
+    return Edition(Head(0, listing.version, listing.until_us, len(listing), digests, *signed), pages)
+
+
+class Gathering:
+    """A listing on its way to somebody: a head that was checked, and the pages there are of it so far."""
+
+    def __init__(self, head: Head, reader: Reader, known: Listing | None, now: int, nodes_max: int) -> None:
+        """Raises `RemoteError` for a head that no directory of ours signed, or that is not to be taken any more."""
+        body, signed = (
+            _body(head.version, head.until_us, head.count, head.pages),
+            Signed(head.certificates, head.signature),
+        )
+        reader.author(body, signed, "directory", now, purpose=_PURPOSE)
+        if head.until_us <= now:
+            raise StaleError("the listing is over")
+        if head.version > now + AHEAD_US:
+            raise StaleError("the listing is of a time to come")
+        if known is not None and head.version < known.version:
+            raise StaleError("the listing is older than what is known")
+        if head.count > nodes_max or len(head.pages) != -(-head.count // PAGE_NODES):
+            raise MalformedError("a listing of so many nodes does not have so many pages")
+        self.head: Final = head
+        self._pages: dict[int, Page] = {}
+
+    def wants(self) -> int | None:
+        """The number of a page that is missing; None when all are there."""
+        return next((number for number in range(len(self.head.pages)) if number not in self._pages), None)
+
+    def add(self, page: Page) -> None:
+        """Take a page of this listing; `RemoteError` for any other."""
+        if page.version != self.head.version or page.page >= len(self.head.pages):
+            raise StaleError("a page of another listing")
+        if _digest(page) != self.head.pages[page.page]:
+            raise ForgedError("a page that the directory did not sign")
+        self._pages[page.page] = page
+
+    def listing(self) -> Listing:
+        """All of it; raises `RemoteError` if the directory has signed what is no listing."""
+        nodes = [node for number in range(len(self.head.pages)) for node in self._pages[number].nodes]
+        listing = Listing(nodes, self.head.version, self.head.until_us)
+        if len(nodes) != self.head.count or list(listing.nodes) != nodes:
+            raise MalformedError("a listing that is out of order")
+        return listing
+
+
+def _digest(page: Page) -> bytes:
+    return digest(_ENCODER.encode((page.version, page.page, page.nodes)), purpose=b"vc/tree-page", size=DIGEST)
+
+
+def _body(version: int, until_us: int, count: int, digests: tuple[bytes, ...]) -> bytes:
+    return _ENCODER.encode((version, until_us, count, digests))
+
+
+AHEAD_US: Final = 120_000_000
+"""So far a directory's clock may be ahead of a node's: a version that were far ahead would shut out all that follow."""
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_PURPOSE: Final = b"veilcast/tree-listing"
