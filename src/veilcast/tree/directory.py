@@ -1,0 +1,230 @@
+"""The directory: lists the nodes, for whoever asks, and knows nothing of what they say to one another.
+
+A node enrols with a descriptor and stands in the listing for one lease; it renews that long before the end, so whoever
+falls silent falls out. The directory signs a new edition of the listing when somebody asks and something has changed,
+and no more often than it is told to; it keeps the last few for those who are in the middle of one. All come through the
+anonymous network, each request on a stream of its own accord: the directory knows its nodes, and not who asks.
+
+On the disk is who was let in, and since when: origins are chosen among those who have been there for long, and must not
+all become newcomers when the directory starts anew. Renewals are not on the disk. A directory that comes back gives
+everybody one lease, and who does not renew it is gone then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.statement import Reader
+from veilcast.crypto.derive import fingerprint
+from veilcast.errors import ExcessError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.link.bucket import TokenBucket
+from veilcast.machine import Address, Event, Frame, Listen
+from veilcast.parts.alarms import Alarms
+from veilcast.parts.ledger import Ledger
+from veilcast.tree.config import DirectoryConfig
+from veilcast.tree.descriptor import check_descriptor
+from veilcast.tree.listing import AHEAD_US, Edition, Listing, publish
+from veilcast.wire import decode, encode
+from veilcast.wire.messages import Message
+from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Listed, Refused
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """A node on the disk."""
+
+    address: str
+    box: bytes
+    since_us: int
+
+
+class Directory:
+    """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
+
+    `records` is what earlier lives had stored and did not settle: the nodes that were listed. `refused` counts what was
+    refused, by kind of error.
+    """
+
+    def __init__(
+        self,
+        config: DirectoryConfig,
+        keyring: Keyring,
+        now: int,
+        records: Mapping[int, bytes] | None = None,
+        revoked: Revoked | None = None,
+    ) -> None:
+        self._config, self._keyring, self._reader = config, keyring, Reader(keyring, revoked)
+        records = records or {}
+        self._ledger = Ledger(records)
+        self._nodes: dict[bytes, _Node] = {}
+        self._ends: Alarms[bytes] = Alarms()
+        self._editions: deque[Edition] = deque(maxlen=config.versions)
+        self._changed = True
+        self._enrols = TokenBucket(config.enrols_every_us, config.enrols_burst)
+        self._callers: dict[Address, TokenBucket] = {}
+        self._frames: list[Frame] = []
+        self._events: list[Event] = [Listen("tree")]
+        self.refused: Counter[str] = Counter()
+        self.version = 0
+        for record, data in records.items():
+            self._restore(record, data, now)
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self.version += 1
+        try:
+            self._admit(source, now)
+            request = decode(data)
+            if isinstance(request, Enrol):
+                self._enrol(request, source, now)
+            elif isinstance(request, Fetch):
+                self._fetch(request, source, now)
+            else:
+                raise MalformedError("not a request to a directory")
+        except RemoteError as error:
+            self.refused[type(error).__name__] += 1
+
+    def handle_timer(self, now: int) -> None:
+        for node in self._ends.due(now):
+            self.version += 1
+            self._ledger.settle(self._nodes.pop(node).record)
+            self._changed = True
+
+    def next_timer(self) -> int | None:
+        return self._ends.next_us()
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        return self._events.pop(0) if self._events else self._ledger.next_event()
+
+    def stored(self, record: int, now: int) -> None:
+        self._ledger.stored(record, now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        """Whoever it is may ask; there is nothing to prepare."""
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self._callers.pop(peer, None)
+
+    def sizes(self) -> dict[str, int]:
+        """How much is in each table, for those who watch its bounds."""
+        return {
+            "nodes": len(self._nodes),
+            "editions": len(self._editions),
+            "callers": len(self._callers),
+        }
+
+    # --- requests
+
+    def _admit(self, source: Address, now: int) -> None:
+        bucket = self._callers.pop(source, None)
+        if bucket is None:
+            bucket = TokenBucket(self._config.requests_every_us, self._config.requests_burst)
+        self._callers[source] = bucket
+        if len(self._callers) > self._config.callers_max:
+            del self._callers[next(iter(self._callers))]
+        if not bucket.take(now):
+            raise ExcessError("more requests than one stream is given")
+
+    def _enrol(self, enrol: Enrol, source: Address, now: int) -> None:
+        if not self._enrols.take(now):
+            self._answer(Refused(enrol.number, Code.LIMITED), source)
+            return
+        try:
+            node = self._checked(enrol, now)
+        except RemoteError:
+            self._answer(Refused(enrol.number, Code.MALFORMED), source)
+            raise
+        known = self._nodes.get(node)
+        if known is None and len(self._nodes) >= self._config.nodes_max:
+            self._answer(Refused(enrol.number, Code.FULL), source)
+            return
+        if known is None or known.listed.address != enrol.address:
+            known = self._let_in(node, enrol, known, now)
+        until_us = min(enrol.issued_us, now) + self._config.lease_us
+        known.issued_us = enrol.issued_us
+        self._renew(node, known, until_us)
+        self._ledger.after(known.record, now, lambda _: self._answer(Enrolled(enrol.number, until_us), source))
+
+    def _checked(self, enrol: Enrol, now: int) -> bytes:
+        """The node that this is of, if it is no older than what is known of it."""
+        node = check_descriptor(enrol, self._reader, now)
+        known = self._nodes.get(node)
+        if not now - self._config.lease_us < enrol.issued_us <= now + AHEAD_US:
+            raise StaleError("the descriptor is not of this time")
+        if known is not None and enrol.issued_us < known.issued_us:
+            raise StaleError("the descriptor is older than the one that is known")
+        return node
+
+    def _fetch(self, fetch: Fetch, source: Address, now: int) -> None:
+        if fetch.page is None:
+            head = self._newest(now).head
+            self._answer(msgspec.structs.replace(head, number=fetch.number), source)
+            return
+        for edition in self._editions:
+            if edition.head.version == fetch.version and fetch.page < len(edition.pages):
+                self._answer(msgspec.structs.replace(edition.pages[fetch.page], number=fetch.number), source)
+                return
+        self._answer(Refused(fetch.number, Code.UNKNOWN), source)
+
+    # --- nodes and editions
+
+    def _let_in(self, node: bytes, enrol: Enrol, known: _Node | None, now: int) -> _Node:
+        """Whoever moves stays who it is, for as long as it has been there."""
+        since_us = now if known is None else known.listed.since_us
+        kept = Kept(enrol.address, enrol.box, since_us)
+        record = self._ledger.keep(_ENCODER.encode(kept), None if known is None else known.record)
+        self._nodes[node] = _Node(record, Listed(enrol.address, enrol.box, since_us, 0))
+        return self._nodes[node]
+
+    def _renew(self, node: bytes, known: _Node, until_us: int) -> None:
+        known.listed = msgspec.structs.replace(known.listed, until_us=until_us)
+        self._ends.set(node, until_us)
+        self._changed = True
+
+    def _newest(self, now: int) -> Edition:
+        """The edition that is served now. What has changed waits for the next, and none is served until its end."""
+        newest = self._editions[-1] if self._editions else None
+        age_us = 0 if newest is None else now - newest.head.version
+        due = (self._changed and age_us >= self._config.publish_us) or age_us >= self._config.listing_us // 2
+        if newest is None or due:
+            nodes = (known.listed for known in self._nodes.values())
+            newest = publish(Listing(nodes, now, now + self._config.listing_us), self._keyring)
+            self._editions.append(newest)
+            self._changed = False
+        return newest
+
+    def _restore(self, record: int, data: bytes, now: int) -> None:
+        try:
+            kept = _DECODER.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TamperedError("a record of the directory's nodes is damaged") from error
+        node = fingerprint(kept.box)
+        self._nodes[node] = _Node(record, Listed(kept.address, kept.box, kept.since_us, 0))
+        self._renew(node, self._nodes[node], now + self._config.lease_us)
+
+    def _answer(self, message: Message, source: Address) -> None:
+        self._frames.append(Frame(source, encode(message)))
+
+
+class _Node:
+    """Its record on the disk, how it is listed, and when it said so last."""
+
+    __slots__ = ("issued_us", "listed", "record")
+
+    def __init__(self, record: int, listed: Listed) -> None:
+        self.record, self.listed = record, listed
+        self.issued_us = 0
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Kept)
