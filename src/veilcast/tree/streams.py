@@ -1,0 +1,179 @@
+"""Streams: a node's ways to others, each for one purpose, and what it asks for on them until it is answered.
+
+A stream is called for when there is something to ask on it, and again after it was lost or gave no answer for a while,
+with growing pauses between; whatever was not answered is then asked anew. A request has an end of its own: when that
+comes without an answer, who asked is told so. A stream without requests is closed, at once or when it was idle for long
+enough: one that serves a single request tells nothing of the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, TypeAlias
+
+from veilcast.errors import StaleError
+from veilcast.machine import Address, Connect, Disconnect, Event
+from veilcast.parts.alarms import Alarms
+from veilcast.parts.calling import backoff
+from veilcast.tree.config import TreeConfig
+from veilcast.wire.messages import Message
+from veilcast.wire.tree import Enrolled, Head, Heard, Page, Refused
+
+Answer: TypeAlias = Heard | Refused | Enrolled | Head | Page
+
+Then: TypeAlias = Callable[[Answer | None, int], None]
+"""What is done with an answer, or when it is known that there will be none."""
+
+Build: TypeAlias = Callable[[int], Message]
+"""The request under this number."""
+
+Post: TypeAlias = Callable[[Address, Message], None]
+
+
+class Streams:
+    """Bounded: `streams_max` streams; how much is asked on each is for those to bound who ask."""
+
+    def __init__(self, config: TreeConfig, rng: Random, post: Post) -> None:
+        self._config, self._rng, self._post = config, rng, post
+        self._streams: dict[Address, _Stream] = {}
+        self._alarms: Alarms[Address] = Alarms()
+        self._events: deque[Event] = deque()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __contains__(self, peer: Address) -> bool:
+        return peer in self._streams
+
+    def ask(self, peer: Address, build: Build, then: Then, *, until_us: int, linger_us: int, now: int) -> bool:
+        """Ask for this until then; False if there is no room for another stream, and nothing is asked."""
+        stream = self._streams.get(peer)
+        if stream is None:
+            if len(self._streams) >= self._config.streams_max and not self._close_idle():
+                return False
+            stream = self._streams[peer] = _Stream(peer, linger_us, number=self._rng.randrange(_NUMBERS), call_us=now)
+        stream.number = (stream.number + 1) % _NUMBERS
+        errand = stream.errands[stream.number] = _Errand(build, then, until_us)
+        if stream.up:
+            self._send(stream, stream.number, errand, now)
+        self._move(stream, now)
+        return True
+
+    def hear(self, peer: Address, answer: Answer, now: int) -> None:
+        """An answer has come on one of our streams; `StaleError` if it was not asked for, or answered before."""
+        stream = self._streams.get(peer)
+        errand = None if stream is None else stream.errands.pop(answer.number, None)
+        if stream is None or errand is None:
+            raise StaleError("an answer that nobody waits for")
+        stream.idle_us, stream.calls = now + stream.linger_us, 0
+        errand.then(answer, now)
+        self._move(stream, now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        stream = self._streams.get(peer)
+        if stream is None:
+            self._events.append(Disconnect(peer))  # It is not wanted any more.
+            return
+        if not stream.up:
+            stream.up, stream.idle_us = True, now + stream.linger_us
+            for number, errand in list(stream.errands.items()):
+                self._send(stream, number, errand, now)
+        self._move(stream, now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        stream = self._streams.get(peer)
+        if stream is not None:
+            self._down(stream, now)
+            self._move(stream, now)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        for peer in self._alarms.due(now):
+            if (stream := self._streams.get(peer)) is not None:
+                self._move(stream, now)
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def _move(self, stream: _Stream, now: int) -> None:
+        """Do what is due on this stream, and see to it that we are woken for the next."""
+        over = [number for number, errand in stream.errands.items() if errand.until_us <= now]
+        for number in over:
+            if (errand := stream.errands.pop(number, None)) is not None:
+                errand.then(None, now)
+        if self._streams.get(stream.peer) is not stream:
+            return
+        if stream.up and any(errand.answer_us <= now for errand in stream.errands.values()):
+            # It hangs. What was asked on it is asked on another.
+            self._events.append(Disconnect(stream.peer))
+            self._down(stream, now)
+        if not stream.errands and (not stream.up or stream.idle_us <= now):
+            self._close(stream)
+            return
+        if not stream.up and stream.call_us <= now:
+            self._events.append(Connect(stream.peer))
+            stream.call_us = now + backoff(self._rng, self._config.connect_us, stream.calls)
+            stream.calls += 1
+        self._alarms.set(stream.peer, stream.due_us)
+
+    def _send(self, stream: _Stream, number: int, errand: _Errand, now: int) -> None:
+        errand.answer_us = now + self._config.retry_us
+        self._post(stream.peer, errand.build(number))
+
+    def _down(self, stream: _Stream, now: int) -> None:
+        if stream.up:
+            stream.up = False
+            stream.call_us = now + backoff(self._rng, self._config.connect_us, stream.calls)
+            stream.calls += 1
+
+    def _close(self, stream: _Stream) -> None:
+        del self._streams[stream.peer]
+        self._alarms.drop(stream.peer)
+        self._events.append(Disconnect(stream.peer))
+
+    def _close_idle(self) -> bool:
+        idle = (stream for stream in self._streams.values() if not stream.errands)
+        stream = min(idle, key=lambda each: each.idle_us, default=None)
+        if stream is not None:
+            self._close(stream)
+        return stream is not None
+
+
+@dataclass(slots=True, eq=False)
+class _Errand:
+    build: Build
+    then: Then
+    until_us: int
+    answer_us: int = 0
+    """When an answer is waited for no longer; counts while the stream is up."""
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    peer: Address
+    linger_us: int
+    number: int
+    """Of the last request. Another stream of this name may have had others: the first is drawn."""
+    call_us: int
+    """When it is called for next, while it is down."""
+    up: bool = False
+    calls: int = 0
+    idle_us: int = 0
+    errands: dict[int, _Errand] = field(default_factory=dict)
+
+    @property
+    def due_us(self) -> int:
+        ends = [errand.until_us for errand in self.errands.values()]
+        if not self.up:
+            return min([*ends, self.call_us])
+        if not ends:
+            return self.idle_us
+        return min(*ends, *(errand.answer_us for errand in self.errands.values()))
+
+
+_NUMBERS: Final = 1 << 32
