@@ -27,9 +27,8 @@ import numpy.typing as npt
 from bloom import SCHEMA, random_ranges
 from veilcast.crypto.derive import digest
 from veilcast.machine import Publication
-from veilcast.relay.subjects import TAG
-from veilcast.relay.tags import TagIndex
 from veilcast.topics import BloomIndex, Cover, Geometry, Label, Range, covers, queries
+from veilcast.topics.tags import TAG, TagIndex
 
 Numbers = npt.NDArray[np.int64]
 

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "authority"))
 from people import NOW, OTHER, TOPIC, make_people
 
 from veilcast.authority.content import Content
+from veilcast.authority.subjects import keyed, named, subject_key
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.seal import unseal
 from veilcast.crypto.secret import Secret
@@ -57,7 +58,7 @@ class Paper(Play):
     def __post_init__(self) -> None:
         super().__post_init__()
         draw = self.entropy.randbytes
-        wanted = [subjects.named(topic, b"") for topic in (TOPIC, TOPIC, OTHER)]
+        wanted = [named(topic, b"") for topic in (TOPIC, TOPIC, OTHER)]
         self.uploads = [subjects.upload(each, key) for each, key in zip(wanted, self.keys, strict=True)]
         self.moved = [subjects.move(each, move) for each, move in zip(self.uploads, self.moves, strict=True)]
         self.tags = [subjects.tag(each) for each in self.moved]
@@ -73,9 +74,9 @@ class Hardened(Play):
     def __post_init__(self) -> None:
         super().__post_init__()
         draw = self.entropy.randbytes
-        self.subject_key = subjects.subject_key(READER)
-        other_key = subjects.subject_key(PEOPLE.bob.at(NOW).topic(OTHER))
-        wanted = [subjects.keyed(key, b"") for key in (self.subject_key, self.subject_key, other_key)]
+        self.subject_key = subject_key(READER, b"relay")
+        other_key = subject_key(PEOPLE.bob.at(NOW).topic(OTHER), b"relay")
+        wanted = [keyed(key, b"") for key in (self.subject_key, self.subject_key, other_key)]
         public = self.server.public()
         self.uploads = [
             subjects.upload_veiled(each, key, public.subject, draw) for each, key in zip(wanted, self.keys, strict=True)
@@ -147,13 +148,13 @@ def dictionary(tags: Iterable[bytes], candidates: dict[str, bytes], factor: Scal
 
 
 def test_b_in_paper_the_server_names_every_subject(paper: Paper) -> None:
-    candidates = {topic: subjects.named(topic, b"") for topic in TOPICS}
+    candidates = {topic: named(topic, b"") for topic in TOPICS}
     assert dictionary(paper.tags, candidates, paper.server.k_r) == [TOPIC, TOPIC, OTHER]
 
 
 def test_b_hardened_the_server_names_none_at_home_even_with_the_topics_key(hardened: Hardened) -> None:
-    outsider = {topic: subjects.named(topic, b"") for topic in TOPICS}
-    insider = {TOPIC: subjects.keyed(hardened.subject_key, b"")}
+    outsider = {topic: named(topic, b"") for topic in TOPICS}
+    insider = {TOPIC: keyed(hardened.subject_key, b"")}
     for candidates in (outsider, insider):
         for factor in (hardened.server.k_r, hardened.server.y, hardened.server.k_r * hardened.server.y):
             assert dictionary(hardened.tags, candidates, factor) == [None, None, None]
@@ -166,7 +167,7 @@ def test_b_hardened_a_server_that_is_a_user_tries_one_subject_for_each_upload(ha
     """What remains: an oracle, on line, and as slow as the proxy's limits make it."""
     draw = random.Random(3).randbytes
     asked = subjects.upload_veiled(
-        subjects.keyed(hardened.subject_key, b""), hardened.keys[2], hardened.server.public().subject, draw
+        keyed(hardened.subject_key, b""), hardened.keys[2], hardened.server.public().subject, draw
     )
     by_the_proxy = subjects.move_veiled(asked, hardened.moves[2], hardened.mask)
     assert [subjects.tag_veiled(by_the_proxy, hardened.server.unveil) == tag for tag in hardened.tags] == [
@@ -231,7 +232,7 @@ def test_d_a_proxy_that_makes_up_a_user_needs_to_bribe_none(play: Play) -> None:
 def test_d_in_paper_the_two_then_read_all_and_name_every_subject(paper: Paper) -> None:
     k_r, keys = coalition_keys(paper.moves, 2, paper.keys[2])
     assert bodies.open_body(paper.sent, paper.sealed, keys[0]) == BODY
-    candidates = {topic: subjects.named(topic, b"") for topic in TOPICS}
+    candidates = {topic: named(topic, b"") for topic in TOPICS}
     assert dictionary(map(subjects.tag, paper.moved), candidates, k_r) == [TOPIC, TOPIC, OTHER]
 
 
@@ -240,7 +241,7 @@ def test_d_hardened_the_two_read_nothing_and_name_no_subject_of_others(hardened:
     k_r, keys = coalition_keys(hardened.moves, 2, hardened.keys[2])
     assert opened_by([k_r, *keys, hardened.mask], hardened.sealed) == []
     for upload, move, key in zip(hardened.uploads, hardened.moves, keys, strict=True):
-        for element in (subjects.keyed(hardened.subject_key, b""), subjects.named(TOPIC, b"")):
+        for element in (keyed(hardened.subject_key, b""), named(TOPIC, b"")):
             assert not named_by_coalition(upload, element, key, [k_r, key, move, hardened.mask])
 
 
@@ -252,12 +253,12 @@ def named_by_coalition(upload: Ciphertext, element: bytes, key: Scalar, held: li
 
 def test_d_hardened_it_is_the_servers_key_that_would_name_them(hardened: Hardened) -> None:
     """The control of the test above."""
-    element = subjects.keyed(hardened.subject_key, b"")
-    named = [
+    element = keyed(hardened.subject_key, b"")
+    found = [
         named_by_coalition(upload, element, key, [hardened.server.y])
         for upload, key in zip(hardened.uploads, hardened.keys, strict=True)
     ]
-    assert named == [True, True, False]
+    assert found == [True, True, False]
 
 
 # --- (e) the sealed body travels unchanged, so the proxy links publisher and readers

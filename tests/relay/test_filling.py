@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from veilcast.authority.content import Content
 from veilcast.authority.letters import Letter
 from veilcast.authority.record import TopicRecord
+from veilcast.authority.subjects import Groups, wanted
 from veilcast.crypto.bulk import one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.machine import Publication
-from veilcast.relay.elements import Groups, wanted
 from veilcast.relay.filling import filled
 from veilcast.relay.hardened import HardenedClient, HardenedProxy, HardenedServer
 from veilcast.relay.joining import ServerKeys
 from veilcast.relay.profile import Span
-from veilcast.relay.tags import TagIndex
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.topics import All, Conjunction, Integers, Label, Range, Schema
+from veilcast.topics.tags import TagIndex
 from veilcast.wire.geometry import SUBJECTS_MAX
 
 EPOCH_US: Final = 60_000_000

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from veilcast.authority import subjects
 from veilcast.authority.record import TopicRecord
+from veilcast.authority.subjects import Groups
 from veilcast.crypto.derive import digest
 from veilcast.errors import LocalError
 from veilcast.machine import Publication
-from veilcast.relay import elements
-from veilcast.relay.elements import Groups
 from veilcast.relay.matching import Exact, Filters, Leased, Matcher
-from veilcast.relay.subjects import TAG
 from veilcast.topics import All, Equal, Geometry, Integers, Label, Range, Schema, Strings
+from veilcast.topics.tags import TAG
 from veilcast.wire.geometry import SUBJECTS_MAX
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "topics"))
@@ -32,7 +32,7 @@ TOPIC = "topic of the case"
 def through(case: Case, matcher: Matcher, *, paper: bool) -> list[Delivery]:
     """What a server lets through; cases with more subjects than a message has room for are not looked at here."""
     record = TopicRecord(TOPIC, case.schema)
-    want, say = (elements.poured, elements.asked) if paper else (elements.wanted, elements.said)
+    want, say = (subjects.poured, subjects.asked) if paper else (subjects.wanted, subjects.said)
     found = []
     try:
         for number, interest in enumerate(case.interests):
@@ -69,19 +69,19 @@ LEVEL = All(Label("news"), Range("level", 3, 9))
 
 
 def test_a_topic_s_label_is_told_only_where_nothing_else_is_asked_for() -> None:
-    assert len(elements.wanted(Label("news"), RECORD)) == 1
-    assert elements.wanted(LEVEL, RECORD) == elements.wanted(Range("level", 3, 9), RECORD)
+    assert len(subjects.wanted(Label("news"), RECORD)) == 1
+    assert subjects.wanted(LEVEL, RECORD) == subjects.wanted(Range("level", 3, 9), RECORD)
     both = All(Label("news"), Label("sport"))
-    assert len(elements.wanted(both, RECORD)) == 1, "a second label is a constraint like any other"
+    assert len(subjects.wanted(both, RECORD)) == 1, "a second label is a constraint like any other"
 
 
 def test_an_interest_or_publication_with_too_many_elements_is_refused() -> None:
     wide = TopicRecord("news", Schema(tuple(Integers(f"a{i}", 0, 2**32 - 1, 32) for i in range(8))))
     ranges = All(*(Range(f"a{i}", 1, 2**32 - 2) for i in range(8)))
     with pytest.raises(LocalError, match="at most"):
-        elements.wanted(ranges, wide)
+        subjects.wanted(ranges, wide)
     with pytest.raises(LocalError, match="at most"):
-        elements.said(Publication(tuple((f"a{i}", 5) for i in range(8))), wide)
+        subjects.said(Publication(tuple((f"a{i}", 5) for i in range(8))), wide)
 
 
 def drawn(rng: Random) -> bytes:
@@ -155,10 +155,10 @@ def test_no_filter_has_more_elements_than_its_bound_is_for() -> None:
 
 
 def test_the_wildcard_of_a_word_is_no_word() -> None:
-    poured = elements.poured(Label("news"), RECORD)[0]
-    asked = elements.asked(Publication((Label("news").pair, ("kind", "red"))), RECORD)
+    poured = subjects.poured(Label("news"), RECORD)[0]
+    asked = subjects.asked(Publication((Label("news").pair, ("kind", "red"))), RECORD)
     assert all(any(element in poured for element in group) for group in asked)
-    narrow = elements.poured(All(Label("news"), Equal("kind", "blue")), RECORD)[0]
+    narrow = subjects.poured(All(Label("news"), Equal("kind", "blue")), RECORD)[0]
     assert not all(any(element in narrow for element in group) for group in asked)
 
 

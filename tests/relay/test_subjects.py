@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilcast.crypto.group import Ciphertext, Point, Scalar
-from veilcast.crypto.secret import Secret
 from veilcast.errors import MalformedError
 from veilcast.machine import Entropy
 from veilcast.relay import subjects
@@ -124,10 +123,3 @@ def test_an_upload_crafted_to_hold_nothing_is_refused(entropy: Entropy) -> None:
         subjects.tag_veiled(subjects.move_veiled(crafted, moves, mask), keys.unveil)
     with pytest.raises(MalformedError):
         subjects.tag_many([crafted], keys.unveil)
-
-
-def test_elements_of_two_topics_are_never_the_same(entropy: Entropy) -> None:
-    assert subjects.named("a", b"bc") != subjects.named("ab", b"c")
-    one, other = Secret(entropy(32)), Secret(entropy(32))
-    assert subjects.keyed(one, b"x") != subjects.keyed(other, b"x")
-    assert subjects.keyed(one, b"x") != subjects.keyed(one, b"y")

@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from two_rooms import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
 
+from veilcast.authority.subjects import Groups
 from veilcast.relay.config import ClientConfig, ProxyConfig
-from veilcast.relay.elements import Groups
 from veilcast.sim.engine import START_US
 from veilcast.wire.relay import Delivery, Lease, Submit
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from veilcast.relay.elements import Groups
+from veilcast.authority.subjects import Groups
 from veilcast.wire.geometry import SUBJECTS_MAX
 
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from veilcast.authority import subjects
 from veilcast.authority.content import check_content
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
+from veilcast.authority.subjects import Groups
 from veilcast.crypto.bulk import Multiply
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar
@@ -22,13 +24,12 @@ from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
-from veilcast.relay import bodies, elements, joining
-from veilcast.relay.elements import Groups
+from veilcast.relay import bodies, joining
 from veilcast.relay.filling import filled
 from veilcast.relay.hiding import Hiding
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
 from veilcast.relay.profile import Opened, Reader, Span, Taken, Taking
-from veilcast.relay.subjects import keyed, move_many, subject_key, tag_many, unveil, veil_many
+from veilcast.relay.subjects import move_many, tag_many, unveil, veil_many
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, SCALAR, TICKET
 from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
@@ -70,10 +71,10 @@ class HardenedClient:
         return keys
 
     def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
-        return _keyed(keys, elements.wanted(interest, keys.record))
+        return subjects.keyed_groups(_subject_key(keys), subjects.wanted(interest, keys.record))
 
     def said(self, keys: TopicKeys, publication: Publication) -> Groups:
-        return _keyed(keys, elements.said(publication, keys.record))
+        return subjects.keyed_groups(_subject_key(keys), subjects.said(publication, keys.record))
 
     def name(self, interest: bytes, span: Span) -> bytes:
         return derive(self._own, b"vc/relay-lease", interest, span.epoch.to_bytes(8, "big"), size=LEASE_NAME).reveal()
@@ -99,7 +100,7 @@ class HardenedClient:
         head = bond.reveal() + submission_id(self._places, letter) + span.until_us.to_bytes(_UNTIL, "big")
         note = head + bodies.seal_note(keys, letter.content, self._entropy)
         boxed = bodies.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
-        topic = subject_key(keys)
+        topic = _subject_key(keys)
         full = filled(self.said(keys, letter.content.publication), lambda place: _filler(topic, place))
         return Submit(number, self._upload(full, key, bond), None, boxed)
 
@@ -214,9 +215,8 @@ def proof_of(secret: bytes) -> bytes:
     return digest(secret, purpose=b"vc/relay-done", size=TICKET)
 
 
-def _keyed(keys: TopicKeys, groups: Groups) -> Groups:
-    key = subject_key(keys)
-    return tuple(tuple(keyed(key, element) for element in group) for group in groups)
+def _subject_key(keys: TopicKeys) -> Secret:
+    return subjects.subject_key(keys, b"relay")
 
 
 def _filler(key: Secret, place: int, name: bytes = b"") -> bytes:

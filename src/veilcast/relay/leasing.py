@@ -18,12 +18,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from veilcast.authority.subjects import Groups
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError
 from veilcast.machine import Waiting
 from veilcast.parts.alarms import Alarms
 from veilcast.relay.config import ClientConfig
-from veilcast.relay.elements import Groups
 from veilcast.relay.profile import ClientPart, Span
 from veilcast.relay.way import Way
 from veilcast.topics import Conjunction

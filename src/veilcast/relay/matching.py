@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from veilcast.relay.elements import Groups
-from veilcast.relay.tags import TagIndex
+from veilcast.authority.subjects import Groups
 from veilcast.topics import BloomIndex, Geometry
+from veilcast.topics.tags import TagIndex
 from veilcast.wire.geometry import MOMENT_MAX
 
 

@@ -3,7 +3,7 @@
 A client has one pseudonym and one filter for all that it wants, for as long as it is there. The publication's body is
 sealed under a random point that travels re-routable. The paper says nothing of repeats and of what a body holds: here
 an id of 16 bytes stands before the body, by which the server knows a repeat, and inside stands the publication with its
-topic and its place in the publisher's stream. Subjects are the elements of `elements` with the topic's name in front.
+topic and its place in the publisher's stream. Subjects are elements with the topic's name in front.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Final
 
 import msgspec
 
+from veilcast.authority import subjects
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
+from veilcast.authority.subjects import Groups
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
-from veilcast.relay import bodies, elements, joining
-from veilcast.relay.elements import Groups
+from veilcast.relay import bodies, joining
 from veilcast.relay.hardened import place_key, submission_id
 from veilcast.relay.joining import Begun, ServerKeys
 from veilcast.relay.profile import Opened, Reader, Span, Taken, Taking
-from veilcast.relay.subjects import move, named, tag, upload
+from veilcast.relay.subjects import move, tag, upload
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import ADDRESSEES_MAX, BODY_MAX, LEASE_NAME, MOMENT_MAX, NOTE_ID, TICKET
 from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
@@ -55,10 +56,10 @@ class PaperClient:
         return self._at_hand.topic(topic)
 
     def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
-        return _named(keys, elements.poured(interest, keys.record))
+        return subjects.named_groups(keys.record.topic, subjects.poured(interest, keys.record))
 
     def said(self, keys: TopicKeys, publication: Publication) -> Groups:
-        return _named(keys, elements.asked(publication, keys.record))
+        return subjects.named_groups(keys.record.topic, subjects.asked(publication, keys.record))
 
     def name(self, interest: bytes, span: Span) -> bytes:
         return FILTER
@@ -143,10 +144,6 @@ class PaperServer:
             some = readers[start : start + ADDRESSEES_MAX]
             cipher = bodies.refresh(_point_of(taken.cipher), self._keys, self._entropy).encode()
             yield Delivery(tuple(reader.name for reader in some), some[0].ticket, cipher, taken.sealed)
-
-
-def _named(keys: TopicKeys, groups: Groups) -> Groups:
-    return tuple(tuple(named(keys.record.topic, element) for element in group) for group in groups)
 
 
 def _uploaded(groups: Groups, key: Scalar) -> Subjects:

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.letters import Letter
+from veilcast.authority.subjects import Groups
 from veilcast.crypto.group import Scalar
 from veilcast.machine import Publication
-from veilcast.relay.elements import Groups
 from veilcast.relay.joining import Begun
 from veilcast.topics import Conjunction
 from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit

@@ -8,8 +8,8 @@ knows k_r, can try any element it thinks of (`tests/papers/test_p2_relay_flaws.p
 
 *Hardened*. Three things change, each against one party:
 
-- elements are keyed with the topic's subject key of the epoch: nobody outside the topic can name one, and tags of two
-  epochs have nothing in common;
+- elements are keyed with the topic's subject key of the epoch (`authority.subjects`): nobody outside the topic can
+  name one, and tags of two epochs have nothing in common;
 - the upload is veiled: (k_u H + rho G, rho Y) with Y = y G the server's subject key, that is k_u H encrypted to the
   server. The proxy multiplies both parts; what it sees is fresh each time, and rests on the decisional Diffie-Hellman
   assumption even if it has k_u (from a user it bribed) and the topic's key;
@@ -29,21 +29,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto.bulk import Multiply, one_by_one
-from veilcast.crypto.derive import derive, digest
+from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar, encrypt
-from veilcast.crypto.secret import Secret
 from veilcast.machine import Entropy
 from veilcast.relay.joining import ServerKeys
+from veilcast.topics.tags import TAG
 
 # --- paper ------------------------------------------------------------------------------------------------------------
-
-
-def named(topic: str, element: bytes) -> bytes:
-    """An element of one topic among all: with the topic's name and its length in front."""
-    name = topic.encode()
-    return len(name).to_bytes(2, "big") + name + element
 
 
 def upload(element: bytes, key: Scalar) -> Point:
@@ -62,16 +55,6 @@ def tag(moved: Point) -> bytes:
 
 
 # --- hardened ---------------------------------------------------------------------------------------------------------
-
-
-def subject_key(keys: TopicKeys) -> Secret:
-    """What a topic's elements are keyed with in one epoch; whoever reads the topic has it, and nobody else."""
-    return derive(keys.content, b"vc/relay-subject")
-
-
-def keyed(key: Secret, element: bytes) -> bytes:
-    """An element as only members of its topic can name it, in this epoch."""
-    return derive(key, b"vc/relay-element", element).reveal()
 
 
 def bound(subject: Point, bond: Scalar) -> Point:
@@ -131,8 +114,5 @@ def tag_many(moved: Sequence[Ciphertext], unveil: Scalar, multiply: Multiply = o
 def _point(element: bytes) -> Point:
     return Point.hash(element, _DOMAIN)
 
-
-TAG: Final = 16
-"""Among 2^32 tags two are the same by chance with a probability of 2^-65."""
 
 _DOMAIN: Final = b"vc/relay-point"

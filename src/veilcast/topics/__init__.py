@@ -10,6 +10,7 @@ Imports the errors and the contract only, and touches nothing: no clock, no chan
     bloom       the shape of a filter and the bound it proves
     columns     whose the columns of an index are, and until when
     index       one publication against a million filters
+    tags        one publication against the exact tags of a million subscriptions
 """
 
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry

@@ -13,12 +13,13 @@ from typing import Final
 
 import msgspec
 
+from veilcast.authority.subjects import named
 from veilcast.errors import ConfigError
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.relay_taps import Taps
 from veilcast.machine import Address
 from veilcast.observe import Server
-from veilcast.relay.subjects import named, tag, upload
+from veilcast.relay.subjects import tag, upload
 from veilcast.sim.relay import RelayPopulation, server_keys
 from veilcast.sim.world import World
 from veilcast.topics import TOPIC, Conjunction, Equal

@@ -11,18 +11,16 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "topics"))
+sys.path.insert(0, str(Path(__file__).parent))
 from index_model import IndexMachine, element, fill
 from matching_law import Case, cases
 
 from veilcast.crypto.derive import digest
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Publication
-from veilcast.relay import tags
-from veilcast.relay.subjects import TAG
-from veilcast.relay.tags import TagIndex
-from veilcast.topics import Box, Cover, Integers, Schema, coarse_match, covers, queries
+from veilcast.topics import Box, Cover, Integers, Schema, coarse_match, covers, queries, tags
 from veilcast.topics.columns import Columns
+from veilcast.topics.tags import TAG, TagIndex
 
 
 def tag(item: bytes) -> bytes:

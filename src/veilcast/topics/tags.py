@@ -1,8 +1,7 @@
 """The exact index: which of a million subscriptions hold a tag of this publication in each of their constraints?
 
-Touches nothing; imports the columns of `topics`. It has the methods of `topics.BloomIndex`. But a server that fills its
-filters itself hides nothing from itself with them, so it may as well keep the tags: nothing is let through wrongly, and
-a tag that many share is kept once.
+Touches nothing. It has the methods of `BloomIndex`. But whoever fills its filters itself hides nothing from itself with
+them, so it may as well keep the tags: nothing is let through wrongly, and a tag that many share is kept once.
 
 Tags are kept in runs. A run is three arrays: its tags, sorted; where the columns of each begin; and the columns. What
 is inserted becomes a run of its own, and two runs are merged whenever the younger is at least half as large as the
@@ -24,9 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from veilcast.errors import LocalError
-from veilcast.relay.subjects import TAG
-from veilcast.topics import Cover
 from veilcast.topics.columns import Index, Numbers
+from veilcast.topics.elements import Cover
 
 Tags: TypeAlias = npt.NDArray[np.bytes_]
 Short: TypeAlias = npt.NDArray[np.int32]
@@ -152,6 +150,9 @@ def _tags(tags: Sequence[bytes]) -> Tags:
         raise LocalError(f"a tag is {TAG} bytes")
     return np.frombuffer(b"".join(tags), dtype=f"S{TAG}")
 
+
+TAG: Final = 16
+"""Among 2^32 tags two are the same by chance with a probability of 2^-65."""
 
 _FEW: Final = 64
 """Fewer hits than a column in so many are sorted: a look at every mark would take longer."""

@@ -1,22 +1,27 @@
-"""What the relay matches on: interests and publications as groups of elements, one reading for each profile.
+"""Subjects: what interests and publications are matched on, as groups of elements that only a topic's members can name.
 
-Pure. `topics.elements` makes elements of constraints and values; here is what a server can do with sets of them.
+Pure. `topics.elements` makes elements of constraints and values; here is what whoever matches can do with sets of them,
+in one reading for each profile, and how elements are keyed. The modes that match on subjects share this.
 
-*Hardened*. One group for each constraint of an interest, and the server's index wants a match in each: exactly the
-coarse match of `topics`. The topic's own label goes without saying, since elements are keyed with the topic's key; it
-stands only where nothing else is asked for, so that the server need not see what all of a topic's readers share.
+*Hardened*. One group for each constraint of an interest, and an index wants a match in each: exactly the coarse match
+of `topics`. The topic's own label goes without saying, since elements are keyed with the topic's key; it stands only
+where nothing else is asked for, so that whoever matches need not see what all of a topic's readers share. The key is
+the epoch's: tags of two epochs have nothing in common.
 
 *Paper*. All that a subscriber wants falls into one filter, which has no groups. The publication has them, one for each
 declared attribute, and a filter matches if it has an element of each. So a subscriber also wants the wildcard of every
 attribute that it says nothing of, and a publication has it in each group. Where a subscriber has several interests the
-filter mixes them: one's range and the other's (`docs/papers.md`).
+filter mixes them: one's range and the other's (`docs/papers.md`). Elements are plain, with the topic's name in front.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
+from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.record import TopicRecord
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 from veilcast.machine import Publication
 from veilcast.topics import TOPIC, Conjunction, Domain, Equal, Label, Strings, covers, pair_elements, queries
@@ -24,6 +29,9 @@ from veilcast.topics.elements import prefix_element, string_element
 from veilcast.wire.geometry import SUBJECTS_MAX
 
 Groups: TypeAlias = tuple[tuple[bytes, ...], ...]
+
+
+# --- elements in groups -----------------------------------------------------------------------------------------------
 
 
 def wanted(interest: Conjunction, record: TopicRecord) -> Groups:
@@ -57,6 +65,33 @@ def asked(publication: Publication, record: TopicRecord) -> Groups:
         elements = [element for value in values for element in pair_elements(domain, value)]
         groups.append(tuple(dict.fromkeys([*elements, _wildcard(domain)])))
     return _few(tuple(groups))
+
+
+# --- elements as they travel ------------------------------------------------------------------------------------------
+
+
+def subject_key(keys: TopicKeys, mode: bytes) -> Secret:
+    """What a topic's elements are keyed with in one epoch and mode; whoever reads the topic has it, and nobody else."""
+    return derive(keys.content, b"vc/" + mode + b"-subject")
+
+
+def keyed(key: Secret, element: bytes, size: int = 32) -> bytes:
+    """Hardened: an element as only members of its topic can name it, in this epoch."""
+    return derive(key, b"vc/element", element, size=size).reveal()
+
+
+def named(topic: str, element: bytes) -> bytes:
+    """Paper: an element of one topic among all: with the topic's name and its length in front."""
+    name = topic.encode()
+    return len(name).to_bytes(2, "big") + name + element
+
+
+def keyed_groups(key: Secret, groups: Groups, size: int = 32) -> Groups:
+    return tuple(tuple(keyed(key, element, size) for element in group) for group in groups)
+
+
+def named_groups(topic: str, groups: Groups) -> Groups:
+    return tuple(tuple(named(topic, element) for element in group) for group in groups)
 
 
 def _attributes(record: TopicRecord) -> tuple[Domain, ...]:

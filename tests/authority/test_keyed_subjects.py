@@ -1,0 +1,38 @@
+"""Elements as they travel: no two topics, epochs or modes have one in common."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from people import NOW, OTHER, TOPIC, make_people
+
+from veilcast.authority import subjects
+
+PEOPLE = make_people()
+
+
+def test_elements_of_two_topics_are_never_the_same() -> None:
+    assert subjects.named("a", b"bc") != subjects.named("ab", b"c")
+    keys = [
+        subjects.subject_key(PEOPLE.bob.at(epoch).topic(topic), mode).reveal()
+        for epoch in (NOW, NOW + 1)
+        for topic in (TOPIC, OTHER)
+        for mode in (b"relay", b"tree")
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_whoever_is_of_the_topic_names_an_element_alike_and_every_key_otherwise() -> None:
+    alice, bob = (subjects.subject_key(each.at(NOW).topic(TOPIC), b"tree") for each in (PEOPLE.alice, PEOPLE.bob))
+    other = subjects.subject_key(PEOPLE.bob.at(NOW).topic(OTHER), b"tree")
+    groups = ((b"x", b"y"), (b"x",))
+    hers, his, others = (subjects.keyed_groups(key, groups, 16) for key in (alice, bob, other))
+    assert hers == his
+    assert hers[0][0] == hers[1][0] != hers[0][1], "one element has one name, wherever it stands"
+    assert not {each for group in hers for each in group} & {each for group in others for each in group}
+    assert {len(each) for group in hers for each in group} == {16}
+    assert subjects.named_groups("a", groups) == tuple(
+        tuple(subjects.named("a", element) for element in group) for group in groups
+    )
