@@ -55,3 +55,11 @@ def test_a_box_made_with_a_key_of_small_order_is_refused(entropy: Entropy) -> No
         unbox(READER, bytes(32) + boxed[32:], purpose=b"test")
     with pytest.raises(MalformedError):
         box(bytes(32), b"a note", purpose=b"test", entropy=entropy)
+
+
+def test_a_box_opens_in_its_context_only(entropy: Entropy) -> None:
+    boxed = box(READER.public, b"a note", purpose=b"test", context=b"beside it", entropy=entropy)
+    assert unbox(READER, boxed, purpose=b"test", context=b"beside it") == b"a note"
+    for purpose, context in ((b"test", b""), (b"test", b"beside"), (b"testbeside", b" it")):
+        with pytest.raises(ForgedError):
+            unbox(READER, boxed, purpose=purpose, context=context)
