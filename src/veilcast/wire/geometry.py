@@ -181,8 +181,8 @@ DIGEST: Final = 32
 CERTIFICATE_MAX: Final = 512
 """A certificate that says who signed a statement, in DER; a test makes the largest."""
 
-INSTALL: Final = 5 * 1024
-"""The sealed instructions of one group of nodes: one size, whoever gets them and however many follow."""
+INSTALL: Final = 4 * 1024
+"""The layers of one bundle, padded: room for 32 nodes (`tree.bundles.GROUP_MAX`), and one size for all."""
 
 BUNDLE_MAX: Final = 44 * 1024
 """The same along the tree itself, as in the paper: they shrink from hop to hop."""
