@@ -27,9 +27,6 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node: forwards for all, and may publish and subscribe."""
 
     profile: Profile = "hardened"
-    keeper: str = ""
-    """The fingerprint of the directory's certificate, in hexadecimal digits. Without it the listing may be signed by
-    any member; where the directory has an onion address, that names its key already."""
 
     # --- the directory
     fetch_us: int = 60_000_000
@@ -143,8 +140,6 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("tree.ready_share must be above 0 and at most 1")
         if self.listed_max > g.LISTED_MAX:
             raise ConfigError(f"tree.listed_max must be at most {g.LISTED_MAX}")
-        if self.keeper and (len(self.keeper) != 2 * g.NODE or not set(self.keeper) <= set("0123456789abcdef")):
-            raise ConfigError(f"tree.keeper must be a fingerprint of {2 * g.NODE} hexadecimal digits")
         self.filter_geometry  # noqa: B018 - refuses a bound that no filter keeps
 
     @property

@@ -69,8 +69,10 @@ class Streams:
         if stream is None or errand is None:
             raise StaleError("an answer that nobody waits for")
         stream.idle_us, stream.calls = now + stream.linger_us, 0
-        errand.then(answer, now)
-        self._move(stream, now)
+        try:
+            errand.then(answer, now)
+        finally:
+            self._move(stream, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         stream = self._streams.get(peer)

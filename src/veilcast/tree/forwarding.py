@@ -1,0 +1,128 @@
+"""Forwarding, hardened: takes instructions, matches what is offered, and hands on what it carries.
+
+An instruction comes in a layer that only this node can open, together with the layers of others, which are handed on.
+A publication is matched once, by the origin that its publisher chose; from there on each copy is addressed to one entry
+of the next node's table, and no more is known of it. A message that comes again under the same entry is answered and
+dropped, so nothing can go in circles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.crypto.noise import Keypair
+from veilcast.errors import ExcessError, MalformedError, RemoteError, StaleError
+from veilcast.link.recent import remember
+from veilcast.tree.bundles import open_layer
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.entries import Entries, Entry
+from veilcast.tree.hops import Hops
+from veilcast.tree.proofs import Prover, context_of
+from veilcast.wire.geometry import INSTALL
+from veilcast.wire.padding import pad, unpad
+from veilcast.wire.tree import Carry, Install, Offer
+
+
+class Forwarding:
+    """Bounded: `entries_max` entries, `seen_max` messages that are known when they come again."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        keyring: Keyring,
+        home: bytes,
+        hops: Hops,
+        arrive: Callable[[Carry, int], bool],
+    ) -> None:
+        """`home` is this node; `arrive` takes what has come to the end of its way, and says whether it was that."""
+        self._config, self._home, self._hops, self._arrive = config, home, hops, arrive
+        self._epoch_us = keyring.epoch_us
+        self._box = Keypair(keyring.membership.link)
+        self._prover = Prover(keyring)
+        self._entries = Entries(entries_max=config.entries_max, columns_max=config.columns_max)
+        self._seen: dict[tuple[bytes, bytes], None] = {}
+
+    @property
+    def entries(self) -> int:
+        return len(self._entries)
+
+    @property
+    def seen(self) -> int:
+        return len(self._seen)
+
+    def install(self, install: Install, now: int) -> None:
+        """Take what is ours, and hand on the rest; raises `RemoteError`."""
+        self._prover.check(install)
+        if install.removes or len(install.sealed) != INSTALL:
+            raise MalformedError("not an instruction of the hardened profile")
+        if not now < install.until_us <= (epoch_of(now, self._epoch_us) + EPOCHS_AHEAD) * self._epoch_us:
+            raise StaleError("an instruction for another time")
+        layer = open_layer(self._box, unpad(install.sealed), context=context_of(install.until_us, install.groups))
+        self._entries.put(layer.instruction, install.groups, install.until_us)
+        for child, bundle in layer.children:
+            passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL), proof=None)
+            self._hops.send(child, self._prover.prove(passed), now)
+
+    def offer(self, offer: Offer, now: int) -> None:
+        """Match a publication, and send a copy along each tree that wants it; raises `RemoteError`."""
+        self._prover.check(offer)
+        if offer.labels is not None:
+            raise MalformedError("not an offer of the hardened profile")
+        if (_OFFERED, offer.message) in self._seen:
+            return
+        matched = self._entries.match([tag for group in offer.groups for tag in group])
+        self._remember(_OFFERED, offer.message)
+        for entry in matched:
+            self._pass_on(entry, offer.message, offer.body, now)
+
+    def carry(self, carry: Carry, now: int) -> None:
+        """Send it on to where its entry says; `StaleError` for an entry that we do not have."""
+        entry = self._take(carry, now)
+        if entry is not None:
+            self._pass_on(entry, carry.message, carry.body, now)
+
+    def next_us(self) -> int | None:
+        return self._entries.next_us()
+
+    def handle(self, now: int) -> None:
+        self._entries.expire(now)
+
+    def _take(self, carry: Carry, now: int) -> Entry | None:
+        """The entry it goes on by; None if it has arrived, or was here before."""
+        if (carry.entry, carry.message) in self._seen:
+            return None
+        entry = None
+        if not self._arrive(carry, now):
+            entry = self._entries.get(carry.entry)
+            if entry is None or entry.until_us <= now:
+                raise StaleError("nothing is known of this entry")
+            if not self._hops.has_room(entry.parent):
+                raise ExcessError("too much waits for this parent")
+        self._remember(carry.entry, carry.message)
+        return entry
+
+    def _pass_on(self, entry: Entry, message: bytes, body: bytes, now: int) -> None:
+        onward = Carry(0, entry.parent_entry, message, body)
+        if entry.parent == self._home:
+            # A guard may be the root of the tree that hangs by it, and so its own parent; nobody is that twice.
+            with suppress(RemoteError):
+                beyond = self._take(onward, now)
+                if beyond is not None and beyond.parent != self._home:
+                    self._hops.send(beyond.parent, Carry(0, beyond.parent_entry, message, body), now)
+        else:
+            self._hops.send(entry.parent, onward, now)
+
+    def _remember(self, entry: bytes, message: bytes) -> None:
+        remember(self._seen, (entry, message), None, self._config.seen_max)
+
+
+_OFFERED: Final = b""
+"""In the place of an entry: seen as its origin."""
+EPOCHS_AHEAD: Final = 4
+"""No entry reaches further than to the end of the epoch after the next, and one of grace."""

@@ -1,0 +1,101 @@
+"""Hops: what a node has to hand on to others, until they have it or its time is over.
+
+A message goes to a node of the listing, on the one stream there is to it for all that climbs. Who refuses it for now is
+asked again later: it may just have started anew, and be told its instructions again. Who is listed no more may be
+listed again. What could not be handed on in time, or finds no room, is dropped, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+
+from veilcast.machine import Address
+from veilcast.parts.alarms import Alarms
+from veilcast.parts.calling import backoff
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.purposes import HOP, way
+from veilcast.tree.streams import Answer, Streams
+from veilcast.wire.tree import Carry, Code, Install, Offer, Refused
+
+Where: TypeAlias = Callable[[bytes], Address | None]
+"""The address of a node, if it is listed."""
+
+
+class Hops:
+    """Bounded: `holds_max` messages, of which `holds_each` for one node."""
+
+    def __init__(self, config: TreeConfig, streams: Streams, where: Where, rng: Random) -> None:
+        self._config, self._streams, self._where, self._rng = config, streams, where, rng
+        self._held: Counter[bytes] = Counter()
+        self._again: Alarms[_Hold] = Alarms()
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return self._held.total()
+
+    @property
+    def most(self) -> int:
+        """How many wait for the node for whom most do."""
+        return max(self._held.values(), default=0)
+
+    def has_room(self, node: bytes) -> bool:
+        return len(self) < self._config.holds_max and self._held[node] < self._config.holds_each
+
+    def send(self, node: bytes, message: Carry | Install | Offer, now: int) -> None:
+        """Hand this on; it is dropped if too much waits already."""
+        if not self.has_room(node):
+            self.dropped += 1
+            return
+        self._held[node] += 1
+        self._try(_Hold(node, message, now + self._config.hold_us), now)
+
+    def next_us(self) -> int | None:
+        return self._again.next_us()
+
+    def handle(self, now: int) -> None:
+        for hold in self._again.due(now):
+            self._try(hold, now)
+
+    def _try(self, hold: _Hold, now: int) -> None:
+        address = self._where(hold.node)
+        if now >= hold.until_us:
+            self._end(hold, dropped=True)
+        elif address is None or not self._ask(hold, address, now):
+            self._later(hold, now)
+
+    def _ask(self, hold: _Hold, address: Address, now: int) -> bool:
+        def build(number: int) -> Carry | Install | Offer:
+            return msgspec.structs.replace(hold.message, number=number)
+
+        def then(answer: Answer | None, now: int) -> None:
+            if isinstance(answer, Refused) and answer.code != Code.MALFORMED:
+                self._later(hold, now)
+            else:
+                self._end(hold, dropped=answer is None or isinstance(answer, Refused))
+
+        linger_us = self._config.idle_us
+        return self._streams.ask(way(address, HOP), build, then, until_us=hold.until_us, linger_us=linger_us, now=now)
+
+    def _later(self, hold: _Hold, now: int) -> None:
+        self._again.set(hold, now + backoff(self._rng, self._config.connect_us, hold.tries))
+        hold.tries += 1
+
+    def _end(self, hold: _Hold, *, dropped: bool) -> None:
+        self.dropped += dropped
+        self._held[hold.node] -= 1
+        if not self._held[hold.node]:
+            del self._held[hold.node]
+
+
+@dataclass(slots=True, eq=False)
+class _Hold:
+    node: bytes
+    message: Carry | Install | Offer
+    until_us: int
+    tries: int = 0

@@ -1,0 +1,147 @@
+"""Membership: a node's place in the listing, and the listing that it has of all others.
+
+Enrols anew when a third of its lease is over, so that a directory may be away for a while. Fetches the whole listing
+now and then, so that nothing shows who needs whom. A listing that fails any check is dropped, and the one we have is
+kept until its own end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.statement import Reader
+from veilcast.crypto.agree import public_of
+from veilcast.crypto.derive import fingerprint
+from veilcast.errors import RemoteError
+from veilcast.machine import Address
+from veilcast.parts.alarms import Alarms
+from veilcast.parts.calling import backoff
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.descriptor import describe
+from veilcast.tree.listing import Gathering, Listing
+from veilcast.tree.purposes import DIRECTORY, way
+from veilcast.tree.streams import Answer, Streams
+from veilcast.wire.messages import Message
+from veilcast.wire.tree import Enrolled, Fetch, Head, Page
+
+
+class Membership:
+    """Bounded: one listing, and one that is being fetched; of `listed_max` nodes at most."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        keyring: Keyring,
+        directory: Address,
+        address: Address,
+        streams: Streams,
+        changed: Callable[[int], None],
+        rng: Random,
+        now: int,
+    ) -> None:
+        self._config, self._keyring, self._streams, self._changed, self._rng = config, keyring, streams, changed, rng
+        self._peer, self._address = way(directory, DIRECTORY), address
+        self._reader = Reader(keyring)
+        self.home: Final = fingerprint(public_of(keyring.membership.link))
+        self.listing = Listing(())
+        self.enrolled_until_us = 0
+        self._gathering: Gathering | None = None
+        self._tries = {_ENROL: 0, _FETCH: 0}
+        self._alarms: Alarms[str] = Alarms()
+        self._alarms.set(_ENROL, now)
+
+    def where(self, node: bytes) -> Address | None:
+        """Where another node can be reached, if it is listed."""
+        number = self.listing.numbered(node)
+        return None if number is None or node == self.home else self.listing.addresses[number]
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        if self.listing.until_us <= now and len(self.listing):
+            self.listing = Listing(())
+            self._changed(now)
+        for due in self._alarms.due(now):
+            if due == _ENROL:
+                self._ask(lambda number: describe(self._keyring, self._address, number, now), _ENROL, now)
+            elif due == _FETCH:
+                self._gathering = None
+                self._ask(lambda number: Fetch(number, 0, None), _FETCH, now)
+
+    # --- inside
+
+    def _ask(self, build: Callable[[int], Message], what: str, now: int) -> None:
+        def then(answer: Answer | None, now: int) -> None:
+            match answer:
+                case Enrolled():
+                    self._listed(answer, now)
+                case Head():
+                    self._begin(answer, now)
+                case Page():
+                    self._add(answer, now)
+                case _:
+                    self._again(what, now)
+
+        until_us = now + self._config.retry_us
+        if not self._streams.ask(self._peer, build, then, until_us=until_us, linger_us=0, now=now):
+            self._again(what, now)
+
+    def _again(self, what: str, now: int) -> None:
+        self._alarms.set(what, now + backoff(self._rng, self._config.connect_us, self._tries[what]))
+        self._tries[what] += 1
+
+    def _listed(self, enrolled: Enrolled, now: int) -> None:
+        first = not self.enrolled_until_us
+        self.enrolled_until_us, self._tries[_ENROL] = enrolled.until_us, 0
+        self._alarms.set(_ENROL, now + min(max(_SOON_US, (enrolled.until_us - now) // 3), _LATE_US))
+        if first:
+            self._alarms.set(_FETCH, now)
+
+    def _begin(self, head: Head, now: int) -> None:
+        try:
+            self._gathering = Gathering(head, self._reader, self.listing, now, self._config.listed_max)
+        except RemoteError:
+            self._again(_FETCH, now)
+            raise
+        self._tries[_FETCH] = 0
+        self._go_on(now)
+
+    def _add(self, page: Page, now: int) -> None:
+        if self._gathering is None:
+            return
+        try:
+            self._gathering.add(page)
+        except RemoteError:
+            self._again(_FETCH, now)
+            raise
+        self._go_on(now)
+
+    def _go_on(self, now: int) -> None:
+        gathering = self._gathering
+        if gathering is None:
+            return
+        page = gathering.wants()
+        if page is not None and gathering.head.version != self.listing.version:
+            version = gathering.head.version
+            self._ask(lambda number: Fetch(number, version, page), _FETCH, now)
+            return
+        self._gathering = None
+        self._alarms.set(_FETCH, now + self._config.fetch_us)
+        if gathering.head.version != self.listing.version:
+            self.listing = gathering.listing()
+            self._changed(now)
+        # Who was not listed yet was early, and others may have been, too.
+        soon = self.home not in self.listing
+        half = (self._config.connect_us if soon else self._config.fetch_us) // 2
+        self._alarms.set(_FETCH, now + half + self._rng.randrange(half + 1))
+
+
+_ENROL: Final = "enrol"
+_FETCH: Final = "fetch"
+_SOON_US: Final = 1_000_000
+_LATE_US: Final = 600_000_000
+"""No directory makes us enrol more often than the one, or less often than the other."""
