@@ -122,3 +122,10 @@ def test_an_unknown_experiment_says_where_to_look() -> None:
 @pytest.mark.parametrize("name", experiment.names())
 def test_every_packaged_experiment_is_whole(name: str) -> None:
     assert experiment.load(name)[1].title
+
+
+def test_a_data_folder_is_asked_for_only_where_runs_read_it() -> None:
+    with pytest.raises(ConfigError, match="data folder"):
+        experiment.load("relay-fig3")[1].check_means("relay-fig3", "machines", None)
+    experiment.load("relay-loopback")[1].check_means("relay-loopback", "live", None)
+    experiment.load("mesh-fig12")[1].check_means("mesh-fig12", "kernel", None)

@@ -170,7 +170,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Raise `ConfigError` unless this is an engine that it runs on, and there is a data folder if it needs one."""
         if engine not in self.engines:
             raise ConfigError(f"{name} runs on {' and '.join(self.engines)} only, not on {engine}")
-        if data is None and any(cell.params.sources for cell in self.cells(engine=engine)):
+        if data is None and any(cell.params.sources(engine) for cell in self.cells(engine=engine)):
             raise ConfigError(f"{name} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
 
     def _check_figures(self) -> None:

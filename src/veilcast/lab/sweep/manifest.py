@@ -85,7 +85,9 @@ def describe(
     name: str, experiment: Experiment, *, engine: str, quick: bool, folder: Path | None, command: str
 ) -> Manifest:
     """What is made from here on, with nothing stored yet."""
-    sources = {source for cell in experiment.cells(quick=quick, engine=engine) for source in cell.params.sources}
+    sources = {
+        source for cell in experiment.cells(quick=quick, engine=engine) for source in cell.params.sources(engine)
+    }
     # What does not read the folder is the same whatever it is.
     read = data.digests(sources, folder)
     commit, changed = _checkout()

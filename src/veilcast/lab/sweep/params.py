@@ -143,7 +143,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"degree must be at least 2 and less than the {self.nodes} nodes, not {self.degree}")
         if self.topic and self.graph != "deezer":
             raise ConfigError('topic is for graph = "deezer": elsewhere nobody knows who subscribes to what')
-        if (self.sample and not self.sources) or self.sample in (1, 2) or min(self.sample, self.links_max) < 0:
+        if (self.sample and self.graph not in _STORED) or self.sample in (1, 2) or min(self.sample, self.links_max) < 0:
             raise ConfigError(
                 "sample is 3 nodes at least, of an overlay from the data folder; links_max is not negative"
             )
@@ -171,12 +171,16 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if idle:
             raise ConfigError(f"{runs} know nothing of {', '.join(idle)}")
 
-    @property
-    def sources(self) -> list[str]:
-        """What a run reads from the data folder, by the names of `lab.data`."""
-        return ["planetlab"] if self.timed else [self.graph] if self.graph in ("gnutella", "deezer") else []
+    def sources(self, engine: str) -> list[str]:
+        """What a run by this engine reads from the data folder, by the names of `lab.data`. On real sockets frames take
+        the time that they take."""
+        if self.timed:
+            return [] if engine == "live" else ["planetlab"]
+        return [self.graph] if self.graph in _STORED else []
 
 
+_STORED: Final = ("gnutella", "deezer")
+"""Overlays that lie in the data folder."""
 _SWITCHES: Final = (
     "cover",
     "publications",
