@@ -15,6 +15,7 @@ people, if it can tell them apart; it is asked through an anonymous network. Tha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -34,7 +35,7 @@ class Listing:
     __slots__ = ("_places", "addresses", "boxes", "ids", "nodes", "since", "until", "until_us", "version")
 
     def __init__(self, nodes: Iterable[Listed], version: int = 0, until_us: int = 0) -> None:
-        named = sorted((node.node, node) for node in nodes)
+        named = sorted(((node.node, node) for node in nodes), key=itemgetter(0))
         self.nodes = tuple(node for _, node in named)
         self.ids = tuple(name for name, _ in named)
         self.addresses = tuple(Address(node.address) for node in self.nodes)

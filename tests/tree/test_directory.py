@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.authority import issuer
+from veilcast.authority.bulletin import Bulletin
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.statement import Reader, state
+from veilcast.crypto.derive import fingerprint
+from veilcast.errors import TamperedError
+from veilcast.machine import Address, Listen, Record, Settled
+from veilcast.tree.config import DirectoryConfig
+from veilcast.tree.descriptor import _PURPOSE, _body, describe
+from veilcast.tree.directory import Directory
+from veilcast.tree.listing import AHEAD_US, Gathering, Listing
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import LISTED_MAX, PAGE_NODES
+from veilcast.wire.messages import Message
+from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Head, Heard, Page, Refused
+
+sys.path.insert(0, str(Path(__file__).parent))
+from listed import EPOCH_US, FIRST, NOW, SECOND, address_of, network
+
+STATE, KEYRING, NODES = network(6)
+ALICE, BOB, CAROL = NODES[:3]
+LEASE_US = 60 * SECOND
+CONFIG = DirectoryConfig(lease_us=LEASE_US, publish_us=5 * SECOND, listing_us=600 * SECOND)
+STREAM, SOMEWHERE = Address("in:1"), address_of(0)
+
+
+class Desk:
+    """A directory with a disk that writes at once, unless it is told to wait; and those who ask it."""
+
+    def __init__(self, config: DirectoryConfig = CONFIG, revoked: Revoked | None = None) -> None:
+        self.config, self.revoked = config, revoked
+        self.disk: dict[int, bytes] = {}
+        self.writes = True
+        self.directory = self.start(NOW)
+
+    def start(self, now: int) -> Directory:
+        self.directory = Directory(self.config, KEYRING, now, dict(self.disk), self.revoked)
+        assert self.directory.next_event() == Listen("tree")
+        return self.directory
+
+    def ask(self, message: Message | bytes, now: int, stream: Address = STREAM) -> list[Message]:
+        data = message if isinstance(message, bytes) else encode(message)
+        self.directory.receive(data, stream, now)
+        return self.turn(now, stream)
+
+    def turn(self, now: int, stream: Address = STREAM) -> list[Message]:
+        while (event := self.directory.next_event()) is not None:
+            if isinstance(event, Record) and self.writes:
+                self.disk[event.record] = event.data
+                self.directory.stored(event.record, now)
+            elif isinstance(event, Settled):
+                del self.disk[event.record]
+        frames = self.directory.frames_to_send(now, 64)
+        assert all(frame.destination == stream for frame in frames)
+        return [decode(frame.data) for frame in frames]
+
+    def wait(self, now: int) -> None:
+        due = self.directory.next_timer()
+        if due is not None and due <= now:
+            self.directory.handle_timer(now)
+            self.turn(now)
+
+    def enrol(self, keyring: Keyring, now: int, address: Address = SOMEWHERE) -> list[Message]:
+        return self.ask(describe(keyring, address, 7, now), now)
+
+    def listing(self, now: int) -> Listing:
+        """As a node fetches it."""
+        (head,) = self.ask(Fetch(1, 0, None), now)
+        assert isinstance(head, Head)
+        gathering = Gathering(head, Reader(ALICE), None, now, LISTED_MAX)
+        while (number := gathering.wants()) is not None:
+            (page,) = self.ask(Fetch(2, head.version, number), now)
+            assert isinstance(page, Page)
+            gathering.add(page)
+        return gathering.listing()
+
+
+def name_of(keyring: Keyring) -> bytes:
+    return fingerprint(keyring.membership.certificate.leaf.subject)
+
+
+def test_who_enrols_is_listed_with_its_address_and_the_key_of_its_membership() -> None:
+    desk = Desk()
+    assert desk.enrol(ALICE, NOW, address_of(1)) == [Enrolled(7, NOW + LEASE_US)]
+    assert desk.enrol(BOB, NOW, address_of(2)) == [Enrolled(7, NOW + LEASE_US)]
+    listing = desk.listing(NOW)
+    assert listing.ids == tuple(sorted((name_of(ALICE), name_of(BOB))))
+    place = listing.numbered(name_of(BOB))
+    assert place is not None
+    assert listing.nodes[place].address == address_of(2)
+    assert listing.boxes[place] == BOB.membership.certificate.leaf.subject
+    assert (listing.since[place], listing.until[place]) == (NOW, NOW + LEASE_US)
+
+
+def test_who_renews_stays_since_when_it_came_and_who_does_not_falls_out() -> None:
+    desk = Desk()
+    for keyring in (ALICE, BOB):
+        desk.enrol(keyring, NOW)
+    desk.enrol(ALICE, NOW + LEASE_US // 2)
+    desk.wait(NOW + LEASE_US)
+    listing = desk.listing(NOW + LEASE_US)
+    assert listing.ids == (name_of(ALICE),)
+    assert (listing.since, listing.until) == ((NOW,), (NOW + LEASE_US * 3 // 2,))
+    assert len(desk.disk) == 1
+    later = NOW + LEASE_US + 5 * SECOND
+    desk.enrol(BOB, later)
+    assert sorted(desk.listing(later).since) == [NOW, later]
+
+
+def test_nothing_is_confirmed_before_it_is_on_the_disk() -> None:
+    desk = Desk()
+    desk.writes = False
+    assert desk.enrol(ALICE, NOW) == []
+    desk.directory.stored(1, NOW + 1)
+    assert desk.turn(NOW + 1) == [Enrolled(7, NOW + LEASE_US)]
+
+
+def test_a_directory_that_starts_anew_knows_who_was_there_and_since_when_and_gives_each_a_lease() -> None:
+    desk = Desk()
+    for keyring in (ALICE, BOB):
+        desk.enrol(keyring, NOW)
+    later = NOW + 1_000 * SECOND
+    desk.start(later)
+    desk.enrol(ALICE, later)
+    listing = desk.listing(later)
+    assert listing.ids == tuple(sorted((name_of(ALICE), name_of(BOB))))
+    assert listing.since == (NOW, NOW)
+    assert listing.version > NOW
+    desk.enrol(ALICE, later + LEASE_US // 2)
+    desk.wait(later + LEASE_US)
+    assert desk.listing(later + LEASE_US).ids == (name_of(ALICE),)
+
+
+def test_a_damaged_disk_is_not_trusted() -> None:
+    desk = Desk()
+    desk.disk[1] = b"\xc1"
+    with pytest.raises(TamperedError):
+        desk.start(NOW)
+
+
+def test_whoever_moves_is_listed_at_its_new_place_only_and_stays_who_it_is() -> None:
+    desk = Desk()
+    desk.enrol(ALICE, NOW, address_of(1))
+    assert desk.enrol(ALICE, NOW + SECOND, address_of(2))
+    listing = desk.listing(NOW + SECOND)
+    assert (listing.addresses, listing.since) == ((address_of(2),), (NOW,))
+    assert len(desk.disk) == 1
+
+
+def test_an_old_descriptor_neither_moves_a_node_nor_keeps_one_listed_that_is_gone() -> None:
+    desk = Desk()
+    old = describe(ALICE, address_of(1), 7, NOW)
+    desk.ask(old, NOW)
+    desk.enrol(ALICE, NOW + SECOND, address_of(2))
+    assert desk.ask(old, NOW + 2 * SECOND) == [Refused(7, Code.MALFORMED)]
+    assert desk.listing(NOW + 2 * SECOND).addresses == (address_of(2),)
+    desk.wait(NOW + SECOND + LEASE_US)
+    assert desk.ask(old, NOW + SECOND + LEASE_US) == [Refused(7, Code.MALFORMED)]
+    assert desk.directory.sizes()["nodes"] == 0
+
+
+def test_a_descriptor_that_comes_late_keeps_nobody_listed_for_longer() -> None:
+    desk = Desk()
+    played = describe(BOB, address_of(3), 7, NOW)
+    assert desk.ask(played, NOW + LEASE_US // 2) == [Enrolled(7, NOW + LEASE_US)]
+    assert desk.directory.next_timer() == NOW + LEASE_US
+
+
+def test_a_repeated_request_gets_the_same_answer_and_changes_nothing() -> None:
+    desk = Desk()
+    again = describe(ALICE, address_of(1), 7, NOW)
+    assert desk.ask(again, NOW) == desk.ask(again, NOW + SECOND) == [Enrolled(7, NOW + LEASE_US)]
+    assert len(desk.disk) == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        describe(KEYRING, address_of(1), 7, NOW),
+        msgspec.structs.replace(describe(ALICE, address_of(1), 7, NOW), address="elsewhere"),
+        msgspec.structs.replace(describe(ALICE, address_of(1), 7, NOW), issued_us=NOW + 1),
+        msgspec.structs.replace(describe(ALICE, address_of(1), 7, NOW), box=BOB.membership.certificate.leaf.subject),
+        msgspec.structs.replace(
+            describe(ALICE, address_of(1), 7, NOW), certificates=describe(BOB, address_of(1), 7, NOW).certificates
+        ),
+        describe(ALICE, address_of(1), 7, NOW - LEASE_US),
+        describe(ALICE, address_of(1), 7, NOW + AHEAD_US + 1),
+    ],
+    ids=["a directory", "address", "time", "box", "certificates", "too old", "to come"],
+)
+def test_only_a_member_says_where_it_is_and_only_of_itself_and_of_now(forged: Enrol) -> None:
+    desk = Desk()
+    assert desk.ask(forged, NOW) == [Refused(7, Code.MALFORMED)]
+    assert desk.directory.sizes()["nodes"] == 0
+    assert desk.directory.refused.total() == 1
+
+
+def test_a_member_whose_box_is_not_its_memberships_key_is_refused() -> None:
+    """A member can sign anything; but what is sealed for its name must be for its certified key."""
+    signed = state(ALICE, _body(address_of(1), b"b" * 32, NOW), purpose=_PURPOSE)
+    assert Desk().ask(Enrol(7, address_of(1), b"b" * 32, NOW, *signed), NOW) == [Refused(7, Code.MALFORMED)]
+
+
+def test_who_is_revoked_can_renew_no_more() -> None:
+    ended = issuer.revoke(STATE, "node 0", None, FIRST, bytes)
+    assert isinstance(ended.bulletin, Bulletin)
+    revoked = Revoked(KEYRING.root, 10)
+    revoked.add(ended.bulletin, FIRST)
+    desk = Desk(revoked=revoked)
+    assert desk.enrol(ALICE, NOW) == [Enrolled(7, NOW + LEASE_US)]
+    assert desk.enrol(ALICE, NOW + EPOCH_US) == [Refused(7, Code.MALFORMED)]
+    assert desk.enrol(BOB, NOW + EPOCH_US) == [Enrolled(7, NOW + EPOCH_US + LEASE_US)]
+
+
+def test_an_edition_stands_for_a_while_and_those_in_the_middle_of_one_can_finish_it() -> None:
+    desk = Desk()
+    desk.enrol(ALICE, NOW)
+    first = desk.listing(NOW)
+    desk.enrol(BOB, NOW + SECOND)
+    assert desk.listing(NOW + 4 * SECOND).version == first.version
+    second = desk.listing(NOW + 5 * SECOND)
+    assert (len(first), len(second)) == (1, 2)
+    (page,) = desk.ask(Fetch(3, first.version, 0), NOW + 6 * SECOND)
+    assert isinstance(page, Page)
+    assert page.nodes == first.nodes
+    quiet = desk.listing(NOW + 100 * SECOND)
+    assert quiet.version == second.version
+    assert desk.listing(NOW + 5 * SECOND + 300 * SECOND).version > second.version
+
+
+def test_no_more_editions_are_kept_than_the_bound_and_older_ones_are_unknown() -> None:
+    desk = Desk()
+    desk.enrol(ALICE, NOW)
+    first = desk.listing(NOW)
+    for number in range(1, CONFIG.versions + 1):
+        desk.enrol(ALICE, NOW + number * 5 * SECOND)
+        desk.listing(NOW + number * 5 * SECOND)
+    assert desk.directory.sizes()["editions"] == CONFIG.versions
+    now = NOW + 100 * SECOND
+    assert desk.ask(Fetch(3, first.version, 0), now) == [Refused(3, Code.UNKNOWN)]
+    assert desk.ask(Fetch(3, desk.listing(now).version, 1), now) == [Refused(3, Code.UNKNOWN)]
+
+
+def test_no_more_nodes_are_listed_than_the_bound() -> None:
+    desk = Desk(msgspec.structs.replace(CONFIG, nodes_max=2))
+    for keyring in (ALICE, BOB):
+        desk.enrol(keyring, NOW)
+    assert desk.enrol(CAROL, NOW) == [Refused(7, Code.FULL)]
+    assert desk.enrol(ALICE, NOW + SECOND) == [Enrolled(7, NOW + SECOND + LEASE_US)]
+    desk.wait(NOW + LEASE_US)
+    assert desk.enrol(CAROL, NOW + LEASE_US) == [Enrolled(7, NOW + 2 * LEASE_US)]
+
+
+def test_no_more_callers_are_remembered_than_the_bound_and_each_has_its_allowance() -> None:
+    config = msgspec.structs.replace(CONFIG, callers_max=3, requests_burst=2, requests_every_us=SECOND)
+    desk = Desk(config)
+    for number in range(10):
+        desk.ask(Fetch(1, 0, None), NOW, Address(f"in:{number}"))
+    assert desk.directory.sizes()["callers"] == 3
+    assert [len(desk.ask(Fetch(1, 0, None), NOW)) for _ in range(4)] == [1, 1, 0, 0]
+    assert desk.directory.refused["ExcessError"] == 2
+    desk.directory.peer_lost(STREAM, NOW)
+    assert desk.directory.sizes()["callers"] == 2
+
+
+def test_strangers_cannot_make_it_check_more_signatures_than_it_is_told_to() -> None:
+    desk = Desk(msgspec.structs.replace(CONFIG, enrols_burst=2, enrols_every_us=SECOND))
+    answers = [desk.enrol(keyring, NOW)[0] for keyring in NODES[:3]]
+    assert answers[2] == Refused(7, Code.LIMITED)
+    assert desk.enrol(CAROL, NOW + SECOND) == [Enrolled(7, NOW + SECOND + LEASE_US)]
+
+
+@given(st.binary(max_size=200) | st.just(encode(Heard(1))))
+def test_whatever_strangers_send_it_stays_silent_or_refuses(data: bytes) -> None:
+    desk = Desk()
+    for answer in desk.ask(data, NOW):
+        assert isinstance(answer, Refused | Head)
+
+
+def test_a_listing_of_several_pages_comes_whole() -> None:
+    desk = Desk()
+    _, _, many = network(PAGE_NODES + 2)
+    for number, keyring in enumerate(many):
+        desk.enrol(keyring, NOW, address_of(number))
+    assert len(desk.listing(NOW)) == PAGE_NODES + 2

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.authority import issuer
+from veilcast.authority.statement import Reader, Signed
+from veilcast.crypto.derive import fingerprint
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
+from veilcast.tree.listing import AHEAD_US, Edition, Gathering, Listing, publish
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import LISTED_MAX, PAGE_NODES
+from veilcast.wire.tree import Head, Listed
+
+sys.path.insert(0, str(Path(__file__).parent))
+from listed import EPOCHS, FIRST, NOW, SECOND, listed, network
+
+STATE, DIRECTORY, (NODE,) = network(1)
+READER = Reader(NODE)
+NODES = listed(2 * PAGE_NODES + 3)
+LISTING = Listing(NODES, NOW, NOW + SECOND)
+EDITION = publish(LISTING, DIRECTORY)
+
+
+def gather(edition: Edition, known: Listing | None = None, now: int = NOW) -> Listing:
+    gathering = Gathering(edition.head, READER, known, now, LISTED_MAX)
+    while (number := gathering.wants()) is not None:
+        gathering.add(edition.pages[number])
+    return gathering.listing()
+
+
+@pytest.mark.parametrize("count", [0, 1, PAGE_NODES - 1, PAGE_NODES, PAGE_NODES + 1, 2 * PAGE_NODES])
+def test_what_is_gathered_is_what_was_published(count: int) -> None:
+    listing = Listing(NODES[:count], NOW, NOW + SECOND)
+    edition = publish(listing, DIRECTORY)
+    gathered = gather(edition)
+    assert (gathered.nodes, gathered.version, gathered.until_us) == (listing.nodes, NOW, NOW + SECOND)
+    for message in (edition.head, *edition.pages):
+        assert decode(encode(message)) == message
+
+
+@given(st.permutations(NODES[:8]))
+def test_the_order_is_one_whoever_came_first_and_the_columns_go_together(nodes: list[Listed]) -> None:
+    listing = Listing(nodes)
+    assert listing.nodes == Listing(NODES[:8]).nodes
+    assert list(listing.ids) == sorted(listing.ids)
+    for node in nodes:
+        place = listing.numbered(fingerprint(node.box))
+        assert place is not None
+        assert (listing.ids[place], listing.addresses[place], listing.boxes[place]) == (
+            fingerprint(node.box),
+            node.address,
+            node.box,
+        )
+        assert (listing.since[place], listing.until[place]) == (node.since_us, node.until_us)
+
+
+def test_who_is_not_listed_has_no_place() -> None:
+    assert LISTING.numbered(bytes(16)) is None
+    assert bytes(16) not in LISTING
+    assert LISTING.ids[0] in LISTING
+
+
+def test_a_node_is_listed_once() -> None:
+    with pytest.raises(MalformedError):
+        Listing([NODES[0], msgspec.structs.replace(NODES[0], address="elsewhere")])
+
+
+def test_those_whose_lease_is_over_are_not_among_the_living() -> None:
+    mixed = [msgspec.structs.replace(node, until_us=NOW + place) for place, node in enumerate(NODES[:8])]
+    listing = Listing(mixed, NOW, NOW + SECOND)
+    assert listing.living(NOW - 1) is listing
+    living = listing.living(NOW + 5)
+    assert sorted(living.until) == [NOW + 6, NOW + 7]
+    assert (living.version, living.until_us) == (NOW, NOW + SECOND)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": NOW + 1},
+        {"until_us": NOW + 2 * SECOND},
+        {"count": len(NODES) - 1},
+        {"pages": EDITION.head.pages[::-1]},
+        {"signature": bytes(64)},
+    ],
+    ids=str,
+)
+def test_nothing_of_a_head_can_be_changed(change: dict[str, object]) -> None:
+    with pytest.raises(ForgedError):
+        Gathering(msgspec.structs.replace(EDITION.head, **change), READER, None, NOW, LISTED_MAX)
+
+
+def test_only_a_directory_of_our_authority_signs_a_listing() -> None:
+    member = publish(LISTING, NODE).head
+    with pytest.raises(ForgedError, match="role"):
+        Gathering(member, READER, None, NOW, LISTED_MAX)
+    entropy = random.Random(5).randbytes
+    _, other = issuer.grant_ready(
+        issuer.create(3_600_000_000, entropy), "other", [], FIRST, EPOCHS, entropy, "directory"
+    )
+    with pytest.raises(ForgedError):
+        Gathering(publish(LISTING, other).head, READER, None, NOW, LISTED_MAX)
+
+
+def test_a_listing_that_is_over_or_older_than_what_is_known_or_of_a_time_to_come_is_refused() -> None:
+    with pytest.raises(StaleError, match="over"):
+        gather(EDITION, now=NOW + SECOND)
+    with pytest.raises(StaleError, match="older"):
+        gather(EDITION, known=Listing([], NOW + 1, NOW + SECOND))
+    assert gather(EDITION, known=LISTING).nodes == LISTING.nodes
+    with pytest.raises(StaleError, match="to come"):
+        gather(publish(Listing([], NOW + AHEAD_US + 1, NOW + 2 * AHEAD_US), DIRECTORY))
+
+
+def test_pages_of_another_listing_and_pages_that_were_changed_are_refused() -> None:
+    gathering = Gathering(EDITION.head, READER, None, NOW, LISTED_MAX)
+    first, second, last = EDITION.pages
+    for page, error in (
+        (msgspec.structs.replace(first, version=NOW + 1), StaleError),
+        (msgspec.structs.replace(first, page=9), StaleError),
+        (msgspec.structs.replace(first, page=1), ForgedError),
+        (msgspec.structs.replace(first, nodes=second.nodes), ForgedError),
+        (msgspec.structs.replace(last, nodes=last.nodes[:-1]), ForgedError),
+    ):
+        with pytest.raises(error):
+            gathering.add(page)
+    assert gathering.wants() == 0
+
+
+def test_what_a_directory_signs_must_be_a_listing() -> None:
+    """A directory that is not one of ours, but has its certificate: it can sign what is out of order."""
+    backward = Listing(NODES[:4], NOW, NOW + SECOND)
+    backward.nodes = backward.nodes[::-1]
+    with pytest.raises(MalformedError, match="order"):
+        gather(publish(backward, DIRECTORY))
+
+
+def test_a_listing_of_more_than_is_wanted_is_not_fetched() -> None:
+    with pytest.raises(MalformedError):
+        Gathering(EDITION.head, READER, None, NOW, len(LISTING) - 1)
+
+
+def test_no_more_are_listed_than_can_be() -> None:
+    class Endless(Listing):
+        def __len__(self) -> int:
+            return LISTED_MAX + 1
+
+    with pytest.raises(LocalError):
+        publish(Endless([]), DIRECTORY)
+
+
+@given(st.binary(max_size=400))
+def test_certificates_of_strangers_are_refused_and_nothing_else(data: bytes) -> None:
+    head: Head = msgspec.structs.replace(EDITION.head, certificates=Signed((data,), b"").certificates)
+    with pytest.raises(RemoteError):
+        Gathering(head, READER, None, NOW, LISTED_MAX)
