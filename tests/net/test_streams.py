@@ -19,7 +19,8 @@ from veilcast.net import ends
 from veilcast.net.calls import Calls
 from veilcast.net.limits import Limits
 from veilcast.net.streams import StreamDriver
-from veilcast.net.tls import Guest
+from veilcast.net.tls import TlsWay
+from veilcast.net.wrap import Guest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crowd import QUICK, Crowd, hosting, name_of, running, until
@@ -135,7 +136,7 @@ class Dialler:
         self.now = 0
         limits, ends_of = Limits(), ends.Ends(lambda: self.now)
         alice, rng = CROWD.identity(ALICE), random.Random(seed)
-        self.calls = Calls(alice, limits, rng, lambda: self.now, ends_of, lambda *_: None, lambda _: None)
+        self.calls = Calls(TlsWay(alice), limits, rng, lambda: self.now, ends_of, lambda *_: None, lambda _: None)
         self.calls.open(self)  # type: ignore[arg-type]
         self.calls.want(NOWHERE)
 

@@ -19,7 +19,7 @@ from veilcast.net.address import SocketAddress, name, parse
 from veilcast.net.ends import CROWDED, EXHAUSTED, LATE, Ends
 from veilcast.net.limits import Limits
 from veilcast.net.stream import Stream
-from veilcast.net.tls import Guest, Identity, server_context
+from veilcast.net.wrap import Guest, Way
 
 
 class Callers:
@@ -27,16 +27,17 @@ class Callers:
 
     def __init__(
         self,
-        listen: Sequence[str],
-        identity: Identity,
+        listen: Sequence[str | socket.socket],
+        way: Way,
         limits: Limits,
         now: Callable[[], int],
         ends: Ends,
         let_in: Callable[[Stream, Guest], None],
     ) -> None:
-        """`let_in` takes over the streams of those who may be here, if there is room for them."""
-        self._wanted = [parse(text) for text in listen]
-        self._context, self._judge = server_context(identity), identity.callers
+        """`let_in` takes over the streams of those who may be here, if there is room for them. Whoever listens already
+        can be taken over, too."""
+        self._wanted = [parse(where) if isinstance(where, str) else where for where in listen]
+        self._way = way
         self._limits, self._now, self._ends, self._let_in = limits, now, ends, let_in
         self._listeners: list[socket.socket] = []
         self._strangers: dict[Stream, asyncio.TimerHandle] = {}
@@ -50,8 +51,8 @@ class Callers:
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        for family, address in self._wanted:
-            self._listeners.append(_listen(family, address))
+        for where in self._wanted:
+            self._listeners.append(where if isinstance(where, socket.socket) else listening(*where))
         for bound in self._listeners:
             loop.add_reader(bound, self._accept, bound)
         if self._listeners:
@@ -69,7 +70,7 @@ class Callers:
 
     def shaken(self, stream: Stream, certificate: bytes) -> None:
         try:
-            guest = self._judge(certificate)
+            guest = self._way.caller(certificate)
             guest.check(self._now())
         except RemoteError as error:
             stream.drop(str(error))
@@ -103,7 +104,7 @@ class Callers:
             self.accepted += 1
             if len(self._strangers) >= self._limits.handshakes:
                 next(iter(self._strangers)).drop(CROWDED)
-            stream = Stream(caller, self._context, self, self._loop, self._limits, called=True)
+            stream = Stream(caller, self._way.answer(), self, self._loop, self._limits, called=True)
             self._strangers[stream] = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
             stream.start()
 
@@ -126,7 +127,7 @@ def _ask_for_sockets(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def _listen(family: socket.AddressFamily, address: SocketAddress) -> socket.socket:
+def listening(family: socket.AddressFamily, address: SocketAddress) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setblocking(False)

@@ -16,12 +16,11 @@ from typing import Final, NamedTuple
 
 from veilcast.errors import ConfigError, RemoteError
 from veilcast.machine import Address
-from veilcast.net.address import parse
 from veilcast.net.ends import CLOSED, LATE, REFUSED, UNREACHABLE, UNWELCOME, Ends
 from veilcast.net.limits import Limits
 from veilcast.net.records import WELCOME
 from veilcast.net.stream import Stream
-from veilcast.net.tls import Guest, Identity, client_context
+from veilcast.net.wrap import Guest, Way
 
 
 class Missing(NamedTuple):
@@ -54,7 +53,7 @@ class Calls:
 
     def __init__(
         self,
-        identity: Identity,
+        way: Way,
         limits: Limits,
         rng: Random,
         now: Callable[[], int],
@@ -63,8 +62,7 @@ class Calls:
         lost: Callable[[Address], None],
     ) -> None:
         """`answered` takes over a stream, and tells `again` of its end; `lost` hears of calls that fail."""
-        self._context, self._judge = client_context(identity), identity.hosts
-        self._limits, self._rng, self._now, self._ends = limits, rng, now, ends
+        self._way, self._limits, self._rng, self._now, self._ends = way, limits, rng, now, ends
         self._answered, self._lost = answered, lost
         self._calls: dict[Address, _Call] = {}
         self._under_way: dict[Stream, Address] = {}
@@ -122,7 +120,7 @@ class Calls:
 
     def shaken(self, stream: Stream, certificate: bytes) -> None:
         try:
-            guest = self._judge(certificate)
+            guest = self._way.host(certificate)
             guest.check(self._now())
         except RemoteError as error:
             stream.drop(str(error))
@@ -154,12 +152,12 @@ class Calls:
     def _dial(self, peer: Address) -> None:
         call = self._calls[peer]
         try:
-            family, address = parse(peer)
+            family, address, wrap = self._way.dial(peer)
             dialled = socket.socket(family, socket.SOCK_STREAM)
         except (ConfigError, OSError):
             self._failed(peer, UNREACHABLE)
             return
-        call.stream = stream = Stream(dialled, self._context, self, self._loop, self._limits, called=False)
+        call.stream = stream = Stream(dialled, wrap, self, self._loop, self._limits, called=False)
         call.alarm = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
         self._under_way[stream] = peer
         try:

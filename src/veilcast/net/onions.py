@@ -1,40 +1,38 @@
-"""Drives one machine over streams that hide the caller: onion services and circuits of Tor, one for each purpose.
+"""Drives one machine over streams that hide who calls: onion services, and circuits of Tor, one for each purpose.
 
-Whoever comes is nobody: each stream that arrives has a fresh name, "in:17", on which may be answered and by which
-nothing can be learned. Whom we call is named by purpose and address, "hop@xyz.onion:80": every call has a circuit of
-its own, so what is said for two purposes has no caller in common.
+Whoever comes is nobody: each stream that arrives has a fresh name, "in:17", on which we may answer and by which nothing
+can be learned. Whom we call is named by a purpose and an address, "hop@xyz.onion:80"; every call has a circuit of its
+own, so that what is said for two purposes has no caller in common.
+
+Tor brings those who call our onion service to a doorway, a socket on loopback. Whatever else on this machine comes to
+it is nobody, too. Strangers can come in any number, and need no certificate to stay: so when there is no room, who has
+been silent for longest gives way.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
 import socket
 from collections.abc import Callable, Sequence
+from itertools import count
 from random import Random
+from typing import Final, NamedTuple
 
-from veilcast.machine import Event, Machine
-from veilcast.net.address import SocketAddress
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Event, Machine
+from veilcast.net.address import SocketAddress, parse
+from veilcast.net.callers import listening
 from veilcast.net.clock import Clock
+from veilcast.net.ends import CROWDED
 from veilcast.net.limits import Limits
-from veilcast.net.turns import Turns
+from veilcast.net.socks import SocksWrap
+from veilcast.net.stream import Stream
+from veilcast.net.streams import Streams
+from veilcast.net.wrap import Bare, Dialled, Guest, Wrap
 
 
-class ThroughTor:
-    """Calls go through a SOCKS port of Tor, each on a circuit of its own."""
-
-    def __init__(self, socks: SocketAddress) -> None:
-        raise NotImplementedError
-
-
-class WithoutTor:
-    """Calls go straight to "purpose@127.0.0.1:4000", for tests and comparisons: nobody is anonymous."""
-
-
-def doorway() -> socket.socket:
-    """A socket that listens on loopback, for Tor to bring callers to; a driver takes it over."""
-    raise NotImplementedError
-
-
-class OnionDriver(Turns):
+class OnionDriver(Streams):
     """One machine; the same outer methods as `StreamDriver` has. `listen`: doorways, or addresses as text."""
 
     def __init__(
@@ -48,4 +46,103 @@ class OnionDriver(Turns):
         limits: Limits | None = None,
         rng: Random | None = None,
     ) -> None:
-        raise NotImplementedError
+        super().__init__(
+            machine, listen=listen, way=_Way(reach), act_on=act_on, clock=clock, limits=limits or ONIONS, rng=rng
+        )
+        self._quiet: dict[Stream, None] = {}
+        """Those who called us, the one that has been silent for longest first."""
+
+    def heard(self, stream: Stream, records: list[bytes]) -> None:
+        if stream.called:
+            del self._quiet[stream]
+            self._quiet[stream] = None
+        super().heard(stream, records)
+
+    def _make_room(self) -> bool:
+        next(iter(self._quiet)).drop(CROWDED)
+        return True
+
+    def _set_up(self, peer: Address, stream: Stream, guest: Guest) -> None:
+        if stream.called:
+            self._quiet[stream] = None
+        super()._set_up(peer, stream, guest)
+
+    def _forget(self, stream: Stream) -> None:
+        self._quiet.pop(stream, None)
+        super()._forget(stream)
+
+
+class ThroughTor:
+    """Calls go through a SOCKS port of Tor, each on a circuit of its own, to onion services and nowhere else."""
+
+    def __init__(self, socks: SocketAddress) -> None:
+        self._socks = socks
+        self._family = socket.AF_INET6 if len(socks) == 4 else socket.AF_INET
+
+    def dial(self, purpose: str, place: str) -> Dialled:
+        match = ONION.fullmatch(place)
+        if match is None:
+            raise ConfigError("this is no onion service")
+        # The purpose alone would keep one caller's streams apart, but not those of two nodes that share a Tor. What
+        # nobody has used before does both, and a call that is repeated does not meet the circuit that failed.
+        user, password = purpose.encode(), secrets.token_bytes(16)
+        return Dialled(self._family, self._socks, SocksWrap(match["host"], int(match["port"]), user, password))
+
+
+class WithoutTor:
+    """Calls go straight to "purpose@127.0.0.1:4000", for tests and comparisons: nobody is anonymous."""
+
+    def dial(self, purpose: str, place: str) -> Dialled:
+        return Dialled(*parse(place), Bare())
+
+
+def doorway() -> socket.socket:
+    """A socket that listens on loopback, for Tor to bring callers to; a driver takes it over."""
+    return listening(socket.AF_INET, ("127.0.0.1", 0))
+
+
+class _Nobody(NamedTuple):
+    name: Address
+
+    def check(self, now: int) -> None:
+        """Everybody may be here."""
+
+
+class _Way:
+    """Fulfils `wrap.Way`."""
+
+    def __init__(self, reach: ThroughTor | WithoutTor) -> None:
+        self._reach = reach
+        self._numbers = count()
+
+    def answer(self) -> Wrap:
+        return Bare()
+
+    def dial(self, peer: Address) -> Dialled:
+        purpose, _, place = peer.partition("@")
+        if not PURPOSE.fullmatch(purpose):
+            raise ConfigError("no purpose is named")
+        return self._reach.dial(purpose, place)
+
+    def caller(self, certificate: bytes) -> Guest:
+        return _Nobody(Address(f"in:{next(self._numbers)}"))
+
+    def host(self, certificate: bytes) -> Guest:
+        return _ANYBODY
+
+
+ONION: Final = re.compile(r"(?P<host>[a-z2-7]{56}\.onion):(?P<port>[1-9][0-9]{0,4})", re.ASCII)
+"""Of version 3."""
+PURPOSE: Final = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
+ONIONS: Final = Limits(
+    write_max=4 << 20,
+    waiting_max=64 << 20,
+    callers=1024,
+    calls=1024,
+    handshake_s=30.0,
+    backoff_s=1.0,
+    review_s=30.0,
+)
+"""A circuit takes seconds to build; and who is on the other side of one is nobody who could be held to account."""
+_ANYBODY: Final = _Nobody(Address(""))
+"""Whoever answers at an onion address has its key, and Tor has seen to that."""

@@ -1,8 +1,7 @@
-"""One TLS stream on a non-blocking socket: handshake, records in, records out, and one end with a named reason.
+"""One stream on a non-blocking socket: handshake, records in, records out, and one end with a named reason.
 
-TLS runs in memory here and we move the bytes ourselves. So what goes out is ours to decide: when a handshake fails, or
-a record is wrong, OpenSSL's alert stays in memory, and the other side sees the stream end and no more. The reason is
-for whoever owns the stream.
+What the bytes are wrapped in is `wrap`'s business; we move them. So what goes out is ours to decide: when a handshake
+fails, or a record is wrong, the other side sees the stream end and no more. The reason is for whoever owns the stream.
 
 A stream never waits. What the system will not take now is kept up to a limit; past it, the other side reads too slowly
 and the stream ends.
@@ -13,22 +12,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections import deque
 from itertools import islice
 from typing import Final, Protocol
 
 from veilcast.errors import ExcessError
-from veilcast.net.ends import CLOSED, LEFT, NOT_TLS, OVER, SLOW, STRANGE, TOO_LONG, UNFIT, UNREACHABLE, UNSHOWN
+from veilcast.net.ends import CLOSED, LEFT, SLOW, TOO_LONG, UNREACHABLE
 from veilcast.net.limits import Limits
 from veilcast.net.records import Reader, prefix
+from veilcast.net.wrap import BrokenWrap, Wrap
 
 
 class Ears(Protocol):
     """Who owns a stream."""
 
     def shaken(self, stream: Stream, certificate: bytes) -> None:
-        """The handshake is over, and this is what the other side has shown (DER)."""
+        """The handshake is over, and this is what the other side has shown (DER), if it shows anything."""
 
     def heard(self, stream: Stream, records: list[bytes]) -> None: ...
 
@@ -45,7 +44,7 @@ class Stream:
     def __init__(
         self,
         bound: socket.socket,
-        context: ssl.SSLContext,
+        wrap: Wrap,
         ears: Ears,
         loop: asyncio.AbstractEventLoop,
         limits: Limits,
@@ -57,13 +56,12 @@ class Stream:
         _watch_over(bound)
         self.ears = ears
         self._socket, self._loop, self._write_max = bound, loop, limits.write_max
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called)
+        self._wrap = wrap
         self._reader = Reader(limits.record_max)
         self._plain: list[bytes] = []
-        """Records that wait for the end of a turn, to be encrypted together."""
+        """Records that wait for the end of a turn, to be wrapped together."""
         self._waiting: deque[memoryview] = deque()
-        """What the system has not taken yet, encrypted."""
+        """What the system has not taken yet, wrapped."""
         self._watching = False
         self._shaken = False
         self._open = True
@@ -77,8 +75,7 @@ class Stream:
     def start(self) -> None:
         """Begin on a socket that is connected."""
         self._loop.add_reader(self._socket, self._readable)
-        if not self.called:
-            self._shake()
+        self._shake(b"")
 
     def start_when_connected(self) -> None:
         self._loop.add_writer(self._socket, self._connected)
@@ -90,20 +87,17 @@ class Stream:
     def flush(self) -> None:
         """Let go what was put on its way; what the system will not take yet stays in `unsent`."""
         if self._plain and self._open:
-            rest = memoryview(b"".join(self._plain))
+            plain = b"".join(self._plain)
             self._plain.clear()
-            while rest:
-                rest = rest[self._tls.write(rest) :]
+            self._wrap.write(plain)
             self._push()
 
     def end(self) -> None:
         """By our own will: the other side is told that nothing more comes, if there is room to say so."""
         if self._open and self._shaken and not self._waiting:
-            with contextlib.suppress(ssl.SSLError, OSError):
-                try:
-                    self._tls.unwrap()  # Says so, and wants to hear the same, which we do not wait for.
-                finally:
-                    self._socket.send(self._outgoing.read())
+            self._wrap.farewell()
+            with contextlib.suppress(OSError):
+                self._socket.send(self._wrap.outgoing())
         self._close()
 
     def drop(self, reason: str) -> None:
@@ -131,46 +125,39 @@ class Stream:
         if not data:
             self.drop(CLOSED if self._shaken else LEFT)
             return
-        self._incoming.write(data)
         if not self._shaken:
             self._patience -= len(data)
-            self._shake()
+            self._shake(data)
+            data = b""
         if self._shaken and self._open:
-            self._read()
+            self._read(data)
 
-    # --- TLS --------------------------------------------------------------------------------------------------
+    # --- what is in it ----------------------------------------------------------------------------------------
 
-    def _shake(self) -> None:
+    def _shake(self, data: bytes) -> None:
         try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._push()
-            if self._patience < 0:
-                self.drop(TOO_LONG)
-        except ssl.SSLError as error:
-            self.drop(_why(error))
-        else:
-            self._shaken = True
-            self._push()
-            if self._open:
-                self.ears.shaken(self, self._tls.getpeercert(binary_form=True) or b"")
+            self._shaken = self._wrap.shake(data)
+        except BrokenWrap as broken:
+            self.drop(broken.reason)
+            return
+        self._push()
+        if not self._open:
+            return
+        if self._shaken:
+            self.ears.shaken(self, self._wrap.shown())
+        elif self._patience < 0:
+            self.drop(TOO_LONG)
 
-    def _read(self) -> None:
+    def _read(self, data: bytes) -> None:
         reason, records = "", list[bytes]()
         try:
-            # Asking first is cheaper than being told that there is no more.
-            while not reason and (self._incoming.pending or self._tls.pending()):
-                chunk = self._tls.read(TLS_RECORD)
+            for chunk in self._wrap.read(data):
                 records.extend(self._reader.feed(chunk))
-                reason = "" if chunk else CLOSED
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError:
-            # An alert of a side that is not like ours, which sends none; or bytes that nobody sent.
-            reason = CLOSED
+        except BrokenWrap as broken:
+            reason = broken.reason
         except ExcessError:
             reason = TOO_LONG
-        if self._outgoing.pending:
+        if not reason:
             self._push()
         if records and self._open:
             self.ears.heard(self, records)
@@ -179,7 +166,7 @@ class Stream:
 
     def _push(self) -> None:
         """Give the system what it takes; for the rest, watch for room."""
-        if fresh := self._outgoing.read():
+        if fresh := self._wrap.outgoing():
             self._waiting.append(memoryview(fresh))
             self.unsent += len(fresh)
         try:
@@ -226,16 +213,7 @@ def _watch_over(bound: socket.socket) -> None:
                 bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _why(error: ssl.SSLError) -> str:
-    """Of what OpenSSL says, a word from our own list."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return _CERTIFICATE.get(error.verify_code, STRANGE)
-    return _REASONS.get(error.reason or "", NOT_TLS)
-
-
 READ: Final = 1 << 18
-TLS_RECORD: Final = 1 << 14
-"""OpenSSL hands out no more at a time."""
 PIECES: Final = 64
 HANDSHAKE_BYTES: Final = 1 << 16
 """More than any handshake of ours has; who sends more before it is over wants something else."""
@@ -250,6 +228,3 @@ _TCP: Final = {
 }
 """Each where the system has it: seconds of silence, seconds between questions, how many of these; and milliseconds that
 something sent may stay without an acknowledgement, which would otherwise be a quarter of an hour."""
-_CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT}
-"""By the numbers of OpenSSL: not yet valid, expired, of another purpose."""
-_REASONS: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE": UNSHOWN}

@@ -1,9 +1,9 @@
-"""Drives one machine over TLS streams: `callers` come to us, `calls` are ours, and here are the peers that are up.
+"""Drives one machine over streams: `callers` come to us, `calls` are ours, and here are the peers that are up.
 
-Who a peer is comes from below. Who calls us is named by its certificate, so it has the same name whenever it comes, and
-one stream at a time: a new one takes the place of the old, which may be dead without anybody having noticed. Who is
-called is named by the address that was asked for. `Connect` stands until `Disconnect`: every call that fails and every
-stream that ends is told as `peer_lost`, and another call follows by itself.
+Who a peer is comes from below. On TLS, who calls us is named by its certificate, so it has the same name whenever it
+comes, and one stream at a time: a new one takes the place of the old, which may be dead without anybody having noticed.
+Who is called is named by the address that was asked for. `Connect` stands until `Disconnect`: every call that fails and
+every stream that ends is told as `peer_lost`, and another call follows by itself.
 
 Why a stream ended is counted and logged, and never said on the wire. Certificates are looked at again from time to time
 for as long as a stream stands: a membership ends, and a revocation may come.
@@ -12,6 +12,7 @@ for as long as a stream stands: a membership ends, and a revocation may come.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from random import Random, SystemRandom
 from typing import NamedTuple
@@ -26,8 +27,9 @@ from veilcast.net.ends import FAULT, FULL, REPLACED, Ends
 from veilcast.net.limits import Limits
 from veilcast.net.records import WELCOME
 from veilcast.net.stream import Stream
-from veilcast.net.tls import Guest, Identity
+from veilcast.net.tls import Identity, TlsWay
 from veilcast.net.turns import Counts, Turns
+from veilcast.net.wrap import Guest, Way
 
 
 class PeerState(NamedTuple):
@@ -43,8 +45,8 @@ class RecordCounts(Counts):
     unit = "records"
 
 
-class StreamDriver(Turns):
-    """One machine on TLS streams: `stream.Ears` of those that are up. With nowhere to listen, it only calls."""
+class Streams(Turns):
+    """One machine on streams: `stream.Ears` of those that are up. With nowhere to listen, it only calls."""
 
     counts: RecordCounts
 
@@ -52,8 +54,8 @@ class StreamDriver(Turns):
         self,
         machine: Machine,
         *,
-        listen: Sequence[str],
-        identity: Identity,
+        listen: Sequence[str | socket.socket],
+        way: Way,
         act_on: Callable[[Event], object],
         clock: Clock | None = None,
         limits: Limits | None = None,
@@ -65,10 +67,8 @@ class StreamDriver(Turns):
         self._ends = Ends(self.now)
         self.reasons = self._ends.counts
         """Why streams, handshakes and calls ended, and how often."""
-        self._callers = Callers(listen, identity, limits, self.now, self._ends, self._let_in)
-        self._calls = Calls(
-            identity, limits, rng or SystemRandom(), self.now, self._ends, self._set_up, self._unanswered
-        )
+        self._callers = Callers(listen, way, limits, self.now, self._ends, self._let_in)
+        self._calls = Calls(way, limits, rng or SystemRandom(), self.now, self._ends, self._set_up, self._unanswered)
         self._up: dict[Address, _Up] = {}
         self._names: dict[Stream, Address] = {}
         self._backlog = Backlog(limits, self.touch)
@@ -151,13 +151,17 @@ class StreamDriver(Turns):
         before = self._up.get(guest.name)
         if before is not None:
             before.stream.drop(REPLACED)
-        elif self._guests >= self._limits.callers:
+        elif self._guests >= self._limits.callers and not self._make_room():
             stream.drop(FULL)
             return
         self._guests += 1
         self._set_up(guest.name, stream, guest)
         stream.send(WELCOME)
         self._flush(stream)
+
+    def _make_room(self) -> bool:
+        """For one more caller; whether there is room now."""
+        return False
 
     def _unanswered(self, peer: Address) -> None:
         self._notice("peer_lost", peer, self.now())
@@ -221,6 +225,25 @@ class StreamDriver(Turns):
             except RemoteError as error:
                 up.stream.drop(str(error))
         self._review = self._loop.call_later(self._limits.review_s, self._look_again)
+
+
+class StreamDriver(Streams):
+    """One machine on TLS streams."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        listen: Sequence[str],
+        identity: Identity,
+        act_on: Callable[[Event], object],
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        super().__init__(
+            machine, listen=listen, way=TlsWay(identity), act_on=act_on, clock=clock, limits=limits, rng=rng
+        )
 
 
 class _Up(NamedTuple):

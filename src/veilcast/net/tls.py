@@ -4,6 +4,9 @@ What is in a certificate, and whom it admits, is decided elsewhere and handed in
 the authority's, the dates, and that whoever answers a call may. Host names are not checked, since there are none: a
 certificate names a key. Sessions are never resumed, so that everybody is looked at anew every time.
 
+TLS runs in memory, so what goes out is ours to decide: when a handshake fails, or a record is wrong, OpenSSL's alert
+stays in memory, and the other side sees the stream end and no more.
+
 Python takes a certificate and its key from files only. Ours come through pipes, so that the key is never on a disk.
 """
 
@@ -12,23 +15,14 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from veilcast.machine import Address
-
-
-class Guest(Protocol):
-    """Somebody who has shown a certificate of our authority, and proved to hold its key."""
-
-    @property
-    def name(self) -> Address:
-        """The same whenever they come, from wherever."""
-
-    def check(self, now: int) -> None:
-        """Raise `RemoteError` unless they may be here now: asked when they come, and again for as long as they stay."""
-
+from veilcast.net.address import parse
+from veilcast.net.ends import CLOSED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN
+from veilcast.net.wrap import BrokenWrap, Dialled, Guest, Wrap
 
 Judge: TypeAlias = Callable[[bytes], Guest]
 """Reads a certificate (DER), of which the signatures hold; raises `RemoteError` if it is none of ours."""
@@ -45,6 +39,66 @@ class Identity:
     """Of those who call us."""
     hosts: Judge
     """Of those whom we call."""
+
+
+class TlsWay:
+    """Fulfils `wrap.Way`: both sides of a stream show who they are."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._server, self._client = server_context(identity), client_context(identity)
+        self.caller, self.host = identity.callers, identity.hosts
+
+    def answer(self) -> Wrap:
+        return TlsWrap(self._server, called=True)
+
+    def dial(self, peer: Address) -> Dialled:
+        return Dialled(*parse(peer), TlsWrap(self._client, called=False))
+
+
+class TlsWrap:
+    def __init__(self, context: ssl.SSLContext, *, called: bool) -> None:
+        """`called`: by the other side; otherwise we are calling."""
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called)
+        self.outgoing = self._outgoing.read
+
+    def shake(self, data: bytes) -> bool:
+        self._incoming.write(data)
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise BrokenWrap(_why(error)) from error
+        return True
+
+    def shown(self) -> bytes:
+        return self._tls.getpeercert(binary_form=True) or b""
+
+    def write(self, plain: bytes) -> None:
+        rest = memoryview(plain)
+        while rest:
+            rest = rest[self._tls.write(rest) :]
+
+    def read(self, data: bytes) -> Iterator[bytes]:
+        self._incoming.write(data)
+        try:
+            # Asking first is cheaper than being told that there is no more.
+            while self._incoming.pending or self._tls.pending():
+                chunk = self._tls.read(TLS_RECORD)
+                if not chunk:
+                    raise BrokenWrap(CLOSED)
+                yield chunk
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            # An alert of a side that is not like ours, which sends none; or bytes that nobody sent.
+            raise BrokenWrap(CLOSED) from error
+
+    def farewell(self) -> None:
+        # Says so, and wants to hear the same, which we do not wait for.
+        with suppress(ssl.SSLError):
+            self._tls.unwrap()
 
 
 def server_context(identity: Identity) -> ssl.SSLContext:
@@ -82,3 +136,17 @@ def _readable(data: bytes) -> Iterator[str]:
         yield f"/dev/fd/{reader}"
     finally:
         os.close(reader)
+
+
+def _why(error: ssl.SSLError) -> str:
+    """Of what OpenSSL says, a word from our own list."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _CERTIFICATE.get(error.verify_code, STRANGE)
+    return _REASONS.get(error.reason or "", NOT_TLS)
+
+
+TLS_RECORD: Final = 1 << 14
+"""OpenSSL hands out no more at a time."""
+_CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT}
+"""By the numbers of OpenSSL: not yet valid, expired, of another purpose."""
+_REASONS: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE": UNSHOWN}

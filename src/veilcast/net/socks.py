@@ -1,0 +1,69 @@
+"""Asking a SOCKS port for a call (SOCKS 5, RFC 1928 and 1929): a few words before the stream is ours.
+
+Names are given as they are, so that nobody but Tor looks one up. User and password name no user: Tor puts calls that
+differ in them on circuits that differ (IsolateSOCKSAuth in its manual).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+
+from veilcast.errors import ConfigError
+from veilcast.net.ends import UNASKED, UNREACHABLE
+from veilcast.net.wrap import Bare, BrokenWrap
+
+
+class SocksWrap(Bare):
+    """The caller's side. What comes after the last answer is the other side's own, and is not wrapped."""
+
+    def __init__(self, host: str, port: int, user: bytes, password: bytes) -> None:
+        super().__init__()
+        try:
+            login = b"\x01" + _counted(user) + _counted(password)
+            request = b"\x05\x01\x00\x03" + _counted(host.encode("ascii")) + port.to_bytes(2, "big")
+        except (ValueError, OverflowError) as error:
+            raise ConfigError("no SOCKS port can be asked for this") from error
+        self._buffer = bytearray()
+        self._talk = self._ask(login, request)
+        self._wanted = next(self._talk)
+
+    def shake(self, data: bytes) -> bool:
+        buffer = self._buffer
+        buffer += data
+        try:
+            while len(buffer) >= self._wanted:
+                answer = bytes(buffer[: self._wanted])
+                del buffer[: self._wanted]
+                self._wanted = self._talk.send(answer)
+        except StopIteration:
+            return True
+        return False
+
+    def read(self, data: bytes) -> Iterable[bytes]:
+        if self._buffer:
+            data, self._buffer = bytes(self._buffer) + data, bytearray()
+        return (data,)
+
+    def _ask(self, login: bytes, request: bytes) -> Generator[int, bytes, None]:
+        """Says its words one by one, and yields how many bytes of an answer it waits for."""
+        self.write(b"\x05\x01\x02")
+        if (yield 2) != b"\x05\x02":
+            raise BrokenWrap(UNASKED)
+        self.write(login)
+        if (yield 2)[1]:
+            raise BrokenWrap(UNASKED)
+        self.write(request)
+        version, failure, _, kind = yield 4
+        if version != 5 or kind not in (1, 3, 4):
+            raise BrokenWrap(UNASKED)
+        if failure:
+            raise BrokenWrap(UNREACHABLE)
+        # The address that the port calls from, which Tor does not know; four bytes, a name, or sixteen; and its port.
+        yield {1: 4, 4: 16}.get(kind) or (yield 1)[0]
+        yield 2
+
+
+def _counted(text: bytes) -> bytes:
+    if not text:
+        raise ValueError
+    return len(text).to_bytes(1, "big") + text
