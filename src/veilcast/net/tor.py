@@ -1,53 +1,96 @@
 """A Tor of our own, or one that runs already: where to call through, and the onion services it answers for.
 
-Either is told what to do by its control port (`torcontrol`), and all we ask of it hangs on that connection: when it
-ends, however it ends, a Tor of our own ends too, and one that runs for others forgets our services. Nothing here uses
-asyncio: Tor is up before a driver starts, and outlives it.
+Either is told what to do by its control port, and all we ask of it hangs on that connection: when it ends, however it
+ends, a Tor of our own ends too, and one that runs for others forgets our services. Nothing here uses asyncio but the
+watch over it: Tor is up before a driver starts, and outlives it.
 
-    with tor.started(state / "tor", network=settings.network) as anonymity:      # or tor.attached("127.0.0.1:9051")
-        door = doorway()                                                           # net.onions
-        service = anonymity.serve(door.getsockname(), key=kept)                    # kept: of an earlier life, or None
-        ... keep service.key; service.address is our Address: "xyz...onion:80" ...
-        OnionDriver(machine, listen=[door], reach=anonymity.reach, act_on=...)
+    with tor.started(state / "tor", network=settings.network) as anonymity:    # or tor.attached("127.0.0.1:9051")
+        door = doorway()                                                       # of `onions`
+        service = anonymity.serve(door.getsockname(), key=kept)                # kept of an earlier life, or None
+        driver = OnionDriver(machine, listen=[door], reach=anonymity.reach, act_on=...)
+
+A Tor of our own calls onion services and nothing else, listens on loopback only, and keeps its files in its own
+directory: `torrc` is written anew at every start, and `log` holds what it had to say, by Tor's own rule without
+addresses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
-from veilcast.net.address import SocketAddress
+from veilcast.net.address import SocketAddress, name, parse
 from veilcast.net.onions import ThroughTor
+from veilcast.net.torcontrol import TorControl
+from veilcast.net.tornet import read_network
+from veilcast.net.torprocess import TorProcess
 
 
 @dataclass(frozen=True)
 class OnionService:
-    """The address is its key's; who keeps the key has the same address in every life."""
+    """The address is the key's: whoever keeps the key has the same address in every life."""
 
     address: Address
     key: str = field(repr=False)
 
 
 class Tor:
-    """One that answers, until it is closed."""
+    """One that answers, until its control connection ends."""
 
-    reach: ThroughTor
-    """For drivers: how peers are called through it."""
+    def __init__(self, control: TorControl) -> None:
+        self._control = control
+        self.reach = ThroughTor(_socks(control))
+        """For drivers: how peers are called through it."""
 
     def serve(self, target: SocketAddress, *, key: str | None = None, port: int = 80) -> OnionService:
-        """Answer for an onion service from now on: whoever calls it comes to the target, a listening socket of ours."""
-        raise NotImplementedError
+        """Answer for an onion service from now on: whoever calls it comes to the target, a listening socket of ours.
+        Without a key, with one of Tor's making."""
+        if key is not None and not KEY.fullmatch(key):
+            raise ConfigError("this is no key of an onion service")
+        self._control.ask("SETEVENTS HS_DESC")
+        said = self._control.ask(f"ADD_ONION {key or 'NEW:ED25519-V3'} {_LIMITS} Port={port},{name(target)}")
+        values = dict(line.split("=", 1) for line in said if "=" in line)
+        return OnionService(Address(f"{values['ServiceID']}.onion:{port}"), key or values["PrivateKey"])
 
-    def await_reachable(self, services: list[OnionService], within_s: float) -> None:
-        """Return when others can find these services; `LocalError` if they cannot by then."""
-        raise NotImplementedError
+    def await_reachable(self, services: Sequence[OnionService], within_s: float) -> None:
+        """Return when others can find these services, of which nobody has asked before."""
+        missing = {service.address.partition(".")[0] for service in services}
+        deadline = time.monotonic() + within_s
+        while missing:
+            try:
+                event = self._control.await_event(deadline - time.monotonic()).split()
+            except TimeoutError as error:
+                raise LocalError(f"an onion service cannot be found after {within_s:g} s") from error
+            if event[:2] == ["HS_DESC", "UPLOADED"]:
+                missing.discard(event[2])
+        self._control.ask("SETEVENTS")
 
     async def gone(self) -> None:
         """Returns never; `LocalError` when this Tor ends, or no longer listens to us."""
-        raise NotImplementedError
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def look() -> None:
+            try:
+                self._control.look()
+            except LocalError:
+                loop.remove_reader(self._control)
+                ended.set()
+
+        loop.add_reader(self._control, look)
+        try:
+            await ended.wait()
+            self._control.look()
+        finally:
+            loop.remove_reader(self._control)
 
 
 @contextmanager
@@ -58,13 +101,54 @@ def started(
     within_s: float = 120.0,
     told: Callable[[int], object] = lambda percent: None,
 ) -> Iterator[Tor]:
-    """A process of our own, with its files in `directory`, joined to the public network or to a private one: `network`
+    """A process of our own with its files in `directory`, joined to the public network or to a private one: `network`
     is the file that `testnet` writes. `told` hears of the progress; `LocalError` where there is no `tor` at all."""
-    raise NotImplementedError
+    options = [] if network is None else read_network(network).options()
+    options += ["ClientOnly 1", "SocksPort 127.0.0.1:auto OnionTrafficOnly", f"__OwningControllerProcess {os.getpid()}"]
+    process = TorProcess(directory)
+    process.start(options)
+    try:
+        with process.control(within_s) as control:
+            control.ask("TAKEOWNERSHIP")
+            _await_bootstrap(control, process, within_s, told)
+            yield Tor(control)
+    finally:
+        process.end()
 
 
 @contextmanager
 def attached(control: str, *, cookie: Path | None = None) -> Iterator[Tor]:
-    """One that runs already, by its control port ("127.0.0.1:9051" or "unix:/run/tor/control"); it shows where its
-    cookie is, unless it was told to take any."""
-    raise NotImplementedError
+    """One that runs already, by its control port ("127.0.0.1:9051" or "unix:/run/tor/control"), where it says itself
+    in which file its cookie is."""
+    with TorControl(control, cookie) as connection:
+        yield Tor(connection)
+
+
+def _await_bootstrap(control: TorControl, process: TorProcess, within_s: float, told: Callable[[int], object]) -> None:
+    deadline = time.monotonic() + within_s
+    while (percent := bootstrapped(control)) < 100:
+        told(percent)
+        if time.monotonic() > deadline:
+            raise LocalError(f"Tor got no further than {percent} % in {within_s:g} s; {process.log} may say why")
+        time.sleep(LOOK_S)
+    told(100)
+
+
+def bootstrapped(control: TorControl) -> int:
+    """How far a Tor has got, in percent."""
+    match = re.search(r"PROGRESS=(\d+)", control.value("status/bootstrap-phase"))
+    return int(match[1]) if match else 0
+
+
+def _socks(control: TorControl) -> SocketAddress:
+    """Where it listens for callers; a socket of the file system is of no use to others than its user."""
+    for place in re.findall(r'"([^"]*)"', control.value("net/listeners/socks")):
+        if not place.startswith("unix:"):
+            return parse(place)[1]
+    raise ConfigError("this Tor has no SocksPort on TCP; set SocksPort 9050 in its torrc")
+
+
+KEY: Final = re.compile(r"ED25519-V3:[A-Za-z0-9+/]{86}==", re.ASCII)
+LOOK_S: Final = 0.1
+_LIMITS: Final = "Flags=MaxStreamsCloseCircuit MaxStreams=8"
+"""Ours use a circuit for one stream; who opens many on one is not like us."""

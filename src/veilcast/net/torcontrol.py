@@ -1,0 +1,202 @@
+"""The control port of a Tor: one command after another, each answered, and events in between.
+
+A line of an answer is a code of three digits and "-", "+" or " ", by which more follows, data follows, or this was the
+last. Whoever reads a cookie file may give commands. With SAFECOOKIE both sides prove that they know the cookie and
+neither says it: so a stranger who listens where Tor used to does not get it, and what answers is the Tor whose file we
+read, and no other. (Tor's control-spec, sections 2 and 3.24.)
+
+Without asyncio, and with a limit on every wait.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import socket
+import time
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.net.address import parse
+
+
+class TorControl:
+    """A connection to it, on which we may give commands."""
+
+    def __init__(self, where: str, cookie: Path | None = None) -> None:
+        """`where`: "127.0.0.1:9051" or "unix:/run/tor/control". Without a `cookie`, Tor says where its own is."""
+        self.events: deque[str] = deque(maxlen=EVENTS)
+        """What came unasked, the oldest first, without its code."""
+        self._buffer = bytearray()
+        self._socket = _connected(where)
+        try:
+            self._log_in(cookie)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> TorControl:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def ask(self, command: str) -> list[str]:
+        """Give a command; the lines of its answer without their codes. `LocalError` if Tor will not."""
+        if "\r" in command or "\n" in command:
+            raise LocalError("a command for Tor is one line")
+        try:
+            self._socket.sendall(command.encode("ascii") + b"\r\n")
+            return self._answer()
+        except TimeoutError as error:
+            raise LocalError("Tor does not answer") from error
+        except OSError as error:
+            raise LocalError(GONE) from error
+
+    def value(self, name: str) -> str:
+        """Of GETINFO."""
+        return self.ask(f"GETINFO {name}")[0].removeprefix(f"{name}=")
+
+    def await_event(self, within_s: float) -> str:
+        """The next that comes, or has come; `TimeoutError` if none does."""
+        deadline = time.monotonic() + within_s
+        while not self.events:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                self._answer(events_too=True)
+            except ConnectionError as error:
+                raise LocalError(GONE) from error
+            finally:
+                self._socket.settimeout(ANSWER_S)
+        return self.events.popleft()
+
+    def look(self) -> None:
+        """Take the events that are here already, and drop them; `LocalError` if nothing will come any more."""
+        try:
+            while data := self._socket.recv(READ, socket.MSG_DONTWAIT):
+                self._buffer += data
+                del self._buffer[: self._buffer.rfind(b"\n") + 1]
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        raise LocalError(GONE)
+
+    # --- lines ------------------------------------------------------------------------------------------------
+
+    def _answer(self, *, events_too: bool = False) -> list[str]:
+        """Up to the last line of an answer; or, if an event will do, of either."""
+        lines: list[str] = []
+        while True:
+            code, more, text = self._line()
+            if more == "+":
+                while (part := self._text()) != ".":
+                    text += "\n" + part.removeprefix(".")
+            lines.append(text)
+            if more != " ":
+                continue
+            if not code.startswith("6"):
+                break
+            self.events.append("\n".join(lines))
+            if events_too:
+                return []
+            lines.clear()
+        if not code.startswith("2"):
+            # Of what we asked nothing is repeated here: it may have held a key.
+            raise LocalError(f"Tor refuses: {code} {_printable(text)}")
+        return lines
+
+    def _line(self) -> tuple[str, str, str]:
+        match = LINE.fullmatch(self._text())
+        if match is None:
+            raise LocalError(NO_TOR)
+        return match["code"], match["more"], match["text"]
+
+    def _text(self) -> str:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            if len(self._buffer) > ANSWER_BYTES:
+                raise LocalError(NO_TOR)
+            data = self._socket.recv(READ)
+            if not data:
+                raise ConnectionResetError
+            self._buffer += data
+        line = self._buffer[:end].decode("ascii", "replace")
+        del self._buffer[: end + 2]
+        return line
+
+    # --- who we are -------------------------------------------------------------------------------------------
+
+    def _log_in(self, cookie: Path | None) -> None:
+        said = "\n".join(self.ask("PROTOCOLINFO 1"))
+        methods = re.search(r"^AUTH METHODS=([A-Z,]+)", said, re.MULTILINE)
+        known = [] if methods is None else methods[1].split(",")
+        if "NULL" in known and cookie is None:
+            self.ask("AUTHENTICATE")
+        elif "SAFECOOKIE" in known:
+            named = re.search(r'COOKIEFILE="((?:[^"\\]|\\.)*)"', said)
+            self._prove(_read_cookie(cookie or Path(re.sub(r"\\(.)", r"\1", named[1]) if named else "")))
+        else:
+            raise ConfigError("this Tor wants a password; set CookieAuthentication 1 in its torrc")
+
+    def _prove(self, cookie: bytes) -> None:
+        ours = secrets.token_bytes(32)
+        said = self.ask(f"AUTHCHALLENGE SAFECOOKIE {ours.hex()}")[0]
+        match = re.fullmatch(r"AUTHCHALLENGE SERVERHASH=([0-9A-F]{64}) SERVERNONCE=([0-9A-F]{64})", said)
+        if match is None:
+            raise LocalError(NO_TOR)
+        talk = cookie + ours + bytes.fromhex(match[2])
+        if not hmac.compare_digest(hmac.digest(_SERVER, talk, "sha256"), bytes.fromhex(match[1])):
+            raise LocalError("what listens there is not the Tor whose cookie we have")
+        self.ask(f"AUTHENTICATE {hmac.digest(_CONTROLLER, talk, 'sha256').hex()}")
+
+
+def _connected(where: str) -> socket.socket:
+    if where.startswith("unix:"):
+        made, address = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), where.removeprefix("unix:")
+    else:
+        family, address = parse(where)  # type: ignore[assignment]
+        made = socket.socket(family, socket.SOCK_STREAM)
+    made.settimeout(ANSWER_S)
+    try:
+        made.connect(address)
+    except OSError as error:
+        made.close()
+        raise LocalError(f"no Tor answers at {where}: {error.strerror or error}") from error
+    return made
+
+
+def _read_cookie(path: Path) -> bytes:
+    try:
+        cookie = path.read_bytes()
+    except OSError as error:
+        raise StorageError(
+            f"cannot read Tor's cookie {path}: {error.strerror}; on Debian, who is in the group debian-tor may"
+        ) from error
+    if len(cookie) != 32:
+        raise StorageError(f"{path} is no cookie of Tor")
+    return cookie
+
+
+def _printable(text: str) -> str:
+    return "".join(part if part.isprintable() else " " for part in text)[:200]
+
+
+LINE: Final = re.compile(r"(?P<code>[0-9]{3})(?P<more>[-+ ])(?P<text>.*)", re.ASCII)
+READ: Final = 4096
+ANSWER_S: Final = 10.0
+ANSWER_BYTES: Final = 1 << 20
+EVENTS: Final = 1024
+GONE: Final = "Tor has ended, or does not listen to us any longer"
+NO_TOR: Final = "what listens there is no control port of Tor"
+_SERVER: Final = b"Tor safe cookie authentication server-to-controller hash"
+_CONTROLLER: Final = b"Tor safe cookie authentication controller-to-server hash"

@@ -1,0 +1,48 @@
+"""Which Tor network: the public one, where nothing is said; or a private one on loopback, by the file that names its
+directory authorities. Nothing that joins a private one ever talks to the public one."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from veilcast.errors import ConfigError, StorageError
+
+
+class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What everybody in it must know: the authorities, each as Tor's option DirAuthority wants it."""
+
+    authorities: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for line in self.authorities:
+            match = AUTHORITY.fullmatch(line)
+            if match is None or not ipaddress.IPv4Address(match["host"]).is_loopback:
+                raise ValueError("authorities: each is a directory authority on loopback")
+        if not self.authorities:
+            raise ValueError("authorities: there are none")
+
+    def options(self) -> list[str]:
+        """For torrc, of everybody who joins."""
+        return ["TestingTorNetwork 1", *(f"DirAuthority {line}" for line in self.authorities), *_TIMES]
+
+
+def read_network(path: Path) -> PrivateNetwork:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PrivateNetwork)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path} is no file of a private Tor network: {error}") from error
+
+
+AUTHORITY: Final = re.compile(
+    r"[A-Za-z0-9]{1,19} orport=[0-9]{1,5} no-v2 v3ident=[0-9A-F]{40}"
+    r" (?P<host>(?:[0-9]{1,3}\.){3}[0-9]{1,3}):[0-9]{1,5} [0-9A-F]{40}",
+    re.ASCII,
+)
+_TIMES: Final = ("V3AuthVotingInterval 20", "V3AuthVoteDelay 4", "V3AuthDistDelay 4")

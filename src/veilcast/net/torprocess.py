@@ -1,0 +1,131 @@
+"""One `tor` process and its directory: from a few options to a control connection, and to its end.
+
+The directory is the process's name. In it are `torrc`, written anew at every start; `control` and `cookie`, by which
+whoever reads them gives commands; and `log`. What proves to know the cookie is the Tor of this directory and no other
+process, so a Tor that somebody else started is ended by asking it to end, and never by a number that may be another's
+by now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from veilcast.errors import LocalError, StorageError
+from veilcast.net.torcontrol import TorControl
+
+
+def find(program: str = "tor") -> str:
+    """Where it is; `LocalError` with what to do where it is not."""
+    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/bin:/opt/homebrew/bin")
+    if found is None:
+        raise LocalError(f"there is no `{program}` here; install it: apt install tor, or brew install tor")
+    return found
+
+
+class TorProcess:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self.log = self.directory / "log"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self, options: Sequence[str]) -> None:
+        """With these lines in its torrc; it listens on loopback, and goes on when this process ends."""
+        tor = find()
+        place = self.directory
+        own = [
+            f"DataDirectory {quoted(place / 'data')}",
+            "ControlPort 127.0.0.1:auto",
+            f"ControlPortWriteToFile {quoted(place / 'control')}",
+            "CookieAuthentication 1",
+            f"CookieAuthFile {quoted(place / 'cookie')}",
+            "Log notice stdout",
+        ]
+        try:
+            (place / "data").mkdir(mode=0o700, parents=True, exist_ok=True)
+            place.chmod(0o700)
+            (place / "control").unlink(missing_ok=True)
+            (place / "torrc").write_text("\n".join([*own, *options, ""]))
+            log = self.log.open("wb")
+        except OSError as error:
+            raise StorageError(f"cannot write {place}: {error.strerror}") from error
+        with log:
+            self._child = subprocess.Popen(  # noqa: S603 - the program we looked for
+                [tor, "-f", str(place / "torrc"), "--defaults-torrc", "/dev/null"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C is for whoever started it, which ends it in order.
+                start_new_session=True,
+            )
+
+    def control(self, within_s: float = 0.0) -> TorControl:
+        """A connection to it; if it is just starting, when it is up."""
+        file, deadline = self.directory / "control", time.monotonic() + within_s
+        while True:
+            with contextlib.suppress(OSError):
+                # Written whole or not at all, and only when it listens.
+                said = file.read_text().strip()
+                return TorControl(said.removeprefix("PORT="), self.directory / "cookie")
+            if self._child is not None and self._child.poll() is not None:
+                raise LocalError(f"tor ended at once: {self.last_words()}")
+            if time.monotonic() > deadline:
+                raise LocalError(f"no tor runs in {self.directory}")
+            time.sleep(LOOK_S)
+
+    def last_words(self) -> str:
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        told = [line.partition("] ")[2] for line in lines if "[err]" in line or "[warn]" in line]
+        return told[-1] if told else f"{self.log} has no reason for it"
+
+    def let_go(self) -> None:
+        """It goes on when this process ends; `halt` ends it."""
+        if self._child is not None:
+            self._child.returncode = 0  # Or it would be reported as forgotten.
+            self._child = None
+
+    def end(self) -> None:
+        """If this process started it."""
+        if self._child is None:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._child = None
+
+    def halt(self) -> bool:
+        """Whoever started it; whether there was one. Returns when it has ended."""
+        try:
+            control = self.control()
+        except LocalError:
+            return False
+        with control:
+            control.ask("SIGNAL HALT")
+            deadline = time.monotonic() + END_S
+            while time.monotonic() < deadline:
+                try:
+                    control.look()
+                except LocalError:
+                    return True
+                time.sleep(LOOK_S)
+        raise LocalError(f"the tor of {self.directory} does not end")
+
+
+def quoted(path: Path) -> str:
+    """As torrc wants what may have spaces in it."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+LOOK_S: Final = 0.05
+END_S: Final = 10.0
