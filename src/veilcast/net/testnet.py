@@ -1,0 +1,234 @@
+"""A private Tor network on loopback: three directory authorities and a few relays, for tests and demonstrations.
+
+It is the real program and the real protocols, and hides nobody: whoever runs it sees all of it. Nothing of it talks to
+the public network: every address is on loopback, and there are no exits. Below DIR, the network has
+
+    network.json             the authorities: what `[tor] network` of a node names, and what every Tor in it knows
+    a1, ..., r1, ...         one `torprocess` each: an authority, a relay
+
+Authorities agree every 20 seconds on who is there. A relay that was too late for the first agreement comes with the
+next. When all know of all, the network is up.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.net.torcontrol import TorControl
+from veilcast.net.tornet import PrivateNetwork
+from veilcast.net.torprocess import TorProcess, find, quoted
+
+
+class Part(NamedTuple):
+    """One Tor of the network, as it is."""
+
+    name: str
+    pid: int | None
+    """None if it is down."""
+    knows: int
+    """Of how many of the network."""
+
+
+def up(
+    directory: Path,
+    *,
+    relays: int = 4,
+    owner: int | None = None,
+    within_s: float = 180.0,
+    told: Callable[[int, int], object] = lambda known, of: None,
+) -> None:
+    """Start one in a directory that holds none, and return when it is up; nothing is left if it does not come up. With
+    an `owner`, a process, it ends by itself when that does."""
+    if not RELAYS_MIN <= relays <= RELAYS_MAX:
+        raise ConfigError(f"a private Tor network has {RELAYS_MIN} to {RELAYS_MAX} relays, not {relays}")
+    names = [*(f"a{number + 1}" for number in range(AUTHORITIES)), *(f"r{number + 1}" for number in range(relays))]
+    for place in (network_file(directory), *(directory / name for name in names)):
+        if place.exists():
+            raise StorageError(f"{place} is there already; `veilcast tree testnet down` ends a network")
+    find()
+    gencert = find("tor-gencert")
+    processes = [TorProcess(directory / name) for name in names]
+    deadline = time.monotonic() + within_s
+    try:
+        ports = _free_ports(2 * len(names))
+        seats = [_Seat(*seat) for seat in zip(processes, ports[::2], ports[1::2], strict=True)]
+        with ThreadPoolExecutor(len(names)) as threads:
+            lines = tuple(threads.map(lambda seat: _found(seat, gencert), seats[:AUTHORITIES]))
+        network = PrivateNetwork(lines)
+        for seat in seats:
+            role = _AUTHORITY if seat.process in processes[:AUTHORITIES] else ()
+            seat.process.start([*network.options(), *seat.options(), *role, *_owned_by(owner)])
+        _await_agreement(processes, deadline, told)
+        network_file(directory).write_bytes(msgspec.json.format(msgspec.json.encode(network)))
+    except BaseException:
+        for process in processes:
+            process.end()
+        clear(directory, names)
+        raise
+    for process in processes:
+        process.let_go()
+
+
+def parts(directory: Path) -> list[Part]:
+    """All that were started here, alive or dead; `StorageError` if there was no network."""
+    return [_part(TorProcess(directory / name)) for name in _names(directory)]
+
+
+def down(directory: Path) -> int:
+    """End what is alive of it, and take its files away; how many were alive."""
+    names = _names(directory)
+    with ThreadPoolExecutor(len(names)) as threads:
+        ended = sum(threads.map(lambda name: TorProcess(directory / name).halt(), names))
+    clear(directory, names)
+    return ended
+
+
+def network_file(directory: Path) -> Path:
+    return directory / "network.json"
+
+
+def clear(directory: Path, names: Sequence[str]) -> None:
+    network_file(directory).unlink(missing_ok=True)
+    for name in names:
+        shutil.rmtree(directory / name, ignore_errors=True)
+    try:
+        directory.rmdir()
+    except OSError:
+        return  # Other things are in it, or there is none.
+
+
+class _Seat(NamedTuple):
+    process: TorProcess
+    or_port: int
+    dir_port: int
+
+    @property
+    def name(self) -> str:
+        return self.process.directory.name
+
+    def options(self) -> list[str]:
+        return [
+            f"Nickname {self.name}",
+            "Address 127.0.0.1",
+            f"ORPort 127.0.0.1:{self.or_port}",
+            f"DirPort 127.0.0.1:{self.dir_port}",
+            "SocksPort 0",
+            "ExitPolicy reject *:*",
+            "AssumeReachable 1",
+            "ShutdownWaitLength 0",
+            "NumCPUs 1",
+        ]
+
+
+def _found(seat: _Seat, gencert: str) -> str:
+    """Make the keys of an authority; the line by which all know it."""
+    keys = seat.process.directory / "data" / "keys"
+    keys.mkdir(mode=0o700, parents=True)
+    keys.parent.chmod(0o700)
+    where = f"127.0.0.1:{seat.dir_port}"
+    files = {"-i": "authority_identity_key", "-s": "authority_signing_key", "-c": "authority_certificate"}
+    named = [part for flag, file in files.items() for part in (flag, str(keys / file))]
+    # The passphrase locks a key that nobody will want again.
+    _run([gencert, "--create-identity-key", "--passphrase-fd", "0", "-m", "12", "-a", where, *named], b"private\n")
+    said = _run(
+        [find(), "--list-fingerprint", "--quiet", "-f", "-", "--defaults-torrc", "/dev/null"],
+        "\n".join([f"DataDirectory {quoted(keys.parent)}", *seat.options(), "DisableNetwork 1", ""]).encode(),
+    )
+    fingerprint = "".join(said.split()[1:])
+    certificate = (keys / "authority_certificate").read_text()
+    identity = re.search(r"^fingerprint ([0-9A-F]{40})$", certificate, re.MULTILINE)
+    if identity is None:
+        raise LocalError("tor-gencert made no certificate")
+    return f"{seat.name} orport={seat.or_port} no-v2 v3ident={identity[1]} {where} {fingerprint}"
+
+
+def _run(command: list[str], given: bytes) -> str:
+    ended = subprocess.run(command, input=given, capture_output=True, check=False)  # noqa: S603 - what `find` found
+    if ended.returncode:
+        raise LocalError(f"{Path(command[0]).name} failed: {ended.stderr.decode(errors='replace').strip()[-200:]}")
+    return ended.stdout.decode()
+
+
+def _await_agreement(processes: list[TorProcess], deadline: float, told: Callable[[int, int], object]) -> None:
+    """Return when every Tor knows every other."""
+    ready: set[TorProcess] = set()
+    controls: dict[TorProcess, TorControl] = {}
+    try:
+        while len(ready) < len(processes):
+            told(len(ready), len(processes))
+            for process in processes:
+                if process not in controls:
+                    controls[process] = process.control(max(0.0, deadline - time.monotonic()))
+                if process not in ready and _known(controls[process]) == len(processes):
+                    ready.add(process)
+            if time.monotonic() > deadline:
+                raise LocalError("the private Tor network did not come up in time; nothing is left of it")
+            time.sleep(LOOK_S)
+        told(len(ready), len(processes))
+    finally:
+        for control in controls.values():
+            control.close()
+
+
+def _known(control: TorControl) -> int:
+    """How many relays are in the agreement that it has."""
+    return len(re.findall(r"^r ", control.value("ns/all"), re.MULTILINE))
+
+
+def _part(process: TorProcess) -> Part:
+    try:
+        with process.control() as control:
+            return Part(process.directory.name, int(control.value("process/pid")), _known(control))
+    except LocalError:
+        return Part(process.directory.name, None, 0)
+
+
+def _names(directory: Path) -> list[str]:
+    names = sorted(path.parent.name for path in directory.glob("[ar][0-9]*/torrc"))
+    if not names:
+        raise StorageError(f"{directory} holds no private Tor network; `veilcast tree testnet up` makes one")
+    return names
+
+
+def _owned_by(owner: int | None) -> list[str]:
+    return [] if owner is None else [f"__OwningControllerProcess {owner}"]
+
+
+def _free_ports(count: int) -> list[int]:
+    """As many as are free now, on loopback."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+AUTHORITIES: Final = 3
+RELAYS_MIN: Final = 4
+RELAYS_MAX: Final = 32
+LOOK_S: Final = 0.2
+_AUTHORITY: Final = (
+    "AuthoritativeDirectory 1",
+    "V3AuthoritativeDirectory 1",
+    "ContactInfo nobody",
+    "TestingV3AuthInitialVotingInterval 20",
+    "TestingV3AuthInitialVoteDelay 4",
+    "TestingV3AuthInitialDistDelay 4",
+    "TestingDirAuthVoteGuard *",
+    "TestingDirAuthVoteHSDir *",
+    "MinUptimeHidServDirectoryV2 0",
+)
