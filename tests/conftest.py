@@ -112,6 +112,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # All on one worker, if there are several: each would start a Java machine, and every session twice.
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
     if config.getoption("--all"):
         return
     skip = pytest.mark.skip(reason="runs under ./run test --all")

@@ -33,9 +33,14 @@ def home() -> Iterator[Path]:
         yield Path(name)
 
 
-def start(home: Path, *options: str) -> subprocess.Popen[str]:
+COMMAND = (sys.executable, "-m", "veilcast.cli.main", "demo")
+DOOR = (str(Path(__file__).parents[2] / "run"), "demo")
+"""As the README has it."""
+
+
+def start(home: Path, *options: str, command: tuple[str, ...] = COMMAND) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "veilcast.cli.main", "demo", "--quick", "--page", str(home / "p.html"), *options],
+        [*command, "--quick", "--page", str(home / "p.html"), *options],
         env={**os.environ, "TMPDIR": str(home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -73,7 +78,7 @@ def test_whatever_ends_the_demo_leaves_nothing_running(number: signal.Signals, h
 
 @pytest.mark.all_only
 def test_the_demo_delivers_and_shows_what_the_observer_learns(home: Path) -> None:
-    child = start(home, "--json")
+    child = start(home, "--json", command=DOOR)
     out, err = child.communicate(timeout=4 * WITHIN_S)
     assert child.returncode == 0, err
     bare, covered, hardened = json.loads(out)["networks"]

@@ -27,7 +27,7 @@ OTHERS = ("mesh-many", "mesh-hardened", "mesh-sybils")
 MESHES = [name for name in scenario.names() if name.startswith("mesh-") and not name.startswith(OTHERS)]
 
 
-def failures(name: str, defences: Defences, seeds: int) -> list[str]:
+def failures(name: str, defences: Defences, seeds: range) -> list[str]:
     """What goes wrong in a scenario of the papers' mesh when its nodes defend themselves; excess is none of it."""
     loaded = scenario.load(name)
     population = loaded.config.population
@@ -35,7 +35,7 @@ def failures(name: str, defences: Defences, seeds: int) -> list[str]:
     mesh = msgspec.structs.replace(population.mesh, defences=defences)
     config = msgspec.structs.replace(loaded.config, population=msgspec.structs.replace(population, mesh=mesh))
     found = []
-    for seed in range(seeds):
+    for seed in seeds:
         world = scenario.build(scenario.Scenario(name, config), seed)
         world.run(config.duration_us)
         world.finish()
@@ -54,18 +54,18 @@ def test_every_switch_is_off_by_default_and_on_in_hardened() -> None:
 
 @pytest.mark.parametrize("name", MESHES)
 def test_the_scenarios_of_the_papers_mesh_pass_with_all_defences(name: str) -> None:
-    assert failures(name, HARDENED, 1) == []
+    assert failures(name, HARDENED, range(1)) == []
 
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("name", MESHES)
-def test_eight_seeds_of_each_pass_with_all_defences(name: str) -> None:
-    assert failures(name, HARDENED, 8) == []
+def test_three_more_seeds_of_each_pass_with_all_defences(name: str) -> None:
+    assert failures(name, HARDENED, range(1, 4)) == []
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_each_switch_can_be_on_alone(switch: str) -> None:
-    assert failures("mesh-storm", msgspec.structs.replace(Defences(), **{switch: True}), 1) == []
+    assert failures("mesh-storm", msgspec.structs.replace(Defences(), **{switch: True}), range(1)) == []
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), messages().map(encode)), max_size=8))

@@ -102,8 +102,8 @@ MESHES = [name for name in scenario.names() if name.startswith("mesh-") and name
 """All but the one that takes minutes; `test_sybils` runs it at a smaller size."""
 
 
-def first_failure(name: str, seeds: int) -> str:
-    for seed in range(seeds):
+def first_failure(name: str, seeds: range) -> str:
+    for seed in seeds:
         outcome = scenario.run(scenario.load(name), seed)
         if outcome.violations:
             return outcome.violations[0]
@@ -115,14 +115,15 @@ HEAVY = ("mesh-hardened", "mesh-many", "mesh-certified")
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("name", [name for name in MESHES if not name.startswith(HEAVY)])
-def test_thirty_seeds_of_each_scenario_pass(name: str) -> None:
-    assert first_failure(name, 30) == ""
+def test_ten_more_seeds_of_each_scenario_pass(name: str) -> None:
+    """`sim/test_scenario.py` has the first five; `veilcast sim run NAME --seeds 30` is the heavy form."""
+    assert first_failure(name, range(5, 15)) == ""
 
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("name", [name for name in MESHES if name.startswith(HEAVY)])
-def test_four_seeds_of_each_heavy_scenario_pass(name: str) -> None:
-    assert first_failure(name, 4) == ""
+def test_two_more_seeds_of_each_heavy_scenario_pass(name: str) -> None:
+    assert first_failure(name, range(1, 3)) == ""
 
 
 def never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,5 +151,5 @@ def test_a_planted_bug_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], name: str, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    failure = first_failure(name, 10)
+    failure = first_failure(name, range(10))
     assert any(word in failure for word in finding.split("|")), failure

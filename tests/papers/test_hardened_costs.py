@@ -17,7 +17,7 @@ from veilcast.authority.privacy import SHARES
 sys.path.insert(0, str(Path(__file__).parent))
 from hardened_costs import costs
 
-SEEDS = range(4)
+SEEDS = range(2)
 
 
 @pytest.mark.all_only

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from mesh_sizes import population, sizes
 
-FEW = range(12)
+FEW = range(8)
 
 
 def test_p0_fig_12_the_baseline_mesh_has_142_nodes() -> None:

@@ -33,11 +33,11 @@ def test_a_relay_loses_nothing_that_it_promised(seed: int) -> None:
 
 
 @pytest.mark.all_only
-def test_twenty_more_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
+def test_eight_more_seeds_pass_and_have_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
     """`veilcast sim soak --of relay --seeds 500` is the heavy form."""
-    assert main(["sim", "soak", "--of", "relay", "--seed", "4", "--seeds", "20", "--json"]) == 0
+    assert main(["sim", "soak", "--of", "relay", "--seed", "11", "--seeds", "8", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["passed"] == 20
+    assert told["passed"] == 8
     assert sorted(told["passed_by_variant"]) == sorted(f"relay soak {variant}" for variant in relay_soak.VARIANTS)
 
 
