@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -61,6 +62,17 @@ def test_the_role_that_was_granted_is_the_role_that_is_shown(standing: Standing)
         if other != standing:
             with pytest.raises(ForgedError, match="another role"):
                 TlsParty(judging).judge(other)(shown(keyring))
+
+
+@pytest.mark.parametrize("standing", RINGS)
+def test_members_call_proxies_who_call_the_server_and_nobody_meets_anybody_else(standing: Standing) -> None:
+    """Beside one another in one row: each is called by the one before it. A directory stands apart, and has no TLS."""
+    party, row = TlsParty(RINGS[standing]), ["directory", "", "member", "proxy", "server", ""]
+    place = row.index(standing)
+    for judge, met in ((party.callers, row[:place][-1:]), (party.hosts, row[place + 1 :][:1])):
+        for other, keyring in RINGS.items():
+            with contextlib.nullcontext() if other in met else pytest.raises(ForgedError):
+                judge(shown(keyring))
 
 
 def test_members_may_only_call_servers_only_answer_proxies_both_and_directories_list_and_no_more() -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour
+from two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour, Seen
 
 from veilcast.authority.content import Content
 from veilcast.authority.letters import Letter
@@ -21,11 +21,12 @@ from veilcast.relay.bodies import wrap_for_server
 from veilcast.relay.config import ProxyConfig
 from veilcast.relay.hardened import _SUBMIT
 from veilcast.relay.joining import begin, check
+from veilcast.relay.roster import Roster
 from veilcast.topics import Label
 from veilcast.wire import encode
 from veilcast.wire.geometry import MOMENT_MAX, NOTE_ID
 from veilcast.wire.messages import Message
-from veilcast.wire.relay import Code, Delivery, Lease, Receipt, Reply, Submit
+from veilcast.wire.relay import Code, Delivery, Enrol, Lease, Receipt, Reply, Submit
 
 Profile: TypeAlias = Literal["paper", "hardened"]
 each_profile = pytest.mark.parametrize("profile", ["paper", "hardened"])
@@ -139,6 +140,29 @@ def test_a_proxy_cannot_say_in_the_server_s_place_that_something_is_done(profile
     table.run(30_000_000)
     assert table.notes[BEN] == ([b"swallowed?"] if profile == "hardened" else [])
     assert (table.clients[ANNA].refused["ForgedError"] > 1) == (profile == "hardened")
+
+
+def test_a_proxy_that_forgets_whom_it_has_let_in_is_asked_again_and_again_with_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once the first time: it may have lost its disk. But every enrolment makes proxy, server and member compute."""
+    table = Parlour("hardened")
+    table.run(1_000_000)
+    since = table.now
+    table.publish(BEN, TOPIC, b"waits")
+    with monkeypatch.context() as patch:
+        patch.setattr(Roster, "__contains__", lambda *_: False)
+        table.run(1_000_000)
+        assert len(enrolments(table, since)) == 1
+        table.run(300_000_000)
+        assert 3 < len(enrolments(table, since)) < 12
+    table.subscribe(ANNA, TOPIC)
+    table.run(100_000_000)
+    assert table.notes[ANNA] == [b"waits"]
+
+
+def enrolments(table: Parlour, since: int) -> list[Seen]:
+    return [each for each in table.between(BEN, PROXY) if each.now >= since and isinstance(each.message, Enrol)]
 
 
 def deliveries(table: Parlour) -> list[Message]:

@@ -63,19 +63,21 @@ class Bench:
         self.unwritten = []
         return self.take()
 
-    def ask(self, message: Any) -> tuple[Code, list[Message]]:
+    def ask(self, message: Any, by: Address = PROXY) -> tuple[Code, list[Message]]:
         """The code of the answer, and all else that was sent with it, once all is on the disk."""
-        sent = [*self.tell(message), *self.write()]
+        sent = [*self.tell(message, by), *self.write()]
         [reply] = [each for each in sent if isinstance(each, Reply)]
         return Code(reply.code), [each for each in sent if not isinstance(each, Reply)]
 
-    def lease(self, name: bytes, *words: bytes, until_us: int = MINUTE_US) -> tuple[Code, list[Message]]:
+    def lease(
+        self, name: bytes, *words: bytes, until_us: int = MINUTE_US, by: Address = PROXY
+    ) -> tuple[Code, list[Message]]:
         self.number += 1
         sealed = boxed(KEY, b"vc/relay-lease")
-        return self.ask(Lease(self.number, name, until_us, tuple((moved(word),) for word in words), sealed))
+        return self.ask(Lease(self.number, name, until_us, tuple((moved(word),) for word in words), sealed), by)
 
-    def submit(self, publication: bytes, *words: bytes) -> tuple[Code, list[Message]]:
-        return self.ask(self.submission(publication, *words))
+    def submit(self, publication: bytes, *words: bytes, by: Address = PROXY) -> tuple[Code, list[Message]]:
+        return self.ask(self.submission(publication, *words), by)
 
     def submission(self, publication: bytes, *words: bytes, until_us: int = MINUTE_US, size: int = 10) -> Submit:
         self.number += 1
@@ -268,6 +270,38 @@ def test_what_is_held_takes_room_for_each_who_lacks_it() -> None:
         assert isinstance(delivery, Delivery)
         bench.tell(Receipt(delivery.names[0], delivery.ticket))
     assert bench.submit(b"q", b"a")[0] is Code.DONE
+
+
+def test_one_proxy_cannot_fill_the_server_for_the_others() -> None:
+    bench = Bench(leases_each=2, columns_each=5)
+    for number in (1, 2):
+        assert bench.lease(name(number), b"a", b"b", by=OTHER)[0] is Code.DONE
+    assert bench.lease(name(3), b"a", by=OTHER)[0] is Code.FULL
+    assert bench.lease(name(4), b"a", by=PROXY)[0] is Code.DONE
+    assert bench.lease(name(1), b"a", b"b", b"c", by=OTHER)[0] is Code.DONE, "a lease of its own may grow"
+    assert bench.lease(name(1), b"a", b"b", b"c", b"d", by=OTHER)[0] is Code.FULL, "to where its columns end"
+    again = Bench(bench.disk, leases_each=2, columns_each=5)
+    assert again.lease(name(3), b"a", by=OTHER)[0] is Code.FULL, "also in another life"
+    assert again.lease(name(2), b"z", until_us=9, by=OTHER)[0] is Code.DONE
+    assert again.lease(name(2), b"z", until_us=10, by=PROXY)[0] is Code.DONE, "whose reader has changed its proxy"
+    assert again.lease(name(3), b"a", by=OTHER)[0] is Code.DONE
+    for number in (1, 2, 3, 4):
+        again.ask(Release(9, name(number), ()))
+    assert len(again.server._leases_by) == len(again.server._columns_by) == 0
+
+
+@pytest.mark.parametrize("each", [{"held_each": 1}, {"held_bytes_each": 15 + READER}])
+def test_what_came_by_one_proxy_takes_no_more_than_its_share_of_the_room(each: dict[str, Any]) -> None:
+    bench = Bench(**each)
+    bench.lease(name(1), b"a")
+    _, [delivery] = bench.submit(b"p", b"a", by=OTHER)
+    assert bench.submit(b"q", b"a", by=OTHER)[0] is Code.FULL
+    assert bench.submit(b"r", b"a", by=PROXY)[0] is Code.DONE
+    again = Bench(bench.disk, **each)
+    assert again.submit(b"q", b"a", by=OTHER)[0] is Code.FULL
+    assert isinstance(delivery, Delivery)
+    again.tell(Receipt(name(1), delivery.ticket))
+    assert again.submit(b"q", b"a", by=OTHER)[0] is Code.DONE
 
 
 def test_a_publication_that_was_under_way_for_too_long_is_left_for_its_repeat() -> None:

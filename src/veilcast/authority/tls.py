@@ -107,6 +107,11 @@ class TlsParty:
         self.chain: Final = as_pem(*certificates[:-1])
         self.anchor: Final = as_pem(certificates[-1])
         self.key: Final = key_as_pem(tls_key(keyring.membership.link))
+        callers, hosts = _MEETS[self.standing]
+        self.callers: Final = self.judge(*callers)
+        """Of those who call somebody of this role."""
+        self.hosts: Final = self.judge(*hosts)
+        """Of those whom it calls."""
 
     def judge(self, *admitted: Standing) -> Callable[[bytes], Visitor]:
         """What tells who has shown a certificate of ours (DER), and refuses all but these roles."""
@@ -152,3 +157,10 @@ _USES: Final[dict[Standing, tuple[bool, bool, bool]]] = {
     "directory": (False, False, True),
 }
 """Whether a role calls, whether it answers, and whether it signs lists."""
+_MEETS: Final[dict[Standing, tuple[tuple[Standing, ...], tuple[Standing, ...]]]] = {
+    "member": ((), ("proxy",)),
+    "proxy": (("member",), ("server",)),
+    "server": (("proxy",), ()),
+    "directory": ((), ()),
+}
+"""Who may call somebody of this role, and whom it calls."""

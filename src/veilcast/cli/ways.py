@@ -92,24 +92,11 @@ def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Ident
         raise AuthorityError(
             f"the keyring is for a {party.standing}, not for a {standing}; ask the authority for another"
         )
-    callers, hosts = _MEETS[standing]
     return Identity(
-        chain=party.chain,
-        key=party.key.reveal(),
-        anchor=party.anchor,
-        callers=party.judge(*callers),
-        hosts=party.judge(*hosts),
+        chain=party.chain, key=party.key.reveal(), anchor=party.anchor, callers=party.callers, hosts=party.hosts
     )
 
 
 def limits_of(standing: Standing) -> Limits:
     """A proxy has many members, and must not wait for one; a member and a server have few peers, and need each."""
     return Limits() if standing == "proxy" else Limits(patience_s=10.0)
-
-
-_MEETS: dict[Standing, tuple[tuple[Standing, ...], tuple[Standing, ...]]] = {
-    "member": ((), ("proxy",)),
-    "proxy": (("member",), ("server",)),
-    "server": (("proxy",), ()),
-}
-"""Who may call somebody of this role, and whom it calls."""

@@ -23,7 +23,7 @@ from veilcast.relay.config import ClientConfig
 from veilcast.relay.hardened import HardenedClient
 from veilcast.relay.joining import ServerPublic
 from veilcast.relay.leasing import Leasing
-from veilcast.relay.pacing import pacer_of
+from veilcast.relay.pacing import messages_in, pacer_of
 from veilcast.relay.paper import PaperClient
 from veilcast.relay.profile import ClientPart
 from veilcast.relay.way import Way
@@ -131,7 +131,7 @@ class Client:
             way = self._ways.get(source)
             if way is None:
                 raise StaleError("not a proxy of ours")
-            for each in self._messages(data, source, now):
+            for each in messages_in(self._pacer, data, source, lambda: self._leave(source, now)):
                 self._hear(decode(each), way, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
@@ -238,16 +238,9 @@ class Client:
         self._letters.pop(record, None)
         self._overdue.drop(record)
 
-    def _messages(self, data: bytes, source: Address, now: int) -> list[bytes]:
-        """What a frame brings: a message, or what is whole with a record. A stream that is none is given up."""
-        if self._pacer is None:
-            return [data]
-        try:
-            return self._pacer.take(source, data)
-        except RemoteError:
-            self._events.append(Disconnect(source))
-            self.peer_lost(source, now)
-            raise
+    def _leave(self, proxy: Address, now: int) -> None:
+        self._events.append(Disconnect(proxy))
+        self.peer_lost(proxy, now)
 
     def _hear(self, message: Message, way: Way, now: int) -> None:
         match message:

@@ -134,8 +134,12 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: Profile = "hardened"
     leases_max: int = 1_000_000
     """In `paper` leases and filters alike."""
+    leases_each: int = 500_000
+    """Of these, by one proxy: one that lies cannot take all of the room."""
     columns_max: int = 4_000_000
     """Constraints of all leases together."""
+    columns_each: int = 2_000_000
+    """Of these, by one proxy."""
     lease_us_max: int = 30 * 24 * 3_600_000_000
     """No lease of the hardened profile reaches further."""
     retention_us: int = 3_600_000_000
@@ -145,6 +149,10 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held_bytes_max: int = 512 * 1024 * 1024
     """Of these together, with those who still lack each: a publication that a million want takes more room than its
     bytes."""
+    held_each: int = 50_000
+    """Publications held that came by one proxy."""
+    held_bytes_each: int = 256 * 1024 * 1024
+    """Of these together."""
     waiting_max: int = 4_096
     """Publications that wait for one lease; the oldest is given up for one more."""
     window: int = 32
@@ -159,6 +167,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _at_least(self, "server", 1, "leases_max", "columns_max", "lease_us_max", "retention_us", "held_max", "window")
         _at_least(self, "server", 1, "held_bytes_max", "waiting_max", "remembered_max", "filter_elements")
+        _at_least(self, "server", 1, "leases_each", "columns_each", "held_each", "held_bytes_each")
         self.filter_geometry  # noqa: B018 - refuses a bound that no filter keeps
 
     @property

@@ -17,6 +17,7 @@ from typing import Final
 from veilcast.machine import Address
 from veilcast.relay.config import ServerConfig
 from veilcast.relay.profile import Reader, ServerPart, Taken
+from veilcast.relay.shares import Shares
 from veilcast.wire.relay import Delivery
 
 
@@ -40,14 +41,17 @@ class Mailbox:
 @dataclass(slots=True)
 class _Held:
     taken: Taken
+    proxy: Address
+    """By whom it came."""
     until_us: int
     left: dict[bytes, None]
     """The names that have not got it."""
 
 
 class Mailboxes:
-    """Bounded: `held_max` publications of `held_bytes_max` bytes together, `waiting_max` for each name, and the ids of
-    the last `remembered_max` that are through. Mailboxes are as many as leases.
+    """Bounded: `held_max` publications of `held_bytes_max` bytes together, of which each proxy has a share;
+    `waiting_max` for each name, and the ids of the last `remembered_max` that are through. Mailboxes are as many as
+    leases.
 
     `settle` is told of records of publications that are through, `emptied` of mailboxes in which nothing waits any
     more.
@@ -68,6 +72,7 @@ class Mailboxes:
         self._ids: dict[bytes, int] = {}
         self._through: dict[bytes, None] = {}
         self._bytes = 0
+        self._count_by, self._bytes_by = Shares(config.held_each), Shares(config.held_bytes_each)
         self._present: dict[Address, None] = {}
         self._behind: deque[bytes] = deque()
         """The names whose proxy is back and may have missed something."""
@@ -154,18 +159,24 @@ class Mailboxes:
         if len(self._through) > self._config.remembered_max:
             del self._through[next(iter(self._through))]
 
-    def has_room(self, taken: Taken, readers: int) -> bool:
+    def has_room(self, taken: Taken, proxy: Address, readers: int) -> bool:
         size = len(taken.sealed) + READER * readers
-        return len(self._held) < self._config.held_max and self._bytes + size <= self._config.held_bytes_max
+        return (
+            len(self._held) < self._config.held_max
+            and self._bytes + size <= self._config.held_bytes_max
+            and self._count_by.fits(proxy, 1)
+            and self._bytes_by.fits(proxy, size)
+        )
 
-    def hold(self, record: int, taken: Taken, names: Sequence[bytes], until_us: int) -> None:
+    def hold(self, record: int, taken: Taken, proxy: Address, names: Sequence[bytes], until_us: int) -> None:
         """Keep a publication for these names, whose mailboxes there are. Nothing is sent before `deliver`."""
-        self._held[record] = held = _Held(taken, until_us, dict.fromkeys(names))
+        self._held[record] = held = _Held(taken, proxy, until_us, dict.fromkeys(names))
+        self._count_by.add(proxy, 1)
         for name in names:
             if (box := self._boxes.get(name)) is not None:
                 box.coming[record] = None
         self._ids[taken.id] = record
-        self._bytes += len(taken.sealed) + READER * len(held.left)
+        self._weigh(held, len(taken.sealed) + READER * len(held.left))
 
     def deliver(self, record: int) -> None:
         """The publication is on the disk: put it into its mailboxes, and send it to those who have room."""
@@ -247,12 +258,17 @@ class Mailboxes:
             return
         if name in held.left:
             del held.left[name]
-            self._bytes -= READER
+            self._weigh(held, -READER)
         if not held.left:
             del self._held[record], self._ids[held.taken.id]
-            self._bytes -= len(held.taken.sealed)
+            self._weigh(held, -len(held.taken.sealed))
+            self._count_by.add(held.proxy, -1)
             self.pass_by(held.taken.id)
             self._settle(record)
+
+    def _weigh(self, held: _Held, size: int) -> None:
+        self._bytes += size
+        self._bytes_by.add(held.proxy, size)
 
 
 READER: Final = 256

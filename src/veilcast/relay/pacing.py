@@ -9,11 +9,12 @@ A record: its number (4) | how much of it is used (2) | that much of the row | z
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from veilcast.errors import MalformedError, StaleError
+from veilcast.errors import MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Frame
 from veilcast.parts.alarms import Alarms
 from veilcast.relay.config import ClientConfig, ProxyConfig
@@ -88,6 +89,17 @@ def pacer_of(config: ClientConfig | ProxyConfig, rng: Random) -> Pacer | None:
         return None
     size, most = config.record_bytes, config.backlog_max
     return Pacer(rng, period_us=config.rate_us, record_bytes=size, backlog_max=most)
+
+
+def messages_in(pacer: Pacer | None, data: bytes, peer: Address, give_up: Callable[[], object]) -> list[bytes]:
+    """What a frame brings: a message, or what is whole with a record. A stream that is none is given up."""
+    if pacer is None:
+        return [data]
+    try:
+        return pacer.take(peer, data)
+    except RemoteError:
+        give_up()
+        raise
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from veilcast.relay.config import ProxyConfig
 from veilcast.relay.hardened import HardenedProxy
 from veilcast.relay.joining import ServerPublic, finish
 from veilcast.relay.limits import Limits
-from veilcast.relay.pacing import pacer_of
+from veilcast.relay.pacing import messages_in, pacer_of
 from veilcast.relay.paper import PaperProxy
 from veilcast.relay.profile import ProxyPart
 from veilcast.relay.roster import Roster
@@ -103,7 +103,7 @@ class Proxy:
             if source == self._server:
                 self._answered(decode(data), now)
             else:
-                for each in self._messages(data, source, now):
+                for each in messages_in(self._pacer, data, source, lambda: self._send_away(source, now)):
                     self._asked(decode(each), len(each), source, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
@@ -350,16 +350,9 @@ class Proxy:
                 self._present[client] += 1
         self._post(client, message)
 
-    def _messages(self, data: bytes, client: Address, now: int) -> list[bytes]:
-        """What a frame of a client brings: a message, or what is whole with a record."""
-        if self._pacer is None:
-            return [data]
-        try:
-            return self._pacer.take(client, data)
-        except RemoteError:
-            self._events.append(Disconnect(client))
-            self.peer_lost(client, now)
-            raise
+    def _send_away(self, client: Address, now: int) -> None:
+        self._events.append(Disconnect(client))
+        self.peer_lost(client, now)
 
     def _post(self, peer: Address, message: Message) -> None:
         data = encode(message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,7 @@ from veilcast.relay.mailboxes import Mailboxes
 from veilcast.relay.matching import Exact, Filters, Leased, Matcher
 from veilcast.relay.paper import PaperServer
 from veilcast.relay.profile import ServerPart, Taken
+from veilcast.relay.shares import Shares
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Message
 from veilcast.wire.relay import Blind, Blinded, Code, Lease, Receipt, Release, Reply, Resume, Submit
@@ -51,6 +52,18 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, tag="note"):
     sealed: bytes
     names: tuple[bytes, ...]
     until_us: int
+    proxy: str = ""
+    """By whom it came; "" in records that are older than this field."""
+
+
+class _Place(NamedTuple):
+    """What the server remembers of a lease."""
+
+    record: int
+    stamp: bytes
+    """A digest of the record: what comes again as it was is not written again."""
+    proxy: Address
+    columns: int
 
 
 class Server:
@@ -80,8 +93,8 @@ class Server:
             self._part, self._matcher = PaperServer(keys, entropy), Filters(config.filter_geometry, config.leases_max)
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("proxy")]
-        self._leases: dict[tuple[bytes, bytes], tuple[int, bytes]] = {}
-        """The record of each lease, and a digest of it: what comes again as it was is not written again."""
+        self._leases: dict[tuple[bytes, bytes], _Place] = {}
+        self._leases_by, self._columns_by = Shares(config.leases_each), Shares(config.columns_each)
         self._parts: Counter[bytes] = Counter()
         self._lapsed: dict[bytes, None] = {}
         """Leases that are over, and under whose names something waits."""
@@ -184,10 +197,9 @@ class Server:
             raise MalformedError("a lease that would never end")
         standing = Standing(lease.name, self._part.part(tags), proxy, lease.until_us, tags, key)
         data = _ENCODER.encode(standing)
-        place, stamp = (standing.name, standing.part), digest(data, purpose=b"vc/relay-stamp", size=16)
-        known = self._leases.get(place)
-        if known is None or known[1] != stamp:
-            if known is None and len(self._leases) >= self._config.leases_max:
+        known, stamp = self._leases.get((standing.name, standing.part)), _stamp(data)
+        if known is None or known.stamp != stamp:
+            if not self._has_room(standing, known):
                 self._refuse(proxy, lease.number, Code.FULL)
                 return
             try:
@@ -195,9 +207,9 @@ class Server:
             except LocalError:
                 self._refuse(proxy, lease.number, Code.FULL)
                 return
-            known = (self._ledger.keep(data, None if known is None else known[0]), stamp)
-            self._stand(place, known, standing)
-        self._ledger.after(known[0], now, lambda now: self._done(proxy, lease.number, proof))
+            record = self._ledger.keep(data, None if known is None else known.record)
+            known = self._stand(standing, record, stamp)
+        self._ledger.after(known.record, now, lambda now: self._done(proxy, lease.number, proof))
         self._boxes.resume(standing.name, proxy)
 
     def _release(self, release: Release, proxy: Address) -> None:
@@ -223,11 +235,11 @@ class Server:
             self.matched += len(names)
             if not names:
                 self._boxes.pass_by(taken.id)
-            elif not self._boxes.has_room(taken, len(names)):
+            elif not self._boxes.has_room(taken, proxy, len(names)):
                 self._refuse(proxy, submit.number, Code.FULL)
                 return
             else:
-                record = self._hold(taken, names, now)
+                record = self._hold(taken, proxy, names, now)
         if record is None:
             self._done(proxy, submit.number, proof)
         else:
@@ -235,19 +247,35 @@ class Server:
 
     # --- inside
 
-    def _hold(self, taken: Taken, names: list[bytes], now: int) -> int:
+    def _hold(self, taken: Taken, proxy: Address, names: list[bytes], now: int) -> int:
         until_us = now + self._config.retention_us
-        record = self._ledger.keep(_ENCODER.encode(Kept(*taken, tuple(names), until_us)))
-        self._boxes.hold(record, taken, names, until_us)
+        record = self._ledger.keep(_ENCODER.encode(Kept(*taken, tuple(names), until_us, proxy)))
+        self._boxes.hold(record, taken, proxy, names, until_us)
         self._ledger.after(record, now, lambda now: self._boxes.deliver(record))
         return record
 
-    def _stand(self, place: tuple[bytes, bytes], known: tuple[int, bytes], standing: Standing) -> None:
-        if place not in self._leases:
+    def _has_room(self, standing: Standing, known: _Place | None) -> bool:
+        proxy, columns = Address(standing.proxy), len(standing.tags)
+        if known is not None and known.proxy == proxy:
+            return self._columns_by.fits(proxy, columns - known.columns)
+        everywhere = known is not None or len(self._leases) < self._config.leases_max
+        return everywhere and self._leases_by.fits(proxy, 1) and self._columns_by.fits(proxy, columns)
+
+    def _stand(self, standing: Standing, record: int, stamp: bytes) -> _Place:
+        key = (standing.name, standing.part)
+        if (known := self._leases.get(key)) is None:
             self._parts[standing.name] += 1
-        self._leases[place] = known
+        else:
+            self._count(known, -1)
+        place = self._leases[key] = _Place(record, stamp, Address(standing.proxy), len(standing.tags))
+        self._count(place, 1)
         self._lapsed.pop(standing.name, None)
-        self._boxes.open(standing.name, Address(standing.proxy), standing.key)
+        self._boxes.open(standing.name, place.proxy, standing.key)
+        return place
+
+    def _count(self, place: _Place, sign: int) -> None:
+        self._leases_by.add(place.proxy, sign)
+        self._columns_by.add(place.proxy, sign * place.columns)
 
     def _lapse(self, name: bytes) -> None:
         """A lease is over; what waits under its name is kept for its reader until it has been held long enough."""
@@ -265,7 +293,8 @@ class Server:
         known = self._leases.pop((name, part), None)
         if known is None:
             return
-        self._ledger.settle(known[0])
+        self._ledger.settle(known.record)
+        self._count(known, -1)
         self._parts[name] -= 1
         if not self._parts[name]:
             del self._parts[name]
@@ -277,8 +306,7 @@ class Server:
         current: list[Leased] = []
         for record, entry in entries:
             if isinstance(entry, Standing):
-                stamp = digest(records[record], purpose=b"vc/relay-stamp", size=16)
-                self._stand((entry.name, entry.part), (record, stamp), entry)
+                self._stand(entry, record, _stamp(records[record]))
                 if entry.until_us > now:
                     current.append(Leased(entry.name, entry.part, entry.tags, entry.until_us))
                 else:
@@ -286,7 +314,8 @@ class Server:
         self._matcher.put_all(current)
         for record, entry in entries:
             if isinstance(entry, Kept):
-                self._boxes.hold(record, Taken(entry.id, entry.cipher, entry.sealed), entry.names, entry.until_us)
+                taken = Taken(entry.id, entry.cipher, entry.sealed)
+                self._boxes.hold(record, taken, Address(entry.proxy), entry.names, entry.until_us)
                 self._boxes.deliver(record)
         for name in [name for name in self._lapsed if self._boxes.is_empty(name)]:
             self._end(name, b"")
@@ -300,6 +329,10 @@ class Server:
 
     def _post(self, proxy: Address, message: Message) -> None:
         self._frames.append(Frame(proxy, encode(message)))
+
+
+def _stamp(data: bytes) -> bytes:
+    return digest(data, purpose=b"vc/relay-stamp", size=16)
 
 
 def _read(data: bytes) -> Standing | Kept:

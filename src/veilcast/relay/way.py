@@ -71,6 +71,8 @@ class Way:
         # Numbers of another life may still be answered: this one begins anywhere.
         self._number = rng.randrange(_NUMBERS)
         self._enrolling: tuple[int, Begun, int] | None = None
+        self._forgotten = 0
+        """How often the proxy did not know us, since something was done for us."""
         self._flying: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
         self._alarms: Alarms[int] = Alarms()
@@ -127,6 +129,8 @@ class Way:
             return
         if code is Code.DONE and request.proof not in (None, reply.proof) and not request.given_up:
             raise ForgedError("a proxy says that something is done, and not the server")
+        if code is Code.DONE:
+            self._forgotten = 0
         if code is Code.DONE or (code is Code.UNKNOWN and request.unknown is not None):
             del self._flying[reply.number]
             self._alarms.drop(reply.number)
@@ -136,9 +140,7 @@ class Way:
             if then is not None:
                 then(now)
         elif code is Code.UNKNOWN:
-            if self._enrolling is None:
-                self.key = None
-                self._enrol(now)
+            self._unknown(now)
         else:
             self._refused(reply.number, code)
             self._again(reply.number, request, now)
@@ -156,6 +158,17 @@ class Way:
                 self._enrol(now)
             else:
                 self._send(number, now)
+
+    def _unknown(self, now: int) -> None:
+        """Enrol anew: at once, since a proxy may have lost its disk; later, if it has just forgotten us."""
+        if self.key is None:
+            return  # An answer to what we asked before we knew.
+        self.key = None
+        self._forgotten += 1
+        if self._forgotten == 1:
+            self._enrol(now)
+        else:
+            self._alarms.set(_ENROL, now + backoff(self._rng, self._config.retry_us, self._forgotten - 2))
 
     def _enrol(self, now: int) -> None:
         if not self._caller.up:

@@ -112,17 +112,12 @@ class Desk:
     def _drive(self, name: Address, machine: Any, keyring: Keyring | None = None) -> StreamDriver:
         standing: Standing = "server" if name == SERVER else "proxy" if name in PROXIES else "member"
         party = TlsParty(keyring or self._keyring(name, standing))
-        callers, hosts = _MEETS[standing]
         identity = Identity(
-            chain=party.chain,
-            key=party.key.reveal(),
-            anchor=party.anchor,
-            callers=party.judge(*callers),
-            hosts=party.judge(*hosts),
+            chain=party.chain, key=party.key.reveal(), anchor=party.anchor, callers=party.callers, hosts=party.hosts
         )
         driver = StreamDriver(
             machine,
-            listen=["127.0.0.1:0"] if callers else [],
+            listen=[] if standing == "member" else ["127.0.0.1:0"],
             identity=identity,
             act_on=lambda event: self._act(name, event),
             clock=self._clock,
@@ -178,12 +173,6 @@ def _publish(note: Publication, client: Any, now: int) -> None:
 
 SERVER: Final = Address("server")
 PROXIES: Final = (Address("up"), Address("down"))
-_MEETS: Final[dict[Standing, tuple[tuple[Standing, ...], tuple[Standing, ...]]]] = {
-    "member": ((), ("proxy",)),
-    "proxy": (("member",), ("server",)),
-    "server": (("proxy",), ()),
-}
-"""Who may call somebody of this role, and whom it calls."""
 _FREE: Final = Allowance(1, 1_000_000)
 """What is timed is not held up by limits."""
 _LIMITS: Final = Limits(handshakes=4_096, handshake_s=60.0, patience_s=10.0)
