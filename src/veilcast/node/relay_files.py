@@ -15,22 +15,15 @@ What a machine can be told stands in the table `relay` of either: `relay/config.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node import tomlfile
 from veilcast.node.relay_keys import read_public
-from veilcast.node.tomlfile import Process, check_address, naming_the_key
+from veilcast.node.tomlfile import Process, check_address, with_own_table
 from veilcast.node.workers import MOST
 from veilcast.relay.config import ProxyConfig, ServerConfig
-
-_S = TypeVar("_S", bound=msgspec.Struct)
-_F = TypeVar("_F", bound=Process)
 
 
 class Host(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,29 +74,8 @@ def load_proxy(path: Path) -> ProxyFile:
 
 
 def parse_server(toml: bytes, path: Path) -> ServerFile:
-    return tomlfile.parse(toml, path, ServerFile, _converter(ServerFile, ServerConfig), paths=("keys",))
+    return tomlfile.parse(toml, path, ServerFile, with_own_table("relay", ServerFile, ServerConfig), paths=("keys",))
 
 
 def parse_proxy(toml: bytes, path: Path) -> ProxyFile:
-    return tomlfile.parse(toml, path, ProxyFile, _converter(ProxyFile, ProxyConfig), paths=("mask",))
-
-
-def relay_settings(table: dict[str, Any], profile: str, kind: type[_S]) -> _S:
-    """A machine's own table, called `relay` in every file."""
-    if "profile" in table:
-        raise ConfigError("relay.profile: the profile is named once, at the top of the file")
-    try:
-        return msgspec.convert({**table, "profile": profile}, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(naming_the_key(str(error), "relay")) from error
-
-
-def _converter(file: type[_F], settings: type[_S]) -> Callable[[dict[str, Any]], _F]:
-    def convert(table: dict[str, Any]) -> _F:
-        if "settings" in table:
-            raise ConfigError("settings: unknown key; the settings of a relay stand in the table relay")
-        own = table.pop("relay", {})
-        config = msgspec.convert(table, file)
-        return msgspec.structs.replace(config, settings=relay_settings(own, config.profile, settings))
-
-    return convert
+    return tomlfile.parse(toml, path, ProxyFile, with_own_table("relay", ProxyFile, ProxyConfig), paths=("mask",))

@@ -19,9 +19,8 @@ import msgspec
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.node.relay_files import relay_settings
 from veilcast.node.relay_keys import read_public
-from veilcast.node.tomlfile import check_address
+from veilcast.node.tomlfile import check_address, own_table
 from veilcast.relay.client import Client
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.joining import ServerPublic
@@ -51,7 +50,7 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
     for place, proxy in enumerate(proxies):
         check_address(f"relay.proxies[{place}]", proxy)
     public = read_public("relay.server_key", str(way["server_key"]))
-    return RelaySettings(tuple(map(Address, proxies)), public, relay_settings(table, profile, ClientConfig))
+    return RelaySettings(tuple(map(Address, proxies)), public, own_table("relay", table, profile, ClientConfig))
 
 
 _REFUSALS: Final = {

@@ -57,6 +57,7 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 _P = TypeVar("_P", bound=Process)
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 def load(path: Path, parse: Callable[[bytes, Path], _P]) -> _P:
@@ -72,11 +73,8 @@ def parse(
     """A file's content, with its paths in full: those that every file has, and those at the keys of `paths`."""
     try:
         config = convert(msgspec.toml.decode(toml, type=dict[str, Any]))
-        named = ((key, getattr(config, key)) for key in (*_PATHS, *paths))
-        config = msgspec.structs.replace(config, **{key: str(path.parent / at) for key, at in named if at is not None})
-        if config.log.file is not None:
-            log = msgspec.structs.replace(config.log, file=str(path.parent / config.log.file))
-            config = msgspec.structs.replace(config, log=log)
+        for key in (*_PATHS, *paths):
+            config = _in_full(config, key.split("."), path.parent)
         return config
     except (ConfigError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {naming_the_key(str(error), kind=kind)}") from error
@@ -106,6 +104,29 @@ def host_of(text: str) -> Any:
     return ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
 
 
+def own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T]) -> _T:
+    """The table of a machine's own settings, which is called as its mode is."""
+    if "profile" in table:
+        raise ConfigError(f"{name}.profile: the profile is named once, at the top of the file")
+    try:
+        return msgspec.convert({**table, "profile": profile}, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(naming_the_key(str(error), name)) from error
+
+
+def with_own_table(name: str, file: type[_P], settings: type[_T]) -> Callable[[dict[str, Any]], _P]:
+    """What reads a file that has such a table, into its field `settings`."""
+
+    def convert(table: dict[str, Any]) -> _P:
+        if "settings" in table:
+            raise ConfigError(f"settings: unknown key; the settings of a {name} stand in the table {name}")
+        own = table.pop(name, {})
+        config = msgspec.convert(table, file)
+        return msgspec.structs.replace(config, settings=own_table(name, own, config.profile, settings))
+
+    return convert
+
+
 def naming_the_key(text: str, within: str = "", kind: type[msgspec.Struct] | None = None) -> str:
     """The key first, in the file's own spelling; the libraries name it last, if it is not the file itself."""
     what, _, path = text.partition(" - at `")
@@ -120,6 +141,15 @@ def naming_the_key(text: str, within: str = "", kind: type[msgspec.Struct] | Non
     return f"{key}: {what}" if key else what
 
 
+def _in_full(table: _T, key: list[str], home: Path) -> _T:
+    """The same table, with the path at this key in it no longer relative."""
+    value = getattr(table, key[0])
+    if value is None:
+        return table
+    placed = _in_full(value, key[1:], home) if len(key) > 1 else str(home / value)
+    return msgspec.structs.replace(table, **{key[0]: placed})
+
+
 def _choices(key: str, kind: Any) -> list[Any]:
     """What may stand at this key, where only some values may; nothing for a key of a mode's own."""
     for part in key.split("."):
@@ -128,4 +158,4 @@ def _choices(key: str, kind: Any) -> list[Any]:
 
 
 _PORT_MAX: Final = 65_535
-_PATHS: Final = ("keyring", "passphrase_file", "state", "bulletins")
+_PATHS: Final = ("keyring", "passphrase_file", "state", "bulletins", "log.file")
