@@ -40,7 +40,7 @@ def drive(tap: Tap) -> list[tuple[str, int]]:
 
 
 def test_a_tap_writes_what_comes_and_what_goes_in_the_columns_of_the_lab(tmp_path: Path) -> None:
-    with tapped(tmp_path / "t", ME, "r") as around:
+    with tapped(tmp_path / "t", "r") as around:
         tap = around(flood(), 10)
         assert isinstance(tap, Tap)
         sent = drive(tap)
@@ -55,7 +55,7 @@ def test_nobody_else_can_read_what_a_tap_writes_where_others_may_look(tmp_path: 
     tmp_path.chmod(0o755)
     table = tmp_path / "cells.jsonl"
     table.touch(0o644)
-    with tapped(tmp_path, ME, "r") as around:
+    with tapped(tmp_path, "r") as around:
         around(flood(), 10).receive(NOTE, PEER, 25)
     assert len(list(read_table(tmp_path, Cell))) == 1
     assert table.stat().st_mode & 0o077 == 0

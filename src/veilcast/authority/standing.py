@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from veilcast.crypto.derive import derive
+from veilcast.crypto.onion import OnionKey
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 
@@ -22,3 +23,8 @@ Certificates: TypeAlias = tuple[bytes, ...]
 def tls_key(link: Secret) -> SigningKey:
     """The key that the holder of a link key shows itself with on TLS."""
     return SigningKey(derive(link, b"vc/tls-key"))
+
+
+def onion_key(link: Secret) -> OnionKey:
+    """The key of the onion service at which the holder of a link key is reached."""
+    return OnionKey(derive(link, b"vc/onion-key"))

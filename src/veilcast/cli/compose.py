@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from veilcast.authority.epoch import epoch_of
+from veilcast.cli.anonymity import Place, place_of
 from veilcast.cli.opening import Opened, open_keyring
 from veilcast.cli.tap import Around
 from veilcast.cli.view import View
-from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of
+from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_tls, over_tor
 from veilcast.crypto.secret import Secret
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
 from veilcast.net.owner import NodeOwner
 from veilcast.net.service import Service
+from veilcast.net.tor import Tor
 from veilcast.node.agent import Agent
 from veilcast.node.config import NodeConfig
 from veilcast.node.modes import LiveMember, Start, mode_of
@@ -25,10 +27,16 @@ from veilcast.node.store import Store
 
 
 @contextmanager
-def compose(config: NodeConfig, passphrase: Secret, around: Around | None = None) -> Iterator[Service]:
-    """The node that a configuration describes; what it holds open is closed afterwards."""
+def compose(
+    config: NodeConfig, passphrase: Secret, around: Around | None = None, tor: Tor | None = None
+) -> Iterator[Service]:
+    """The node that a configuration describes; what it holds open is closed afterwards.
+
+    `tor` is what its mode needs of an anonymous network, and belongs to the caller, who may have several nodes in it.
+    """
     opened = open_keyring(config, passphrase)
     keyring, _, clock, rng = opened
+    place = place_of(config.listen, keyring, tor) if mode_of(config.mode).driver == "onions" else None
     with Store(
         Path(config.state),
         keyring.membership.link,
@@ -36,11 +44,12 @@ def compose(config: NodeConfig, passphrase: Secret, around: Around | None = None
         unread_max=config.limits.unread,
         remembered_max=config.limits.remembered,
     ) as store:
+        address = config.told if place is None else place.address
         start = Start(
-            config.settings, keyring, rng, os.urandom, config.told, config.contacts, store.records(), clock.now()
+            config.settings, keyring, rng, os.urandom, address, config.contacts, store.records(), clock.now()
         )
         member = mode_of(config.mode).build(start)
-        ways = _ways(config, opened, member)
+        ways = _ways(config, opened, member, place)
         agent = Agent(
             member,
             store,
@@ -50,20 +59,23 @@ def compose(config: NodeConfig, passphrase: Secret, around: Around | None = None
         )
         view = View(config, keyring, member, ways, agent, clock)
         yield Service(
-            machine=ways.machine if around is None else around(ways.machine, keyring.epoch_us),
+            machine=ways.machine if around is None else around(ways.machine, address, keyring.epoch_us),
             drive=ways.drive,
             hire=lambda driver: NodeOwner(agent, store, driver, view),
             control=config.control_path,
             metrics=config.metrics.listen,
             clients_max=config.limits.clients,
             clock=clock,
+            address=None if place is None else address,
         )
 
 
-def _ways(config: NodeConfig, opened: Opened, member: LiveMember) -> Ways:
+def _ways(config: NodeConfig, opened: Opened, member: LiveMember, place: Place | None) -> Ways:
     keyring, revoked, clock, rng = opened
+    if place is not None:
+        return Streams(member, over_tor(place))
     if mode_of(config.mode).driver == "streams":
-        return Streams(member, identity_of(keyring, revoked, "member"), limits_of("member"))
+        return Streams(member, over_tls(identity_of(keyring, revoked, "member"), limits_of("member")))
     assert config.listen is not None
     wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
     return Links(LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked), config.listen, clock)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from veilcast.authority.standing import Standing
 from veilcast.cli.opening import Opened, open_keyring
-from veilcast.cli.ways import Streams, identity_of, limits_of
+from veilcast.cli.ways import Streams, identity_of, limits_of, over_tls
 from veilcast.crypto.bulk import Multiply
 from veilcast.crypto.secret import Secret
 from veilcast.net.service import Station
@@ -60,7 +60,7 @@ def _station(
     threads = config.threads or os.cpu_count() or 1
     with Ledger(Path(config.state), opened.keyring.membership.link, os.urandom) as ledger, Workers(threads) as multiply:
         machine = build(opened.clock.now(), ledger.kept(), multiply)
-        streams = Streams(machine, identity, limits_of(standing), [config.listen])
+        streams = Streams(machine, over_tls(identity, limits_of(standing), [config.listen]))
         yield Station(
             machine=machine,
             drive=streams.drive,

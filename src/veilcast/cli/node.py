@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from veilcast.cli import new_node, running
+from veilcast.cli.anonymity import shown
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
 from veilcast.cli.reach import add_config, config_of
 from veilcast.cli.tap import Around, tapped
 from veilcast.errors import ConfigError
 from veilcast.net.blocking import connect_sync
+from veilcast.net.tor import Tor
 from veilcast.node.config import NodeConfig, load
 from veilcast.node.modes import mode_of
 
@@ -46,21 +48,32 @@ def add_commands(commands: Any) -> None:
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
     config = running.set_up(config_of(arguments), load)
     secret = running.passphrase_of(arguments, config, context)
-    with _tap(arguments, config, context) as around, compose(config, secret, around) as service:
-        return running.run(service, context, as_json=arguments.json, left="the outbox keeps what has not gone out")
+    left = "the outbox keeps what has not gone out"
+    with (
+        _tap(arguments, config, context) as around,
+        _tor(config, context) as tor,
+        compose(config, secret, around, tor) as service,
+    ):
+        return running.run(service, context, as_json=arguments.json, left=left, tor=tor)
+
+
+def _tor(config: NodeConfig, context: Context) -> AbstractContextManager[Tor | None]:
+    if mode_of(config.mode).driver != "onions":
+        return nullcontext()
+    return shown(config.tor, Path(config.state), context)
 
 
 def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> AbstractContextManager[Around | None]:
     directory = arguments.danger_tap
     if directory is None:
         return nullcontext()
-    if mode_of(config.mode).driver != "udp":
+    if mode_of(config.mode).driver == "streams":
         raise ConfigError("--danger-tap writes datagrams, and this mode has none; record its streams with tcpdump")
     context.warn(
         f"DANGER: --danger-tap writes whom this node talks to, and when, to {directory}/cells.jsonl;"
         " whoever reads that file sees what an observer of its wires sees"
     )
-    return tapped(directory, config.told, f"tap-{context.now_us()}")
+    return tapped(directory, f"tap-{context.now_us()}")
 
 
 def _stop(arguments: argparse.Namespace, _: Context) -> Report:

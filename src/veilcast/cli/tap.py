@@ -1,4 +1,5 @@
-"""The tap: a machine around the outermost one that writes down every datagram of its node, as the wire shows it.
+"""The tap: a machine around the outermost one that writes down every datagram of its node, as the wire shows it; where
+peers are reached through Tor, every record, with the names that this node has for those at the other ends.
 
 It is for the lab and for demonstrations. What it writes is what an observer of this node's wires would have: times,
 addresses and sizes, in the lab's table `cells`; nothing of what is inside. On a disk that is still a list of whom this
@@ -22,17 +23,17 @@ from veilcast.errors import StorageError
 from veilcast.machine import Address, Event, Frame, Machine
 from veilcast.observe import TABLE_OF, Cell, TableWriter
 
-Around: TypeAlias = Callable[[Machine, int], Machine]
-"""Wraps a node's outermost machine, and is told how long its epochs are."""
+Around: TypeAlias = Callable[[Machine, Address, int], Machine]
+"""Wraps a node's outermost machine, and is told the node's own address and how long its epochs are."""
 
 
 @contextmanager
-def tapped(directory: Path, own: Address, run: str) -> Iterator[Around]:
-    """What puts a tap around the machine of the node at `own`; its owner alone can read what it writes."""
+def tapped(directory: Path, run: str) -> Iterator[Around]:
+    """What puts a tap around the machine of a node; its owner alone can read what it writes."""
     make_directory(directory)
     _make_private(directory / f"{TABLE_OF[Cell]}.jsonl")
     with TableWriter(directory) as table:
-        yield lambda machine, epoch_us: Tap(machine, table, own, run=run, epoch_us=epoch_us)
+        yield lambda machine, own, epoch_us: Tap(machine, table, own, run=run, epoch_us=epoch_us)
 
 
 class Table(Protocol):
@@ -66,6 +67,17 @@ class Tap:
 
     def next_event(self) -> Event | None:
         return self._inner.next_event()
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self._notice("peer_up", peer, now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self._notice("peer_lost", peer, now)
+
+    def _notice(self, what: str, peer: Address, now: int) -> None:
+        notice = getattr(self._inner, what, None)
+        if notice is not None:
+            notice(peer, now)
 
     def _write(self, now: int, source: Address, destination: Address, size: int) -> None:
         if not self._rows_left:

@@ -1,4 +1,5 @@
-"""The ways to a process's peers: links in datagrams, or TLS streams. What drives the machine, and what can be told."""
+"""The ways to a process's peers: links in datagrams, streams of TLS or through Tor. What drives the machine, and what
+can be told of its peers."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from typing import Protocol, TypeAlias
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
+from veilcast.cli.anonymity import Place
 from veilcast.errors import AuthorityError
 from veilcast.link.machine import LinkMachine
 from veilcast.machine import Event, Machine
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
 from veilcast.net.limits import Limits
+from veilcast.net.onions import OnionDriver
 from veilcast.net.service import Driver
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity
@@ -59,16 +62,14 @@ class Links:
 
 
 class Streams:
-    """TLS streams: with those who call us, if we listen, and with those whom the machine wants called."""
+    """Streams with peers, of whatever kind: with those who call us, and with those whom the machine wants called."""
 
-    def __init__(self, machine: Machine, identity: Identity, limits: Limits, listen: Sequence[str] = ()) -> None:
-        self.machine, self._identity, self._limits, self._listen = machine, identity, limits, listen
-        self._driver: StreamDriver | None = None
+    def __init__(self, machine: Machine, over: OverStreams) -> None:
+        self.machine, self._over = machine, over
+        self._driver: StreamDriver | OnionDriver | None = None
 
-    def drive(self, machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> StreamDriver:
-        self._driver = StreamDriver(
-            machine, listen=self._listen, identity=self._identity, act_on=act_on, clock=clock, limits=self._limits
-        )
+    def drive(self, machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> Driver:
+        self._driver = self._over(machine, act_on, clock)
         return self._driver
 
     def peers(self) -> Iterable[Peer]:
@@ -80,6 +81,23 @@ class Streams:
 
     def numbers(self) -> Mapping[str, float]:
         return {}
+
+
+OverStreams: TypeAlias = Callable[[Machine, Callable[[Event], object], Clock], StreamDriver | OnionDriver]
+
+
+def over_tls(identity: Identity, limits: Limits, listen: Sequence[str] = ()) -> OverStreams:
+    def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> StreamDriver:
+        return StreamDriver(machine, listen=listen, identity=identity, act_on=act_on, clock=clock, limits=limits)
+
+    return drive
+
+
+def over_tor(place: Place) -> OverStreams:
+    def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> OnionDriver:
+        return OnionDriver(machine, listen=[place.listen], reach=place.reach, act_on=act_on, clock=clock)
+
+    return drive
 
 
 def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Identity:

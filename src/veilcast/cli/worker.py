@@ -58,7 +58,7 @@ def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack
     secret = Secret(read_private(Path(config.passphrase_file)))
     around = None
     if net.plan.tap:
-        around = parts.enter_context(tapped(tap_directory(directory, number), config.told, net.plan.profile))
+        around = parts.enter_context(tapped(tap_directory(directory, number), net.plan.profile))
     return parts.enter_context(compose(config, secret, around))
 
 

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from veilcast.machine import Address, Event, Machine
 from veilcast.net.agent import Agent
@@ -61,6 +61,9 @@ class AgentOwner(Owner, Agent, Protocol):
     """One that serves clients, too."""
 
 
+Watch: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Looks after what a machine's service rests on. Returns never; what it raises ends the service."""
+
 _O = TypeVar("_O", bound=Owner)
 
 
@@ -76,6 +79,8 @@ class Station(Generic[_O]):
     drain_s: float = 10.0
     clock: Clock = field(default_factory=Clock)
     """The driver's. Whoever builds the machine reads the same one."""
+    address: Address | None = None
+    """By which others call it, where that is not where the driver listens."""
 
     def desk(self, owner: _O, stop: Callable[[], object]) -> ControlServer | None:
         """Where clients are served, if there are any."""
@@ -93,11 +98,13 @@ class Service(Station[AgentOwner]):
         return ControlServer(self.control, owner, stop, self.clients_max)
 
 
-async def serve(station: Station[_O], on_ready: Callable[[Driver], object] = lambda _: None) -> bool:
+async def serve(
+    station: Station[_O], on_ready: Callable[[Driver], object] = lambda _: None, watch: Watch | None = None
+) -> bool:
     """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
-        return await attend(station, stop, hurry, on_ready)
+        return await attend(station, stop, hurry, on_ready, watch)
 
 
 async def attend(
@@ -105,6 +112,7 @@ async def attend(
     stop: asyncio.Event,
     hurry: asyncio.Event,
     on_ready: Callable[[Driver], object] = lambda _: None,
+    watch: Watch | None = None,
 ) -> bool:
     """The same for whoever has signals of its own, as a process with several nodes on one event loop has."""
     faults = LoopFaults()
@@ -128,7 +136,7 @@ async def attend(
             await metrics.open()
             parts.push_async_callback(metrics.close)
         driver.open()
-        work = asyncio.create_task(owner.run())
+        work = asyncio.create_task(_work(owner, watch))
         parts.push_async_callback(_end, work)
         _LOG.info("started")
         on_ready(driver)
@@ -140,6 +148,18 @@ async def attend(
             work.result()
         _LOG.info("stopped" if drained else "stopped; the outbox keeps what has not gone out")
         return drained
+
+
+async def _work(owner: Owner, watch: Watch | None) -> None:
+    """The owner's work, and the watch beside it; raises what either raised."""
+    parts = [asyncio.create_task(each()) for each in (owner.run, watch) if each is not None]
+    try:
+        ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        for part in ended:
+            part.result()
+    finally:
+        for part in parts:
+            await _end(part)
 
 
 async def _first(work: asyncio.Task[None], other: Coroutine[object, object, object]) -> None:

@@ -13,12 +13,15 @@ What the files of all our processes have is in `tomlfile`; here is what a member
 
     [mesh]                                     # the mode's own settings
     neighbours_max = 32
+
+Here it is called from outside, and says where. In a relay it only calls, and has no address; in a tree it is called at
+an onion service, by the Tor that the table `tor` is about.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -27,6 +30,8 @@ from veilcast.machine import Address
 from veilcast.node import tomlfile
 from veilcast.node.modes import MODES, mode_of
 from veilcast.node.tomlfile import Process, check_address, host_of, naming_the_key
+from veilcast.node.tor_table import TOR_PATHS, TorTable
+from veilcast.node.tree_member import TreeSettings
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,14 +62,25 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
     control: str | None = None
     """The socket for commands and programs; None is `control.sock` in the state directory."""
     limits: Limits = Limits()
+    tor: TorTable = TorTable()
     settings: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if mode_of(self.mode).driver == "udp":
+        driver = mode_of(self.mode).driver
+        if driver != "onions" and self.tor != TorTable():
+            raise ConfigError(f"tor: a node of mode {self.mode!r} uses no Tor; leave it away")
+        if driver == "udp":
             self._check_datagrams()
-        elif given := [key for key in ("listen", "address", "peers") if getattr(self, key)]:
-            raise ConfigError(f"{given[0]}: a node of mode {self.mode!r} is called by nobody; leave it away")
+        else:
+            keys, reason = _USELESS[driver]
+            for key in keys:
+                if getattr(self, key):
+                    raise ConfigError(f"{key}: a node of mode {self.mode!r} {reason}; leave it away")
+        if driver == "onions":
+            self.tor.check_listen(self.listen)
+            if isinstance(self.settings, TreeSettings):
+                self.tor.check_peer("tree.directory", self.settings.directory)
 
     def _check_datagrams(self) -> None:
         if self.listen is None:
@@ -98,7 +114,7 @@ def load(path: Path) -> NodeConfig:
 
 def parse(toml: bytes, path: Path) -> NodeConfig:
     """The file's content, with its paths in full."""
-    return tomlfile.parse(toml, path, NodeConfig, _convert, paths=("control",))
+    return tomlfile.parse(toml, path, NodeConfig, _convert, paths=("control", *TOR_PATHS))
 
 
 def _convert(table: dict[str, Any]) -> NodeConfig:
@@ -114,3 +130,10 @@ def _convert(table: dict[str, Any]) -> NodeConfig:
     except msgspec.ValidationError as error:
         raise ConfigError(naming_the_key(str(error), config.mode)) from error
     return msgspec.structs.replace(config, settings=settings)
+
+
+_USELESS: Final = {
+    "streams": (("listen", "address", "peers"), "is called by nobody"),
+    "onions": (("address", "peers"), "is reached at its onion service, and finds others by the directory"),
+}
+"""Keys that say where a node is called, and whom it calls, where its driver has no use for them."""

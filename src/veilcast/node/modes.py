@@ -20,8 +20,11 @@ from veilcast.machine import Address, Durable, Entropy, Member, Peers
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.prefixes import of_ip
-from veilcast.node.relay_member import RelaySettings, hindrances, read_settings
+from veilcast.node import relay_member, tree_member
+from veilcast.node.relay_member import RelaySettings
+from veilcast.node.tree_member import TreeSettings
 from veilcast.relay.client import Client
+from veilcast.tree.node import TreeNode
 
 
 class Resident(Member, Peers, Durable, Protocol):
@@ -56,7 +59,7 @@ class Mode(NamedTuple):
     settings: Callable[[Profile, dict[str, Any]], msgspec.Struct]
     """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
     build: Callable[[Start], LiveMember]
-    driver: Literal["udp", "streams"]
+    driver: Literal["udp", "streams", "onions"]
     hindrances: Callable[[Any], Sequence[str]] = lambda member: ()
     """What keeps a member's machine of this mode from doing what it was asked for, in words for its owner."""
 
@@ -100,4 +103,22 @@ def _relay(start: Start) -> LiveMember:
     )
 
 
-MODES: Final = {"mesh": Mode(_mesh_settings, _mesh, "udp"), "relay": Mode(read_settings, _relay, "streams", hindrances)}
+def _tree(start: Start) -> LiveMember:
+    tree: TreeSettings = start.settings
+    return TreeNode(
+        tree.node,
+        start.keyring,
+        tree.directory,
+        start.address,
+        start.rng,
+        start.entropy,
+        start.now,
+        start.records,
+    )
+
+
+MODES: Final = {
+    "mesh": Mode(_mesh_settings, _mesh, "udp"),
+    "relay": Mode(relay_member.read_settings, _relay, "streams", relay_member.hindrances),
+    "tree": Mode(tree_member.read_settings, _tree, "onions"),
+}

@@ -108,8 +108,9 @@ def own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T]) ->
     """The table of a machine's own settings, which is called as its mode is."""
     if "profile" in table:
         raise ConfigError(f"{name}.profile: the profile is named once, at the top of the file")
+    given = {**table, "profile": profile} if "profile" in kind.__struct_fields__ else table
     try:
-        return msgspec.convert({**table, "profile": profile}, kind)
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(naming_the_key(str(error), name)) from error
 

@@ -1,0 +1,87 @@
+"""The anonymous network of a process: Tor, as its file says, and the place in it at which this process is reached.
+
+An onion service is its key, and ours comes from the keyring: nothing lies on the disk that would need a lock of its
+own, and a node is found at the same address in every life. A Tor of our own ends with us; of one that runs already we
+ask for the service only.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from rich.console import Console
+from rich.progress import Progress
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.standing import onion_key
+from veilcast.cli.context import Context
+from veilcast.machine import Address
+from veilcast.net.onions import ThroughTor, WithoutTor, doorway
+from veilcast.net.tor import Tor, attached, started
+from veilcast.node.tor_table import TorTable
+
+Told: TypeAlias = Callable[[int], object]
+"""Hears how far Tor is, in percent."""
+
+
+class Place(NamedTuple):
+    address: Address
+    """By which others call us."""
+    listen: str | socket.socket
+    reach: ThroughTor | WithoutTor
+
+
+@contextmanager
+def anonymity(table: TorTable, state: Path, told: Told = lambda percent: None) -> Iterator[Tor | None]:
+    """The Tor that a file asks for, up and in its network; None where it asks for none."""
+    if table.danger_off:
+        yield None
+    elif table.control is not None:
+        with attached(table.control, cookie=None if table.cookie is None else Path(table.cookie)) as tor:
+            yield tor
+    else:
+        network = None if table.network is None else Path(table.network)
+        with started(state / "tor", network=network, told=told) as tor:
+            yield tor
+
+
+@contextmanager
+def shown(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None]:
+    """The same for whoever waits at a terminal: a bar while Tor starts, and a warning where there is none."""
+    if table.danger_off:
+        context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
+    with ExitStack() as parts:
+        with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+            task = bar.add_task("Tor joins its network", total=100)
+            tor = parts.enter_context(anonymity(table, state, lambda percent: bar.update(task, completed=percent)))
+        yield tor
+
+
+def place_of(listen: str | None, keyring: Keyring, tor: Tor | None) -> Place:
+    """At the onion service of this keyring; without Tor, where the file says."""
+    if tor is None:
+        assert listen is not None
+        return Place(Address(listen), listen, WithoutTor())
+    door = doorway()
+    service = tor.serve(door.getsockname(), key=service_key(keyring))
+    return Place(service.address, door, tor.reach)
+
+
+def address_of(keyring: Keyring) -> Address:
+    """Where a process with this keyring is reached through Tor, whether it runs or not."""
+    return Address(f"{onion_key(keyring.membership.link).host}:{PORT}")
+
+
+def service_key(keyring: Keyring) -> str:
+    """As Tor's control port wants it."""
+    return "ED25519-V3:" + base64.b64encode(onion_key(keyring.membership.link).expanded().reveal()).decode()
+
+
+PORT: Final = 80
+"""The same for all: a port tells nothing, and hides nobody."""

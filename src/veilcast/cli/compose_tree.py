@@ -1,0 +1,40 @@
+"""From the file of a tree's directory to what can be served: keyring, ledger, machine, streams through Tor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from veilcast.cli.anonymity import place_of
+from veilcast.cli.opening import open_keyring
+from veilcast.cli.ways import Streams, over_tor
+from veilcast.crypto.secret import Secret
+from veilcast.net.service import Station
+from veilcast.net.station import StationOwner
+from veilcast.net.tor import Tor
+from veilcast.node.clerk import Clerk
+from veilcast.node.ledger import Ledger
+from veilcast.node.tree_files import DirectoryFile
+from veilcast.tree.directory import Directory
+
+
+@contextmanager
+def compose_directory(config: DirectoryFile, passphrase: Secret, tor: Tor | None) -> Iterator[Station[StationOwner]]:
+    keyring, revoked, clock, rng = open_keyring(config, passphrase)
+    place = place_of(config.listen, keyring, tor)
+    with Ledger(Path(config.state), keyring.membership.link, os.urandom) as ledger:
+        machine = Directory(config.settings, keyring, rng, os.urandom, clock.now(), ledger.kept(), revoked)
+        yield Station(
+            machine=machine,
+            drive=Streams(machine, over_tor(place)).drive,
+            hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, lambda: _numbers(machine)),
+            metrics=config.metrics.listen,
+            clock=clock,
+            address=place.address,
+        )
+
+
+def _numbers(machine: Directory) -> dict[str, float]:
+    return {"tree_listed": machine.sizes()["nodes"], "tree_refused_total": machine.refused.total()}

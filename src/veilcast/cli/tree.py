@@ -1,0 +1,70 @@
+"""`veilcast tree ...`: the directory of a tree, from the lines that everybody needs to its last record; and a private
+Tor network to try it in."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.vault import read_secret
+from veilcast.cli import running, testnet
+from veilcast.cli.anonymity import address_of, shown
+from veilcast.cli.compose_tree import compose_directory
+from veilcast.cli.context import Context, Report
+from veilcast.cli.files import keyring_passphrase
+from veilcast.crypto.derive import fingerprint
+from veilcast.node.tree_files import load_directory
+
+
+def add_commands(commands: Any) -> None:
+    group = commands.add_parser("tree", help="the directory of a tree, and a private Tor network")
+    group.set_defaults(parser=group)
+    parts = group.add_subparsers(title="parts", metavar="PART")
+
+    text = "lists the nodes of a tree, and knows nothing of what they say"
+    directory = parts.add_parser("directory", help=text, description=text)
+    directory.set_defaults(parser=directory)
+    verbs = directory.add_subparsers(title="commands", metavar="COMMAND")
+    init = _verb(verbs, "init", _init, "print the lines that all nodes of this directory need")
+    init.add_argument("--keyring", type=Path, required=True, metavar="FILE", help="of the directory")
+    init.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
+    run = _verb(verbs, "run", _run, "run the directory until SIGTERM or Ctrl-C")
+    file = "directory.toml"
+    run.add_argument("-c", "--config", type=Path, default=Path(file), metavar="FILE", help=f"its file ({file} here)")
+    running.add_source(run)
+
+    testnet.add_commands(parts)
+
+
+def _verb(verbs: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
+    parser.add_argument("--json", action="store_true", help="print JSON objects, one a line")
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def _init(arguments: argparse.Namespace, context: Context) -> Report:
+    keyring = read_secret(arguments.keyring, Keyring, keyring_passphrase(context, arguments))
+    lines = directory_lines(keyring)
+    return Report(dict(lines), ["tell everybody:", *(f'{key} = "{value}"' for key, value in lines.items())])
+
+
+def directory_lines(keyring: Keyring) -> dict[str, str]:
+    """By which nodes find a directory, and know it: keys of their table `tree`."""
+    return {
+        "directory": address_of(keyring),
+        "keeper": fingerprint(keyring.membership.certificate.leaf.subject).hex(),
+    }
+
+
+def _run(arguments: argparse.Namespace, context: Context) -> Report:
+    config = running.set_up(arguments.config, load_directory)
+    secret = running.passphrase_of(arguments, config, context)
+    with (
+        shown(config.tor, Path(config.state), context) as tor,
+        compose_directory(config, secret, tor) as station,
+    ):
+        left = "its disk keeps what has not gone out"
+        return running.run(station, context, as_json=arguments.json, left=left, tor=tor)

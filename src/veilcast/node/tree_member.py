@@ -1,0 +1,39 @@
+"""The mode "tree" of a member's node: where its directory is, and its machine.
+
+    mode = "tree"
+    keyring = "alice.keyring"
+
+    [tree]
+    directory = "abc...xyz.onion:80"           # the line that the directory's operator tells everybody
+
+    [tor]                                      # by which Tor it is reached and calls others; see `tor_table`
+
+A node is reached at an onion service of its own, whose key comes from its keyring: so the file has no address, and the
+node has the same one in every life.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.node.tomlfile import own_table
+from veilcast.tree.config import TreeConfig
+
+
+class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    directory: Address
+    node: TreeConfig
+
+
+def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
+    """The table `tree` of a node's file: the way to the directory, and what the machine can be told."""
+    directory = table.pop("directory", None)
+    if directory is None:
+        raise ConfigError("tree.directory: needed, and not there")
+    address = Address(msgspec.convert(directory, str))
+    return TreeSettings(address, own_table("tree", table, profile, TreeConfig))
