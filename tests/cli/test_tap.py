@@ -41,7 +41,7 @@ def drive(tap: Tap) -> list[tuple[str, int]]:
 
 def test_a_tap_writes_what_comes_and_what_goes_in_the_columns_of_the_lab(tmp_path: Path) -> None:
     with tapped(tmp_path / "t", "r") as around:
-        tap = around(flood(), 10)
+        tap = around(flood(), ME, 10)
         assert isinstance(tap, Tap)
         sent = drive(tap)
     assert sent
@@ -56,7 +56,7 @@ def test_nobody_else_can_read_what_a_tap_writes_where_others_may_look(tmp_path: 
     table = tmp_path / "cells.jsonl"
     table.touch(0o644)
     with tapped(tmp_path, "r") as around:
-        around(flood(), 10).receive(NOTE, PEER, 25)
+        around(flood(), ME, 10).receive(NOTE, PEER, 25)
     assert len(list(read_table(tmp_path, Cell))) == 1
     assert table.stat().st_mode & 0o077 == 0
 
@@ -115,3 +115,24 @@ def test_only_what_the_driver_takes_is_written(limit: int) -> None:
     machine.publish(bytes(ID_SIZE), b"text")
     tap = Tap(machine, rows, ME, run="r", epoch_us=10)
     assert len(tap.frames_to_send(5, limit)) == len(rows) == min(limit, 2)
+
+
+class Noticing:
+    """A machine with peers that come and go."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Address, int]] = []
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self.heard.append(("up", peer, now))
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self.heard.append(("lost", peer, now))
+
+
+def test_the_machine_inside_hears_of_peers_and_one_that_has_none_is_told_nothing() -> None:
+    inner = Noticing()
+    for tap in (Tap(machine, Rows(), ME, run="r", epoch_us=10) for machine in (inner, flood())):  # type: ignore[arg-type]
+        tap.peer_up(PEER, 1)
+        tap.peer_lost(PEER, 2)
+    assert inner.heard == [("up", PEER, 1), ("lost", PEER, 2)]

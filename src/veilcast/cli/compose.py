@@ -45,9 +45,7 @@ def compose(
         remembered_max=config.limits.remembered,
     ) as store:
         address = config.told if place is None else place.address
-        start = Start(
-            config.settings, keyring, rng, os.urandom, address, config.contacts, store.records(), clock.now()
-        )
+        start = Start(config.settings, keyring, rng, os.urandom, address, config.contacts, store.records(), clock.now())
         member = mode_of(config.mode).build(start)
         ways = _ways(config, opened, member, place)
         agent = Agent(

@@ -1,10 +1,10 @@
 """The file of a tree's directory, `directory.toml`, read as a node's is (`tomlfile`).
 
-    keyring = "directory.keys"                 # a membership with no topic
+keyring = "directory.keys"                 # a membership with no topic
 
-    [tor]                                      # by which Tor it is reached; see `tor_table`
+[tor]                                      # by which Tor it is reached; see `tor_table`
 
-    [tree]                                     # what its machine can be told: `tree/config.py` explains each key
+[tree]                                     # what its machine can be told: `tree/config.py` explains each key
 """
 
 from __future__ import annotations
