@@ -9,7 +9,7 @@ from pathlib import Path
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.cli.anonymity import Place, place_of
-from veilcast.cli.opening import Opened, open_keyring
+from veilcast.cli.opening import Opened, check_standing, open_keyring
 from veilcast.cli.tap import Around
 from veilcast.cli.view import View
 from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_tls, over_tor
@@ -36,7 +36,10 @@ def compose(
     """
     opened = open_keyring(config, passphrase)
     keyring, _, clock, rng = opened
-    place = place_of(config.listen, keyring, tor) if mode_of(config.mode).driver == "onions" else None
+    place = None
+    if mode_of(config.mode).driver == "onions":
+        check_standing(keyring, "member")
+        place = place_of(config.listen, keyring, tor)
     with Store(
         Path(config.state),
         keyring.membership.link,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from veilcast.cli.anonymity import place_of
-from veilcast.cli.opening import open_keyring
+from veilcast.cli.opening import check_standing, open_keyring
 from veilcast.cli.ways import Streams, over_tor
 from veilcast.crypto.secret import Secret
 from veilcast.net.service import Station
@@ -22,10 +22,11 @@ from veilcast.tree.directory import Directory
 
 @contextmanager
 def compose_directory(config: DirectoryFile, passphrase: Secret, tor: Tor | None) -> Iterator[Station[StationOwner]]:
-    keyring, revoked, clock, rng = open_keyring(config, passphrase)
+    keyring, revoked, clock, _ = open_keyring(config, passphrase)
+    check_standing(keyring, "directory")
     place = place_of(config.listen, keyring, tor)
     with Ledger(Path(config.state), keyring.membership.link, os.urandom) as ledger:
-        machine = Directory(config.settings, keyring, rng, os.urandom, clock.now(), ledger.kept(), revoked)
+        machine = Directory(config.settings, keyring, clock.now(), ledger.kept(), revoked)
         yield Station(
             machine=machine,
             drive=Streams(machine, over_tor(place)).drive,

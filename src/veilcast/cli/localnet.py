@@ -7,6 +7,7 @@ as one provider; x and y are drawn for the network, so that two networks never m
     authority/               the authority, for more grants
     NN/node.toml, ...        one node each, to be used with every command that takes -c
     server/, proxy/          of a relay, its two hosts (see `localrelay`)
+    directory/, testnet/     of a tree, its directory, and a private Tor network (see `localtree`)
     worker-N.pid, .log       the processes (see `crew`)
 
 Everything is as in a network of many machines but for the passphrase, which lies beside what it locks and is stretched
@@ -20,6 +21,7 @@ import contextlib
 import errno
 import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -32,7 +34,7 @@ from veilcast.authority.record import Profile
 from veilcast.authority.standing import Standing
 from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import write_secret, write_whole
-from veilcast.cli import localrelay
+from veilcast.cli import localrelay, localtree
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file, state_file
 from veilcast.cli.plaintoml import spell
@@ -56,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What a network is to be. `topology` None lets certified members find one another."""
 
     nodes: int
-    mode: Literal["mesh", "relay"] = "mesh"
+    mode: Literal["mesh", "relay", "tree"] = "mesh"
     profile: Profile = "hardened"
     cover: bool = False
     """Probabilistic forwarding, and `shellgame` the shell game; both are of the paper's profile."""
@@ -69,6 +71,8 @@ class Plan(msgspec.Struct, frozen=True):
     publishers: int = 1
     subscribers: int = 5
     tap: bool = False
+    tor: bool = True
+    """Of a tree: whether nodes are reached through a private Tor network, or straight."""
     life_us: int = 86_400_000_000
     """For how long the grants hold."""
 
@@ -77,8 +81,12 @@ class Plan(msgspec.Struct, frozen=True):
             raise ConfigError(f"a network on one machine has {NODES_MIN} to {NODES_MAX} nodes, not {self.nodes}")
         if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
             raise ConfigError("--publishers and --subscribers are parts of the nodes")
-        if self.mode == "relay" and (self.cover or self.shellgame or self.tap or self.topology is not None):
-            raise ConfigError("--pf, --sg, --topology and --tap are of the mesh, not of a relay")
+        if self.mode != "mesh" and (self.cover or self.shellgame or self.topology is not None):
+            raise ConfigError(f"--pf, --sg and --topology are of the mesh, not of a {self.mode}")
+        if self.mode == "relay" and self.tap:
+            raise ConfigError("--tap writes datagrams, and a relay has none; record its streams with tcpdump")
+        if self.mode != "tree" and not self.tor:
+            raise ConfigError("--no-tor is of the tree; nothing else uses Tor")
         if self.profile == "hardened" and (self.cover or self.shellgame):
             raise ConfigError("--pf and --sg are the paper's; use --profile paper")
         if self.topology is not None:
@@ -92,7 +100,12 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def epoch_least_us(self) -> int:
-        return 3 * _LEAD_LEAST * self.heartbeat_us if self.mode == "mesh" else _RELAY_LEAST_US
+        return 3 * _LEAD_LEAST * self.heartbeat_us if self.mode == "mesh" else _EPOCH_LEAST_US[self.mode]
+
+    @property
+    def hosts(self) -> tuple[Standing, ...]:
+        """Those who are no members, by their roles."""
+        return _HOSTS[self.mode]
 
 
 class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,7 +117,7 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     roles: tuple[NodeRole, ...]
     links: tuple[tuple[int, int], ...]
     hosts: tuple[str, ...] = ()
-    """Where the server and the proxy of a relay listen; its members listen nowhere, and have no addresses."""
+    """Where those of `plan.hosts` listen. Who listens nowhere, or at an onion service, has an empty address."""
 
     def having(self, role: NodeRole) -> list[int]:
         return [number for number, own in enumerate(self.roles) if own == role]
@@ -120,10 +133,11 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
             raise StorageError(f"{place} is there already, and of no network; choose another directory")
     make_directory(directory)
     x, y = rng.randrange(256), rng.randrange(1, 255)
-    addresses = tuple(f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes))
-    hosts: tuple[str, ...] = ()
-    if plan.mode == "relay":
-        addresses, hosts = ("",) * plan.nodes, addresses[: len(localrelay.HOSTS)]
+    places = [f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes + len(plan.hosts))]
+    hosts = tuple(places[plan.nodes :])
+    addresses = ("",) * plan.nodes if plan.mode == "relay" else tuple(places[: plan.nodes])
+    if plan.mode == "tree" and plan.tor:
+        addresses, hosts = ("",) * plan.nodes, ("",)
     cast: list[NodeRole] = ["forwarder"] * plan.nodes
     cast[: plan.publishers] = ["publisher"] * plan.publishers
     cast[plan.publishers : plan.publishers + plan.subscribers] = ["subscriber"] * plan.subscribers
@@ -133,10 +147,10 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
     try:
         _hand_out_keys(directory, net, context)
         common = {"profile": plan.profile, "keyring": _KEYRING, "passphrase_file": passphrase_file(Path(_KEYRING)).name}
-        line = localrelay.write_hosts(directory, hosts, common, context) if hosts else ""
+        write = _writer(directory, net, common, context)
         for number in range(plan.nodes):
-            own = _relay_settings(net, line) if hosts else _mesh_settings(net, number)
-            write_whole(node_file(directory, number), spell({**common, "control": _SOCKET, **own}).encode())
+            table = {**common, "control": _SOCKET, **write(number)}
+            write_whole(node_file(directory, number), spell(table).encode())
     except BaseException:
         clear(directory, net)
         raise
@@ -144,8 +158,10 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
 
 
 def check_addresses(net: Net) -> None:
-    """Whether this machine has the nodes' addresses."""
+    """Whether this machine has the nodes' addresses, if they have any."""
     host, _, port = (net.hosts or net.addresses)[-1].rpartition(":")
+    if not host:
+        return
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((host, int(port)))
@@ -200,7 +216,9 @@ def _authority(directory: Path) -> Path:
 
 def _places(directory: Path, plan: Plan) -> list[Path]:
     """The directories of a network below its own."""
-    hosts = [directory / name for name in localrelay.HOSTS] if plan.mode == "relay" else []
+    hosts = [directory / name for name in plan.hosts]
+    if plan.mode == "tree":
+        hosts += localtree.places(directory, tor=plan.tor)
     return [_authority(directory), *hosts, *(node_directory(directory, number) for number in range(plan.nodes))]
 
 
@@ -224,11 +242,10 @@ def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
         (node_directory(directory, number).name, [] if role == "forwarder" else [(net.topic, role)], "member")
         for number, role in enumerate(net.roles)
     ]
-    if net.hosts:
-        holders += [(name, [], name) for name in localrelay.HOSTS]
+    holders += [(name, [], name) for name in plan.hosts]
     for name, wanted, standing in holders:
         authority, keyring = issuer.grant_ready(
-            authority, name, wanted, epoch, epochs, entropy, standing if net.hosts else None
+            authority, name, wanted, epoch, epochs, entropy, standing if plan.hosts else None
         )
         make_directory(directory / name)
         path = directory / name / _KEYRING
@@ -240,8 +257,15 @@ def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
     write_whole(home / "passphrase", secret.reveal())
 
 
-def _relay_settings(net: Net, line: str) -> dict[str, Any]:
-    return {"mode": "relay", "relay": {"proxies": [net.hosts[1]], "server_key": line}}
+def _writer(directory: Path, net: Net, common: dict[str, Any], context: Context) -> Callable[[int], dict[str, Any]]:
+    """What gives the file of each node, after those of the hosts have been written."""
+    if net.plan.mode == "relay":
+        line = localrelay.write_hosts(directory, net.hosts, common, context)
+        return lambda _: {"mode": "relay", "relay": {"proxies": [net.hosts[1]], "server_key": line}}
+    if net.plan.mode == "tree":
+        way = localtree.write_directory(directory, net.hosts[0], common)
+        return lambda number: localtree.node_table(way, net.addresses[number])
+    return lambda number: _mesh_settings(net, number)
 
 
 def _mesh_settings(net: Net, number: int) -> dict[str, Any]:
@@ -281,6 +305,11 @@ def _hardening(plan: Plan) -> dict[str, int]:
     }
 
 
+_HOSTS: Final[dict[str, tuple[Standing, ...]]] = {
+    "mesh": (),
+    "relay": localrelay.HOSTS,
+    "tree": (localtree.DIRECTORY,),
+}
 TOPIC: Final = "news/eu"
 PORT: Final = 4000
 NODES_MIN: Final = 3
@@ -293,7 +322,7 @@ _SOCKET: Final = "node.sock"
 _COST: Final = Cost(passes=1, memory_mib=1)
 _CONTACTS: Final = 3
 _TRIES: Final = 100
-_RELAY_LEAST_US: Final = 5_000_000
+_EPOCH_LEAST_US: Final = {"relay": 5_000_000, "tree": 30_000_000}
 _LEAD_LEAST: Final = 24
 _LEAD_MOST: Final = 64
 """Heartbeats before an edge that its mesh begins to form: enough for a flood, a third of that to join, and to spare."""

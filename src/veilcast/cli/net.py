@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from veilcast.authority.vault import alone
-from veilcast.cli import crew, localnet
+from veilcast.cli import crew, localnet, localtree
 from veilcast.cli.authority import positive
 from veilcast.cli.context import Context, Report
 from veilcast.cli.localnet import Net, Plan, SmallWorld
 from veilcast.cli.muster import statuses, subscribe_all, until_linked
 from veilcast.errors import ConfigError, LocalError
+from veilcast.net import testnet
 
 
 def add_commands(commands: Any) -> None:
@@ -37,8 +38,12 @@ def add_commands(commands: Any) -> None:
     up = verb("up", _up, "make a network of N nodes with keys of its own, and start it")
     up.add_argument("nodes", type=int, metavar="N")
     up.add_argument(
-        "--mode", choices=("mesh", "relay"), default="mesh", help="a relay has a server and a proxy besides"
+        "--mode",
+        choices=("mesh", "relay", "tree"),
+        default="mesh",
+        help="a relay has a server and a proxy besides, a tree a directory and a private Tor network",
     )
+    up.add_argument("--no-tor", action="store_true", help="a tree whose nodes call one another straight: no anonymity")
     up.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
     up.add_argument("--pf", action="store_true", help="probabilistic forwarding, with --profile paper")
     up.add_argument("--sg", action="store_true", help="the shell game, with --profile paper")
@@ -71,25 +76,43 @@ def _up(arguments: argparse.Namespace, context: Context) -> Report:
         publishers=arguments.publishers,
         subscribers=arguments.subscribers,
         tap=arguments.tap,
+        tor=not arguments.no_tor,
     )
     directory: Path = arguments.dir
     if plan.tap:
         context.warn(f"DANGER: --tap writes who talks to whom, and when, below {directory}; for the lab only")
+    if plan.mode == "tree" and not plan.tor:
+        context.warn("DANGER: --no-tor: nodes call one another straight, and everybody sees who talks to whom")
     net = localnet.lay_out(directory, plan, context, SystemRandom())
     workers = None
     try:
         localnet.check_addresses(net)
         with alone(directory):
+            if plan.tor and plan.mode == "tree":
+                _begin_tor(localtree.testnet_directory(directory))
             workers = crew.Crew(directory, crew.WORKERS, lifeline=False)
             asyncio.run(_begin(directory, net, workers))
             workers.let_go()
     except BaseException:
         if workers is not None:
             workers.end()
+        _end_tor(directory, net)
         localnet.clear(directory, net)
         raise
     data = {"dir": str(directory), "nodes": plan.nodes, "pids": list(crew.living(directory).values())}
     return Report(data, _greeting(directory, net))
+
+
+def _begin_tor(directory: Path) -> None:
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("Tors that know the others", total=None)
+        testnet.up(directory, told=lambda known, of: progress.update(task, completed=known, total=of))
+
+
+def _end_tor(directory: Path, net: Net) -> int:
+    """End the private Tor network, if there is one; how many processes it had."""
+    home = localtree.testnet_directory(directory)
+    return testnet.down(home) if net.plan.mode == "tree" and home.exists() else 0
 
 
 async def _begin(directory: Path, net: Net, workers: crew.Crew) -> None:
@@ -115,6 +138,8 @@ def _greeting(directory: Path, net: Net) -> list[str]:
         if chosen:
             lines.append(f"  veilcast {command} {net.topic} -c {localnet.node_file(directory, chosen[0])}")
     lines.append(f"  veilcast net down --dir {directory}")
+    if plan.mode == "tree":
+        lines.append("a first note may take a minute: readers lay their trees")
     if plan.profile == "hardened" and plan.mode == "mesh":
         lines.append(f"a first note may take {2 * plan.epoch_us / 1e6:g} s: members join at the edges of epochs")
     return lines
@@ -153,6 +178,7 @@ def _down(arguments: argparse.Namespace, context: Context) -> Report:
     with alone(directory):
         ended = len(crew.living(directory))
         killed = crew.end_all(directory, _DOWN_S)
+        ended += _end_tor(directory, net)
         keep = arguments.keep or net.plan.tap
         if not keep:
             localnet.clear(directory, net)

@@ -29,20 +29,28 @@ def add_command(verbs: Any) -> None:
         help="in a relay: by which it is used; one or two",
     )
     new.add_argument("--server-key", metavar="LINE", help="in a relay: what its server's operator tells everybody")
+    new.add_argument(
+        "--directory", metavar="ADDRESS:PORT", help="in a tree: as its operator tells everybody, abc...xyz.onion:80"
+    )
     new.add_argument("--json", action="store_true", help="print one JSON object")
     new.set_defaults(run=_new, parser=new)
 
 
 def _new(arguments: argparse.Namespace, context: Context) -> Report:
     relayed = bool(arguments.proxy or arguments.server_key)
-    if relayed == (arguments.listen is not None):
-        raise ConfigError("a node has --listen and peers, in a mesh, or --proxy and --server-key, in a relay")
+    meshed, treed = arguments.listen is not None, arguments.directory is not None
+    if relayed + meshed + treed != 1:
+        raise ConfigError(
+            "a node has --listen and peers, in a mesh; --proxy and --server-key, in a relay; or --directory, in a tree"
+        )
     if relayed:
         text = relay_file(arguments.keyring, arguments.proxy, arguments.server_key or "")
+    elif treed:
+        text = tree_file(arguments.keyring, arguments.directory)
     else:
         text = node_file(arguments.keyring, arguments.listen, arguments.address, arguments.peer)
     parse(text.encode(), Path("node.toml"))
-    if not relayed and not arguments.peer:
+    if meshed and not arguments.peer:
         context.warn("no --peer: this node waits for others to come; that is right for the first one only")
     return Report({"node.toml": text}, text.splitlines())
 
@@ -80,4 +88,20 @@ proxies = {json.dumps(proxies)}
 
 # The relay's server, as its operator tells everybody. With another line it would talk to another server.
 server_key = {json.dumps(server_key)}
+"""
+
+
+def tree_file(keyring: str, directory: str) -> str:
+    return f"""\
+# The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
+mode = "tree"
+keyring = {json.dumps(keyring)}
+
+[tree]
+# The directory, as its operator tells everybody. With another line it would be in another network.
+directory = {json.dumps(directory)}
+
+[tor]
+# Left as it is, the node starts a tor of its own; the program must be installed. Or use the one that runs here:
+# control = "127.0.0.1:9051"
 """

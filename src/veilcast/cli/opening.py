@@ -9,11 +9,12 @@ from typing import NamedTuple
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
+from veilcast.authority.standing import Standing
 from veilcast.authority.vault import read_secret
 from veilcast.cli.bulletins import Bulletins
 from veilcast.cli.show import date_of
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ExpiredError
+from veilcast.errors import AuthorityError, ExpiredError
 from veilcast.net.clock import Clock
 from veilcast.node.tomlfile import Process
 
@@ -30,6 +31,18 @@ def open_keyring(config: Process, passphrase: Secret) -> Opened:
     keyring, clock = read_secret(Path(config.keyring), Keyring, passphrase), Clock()
     _check_current(keyring, config.keyring, clock.now())
     return Opened(keyring, Bulletins(Path(config.bulletins), keyring, clock.now()), clock, SystemRandom())
+
+
+def check_standing(keyring: Keyring, standing: Standing) -> None:
+    """Whether a keyring is for this role; `AuthorityError` if it is for another, or for none."""
+    # Here, because X.509 takes a tenth of a second to load, and most commands need none.
+    from veilcast.authority.tls import standing_of
+
+    own = standing_of(keyring)
+    if own is None:
+        raise AuthorityError("this keyring has no TLS certificate; ask the authority for a new grant")
+    if own != standing:
+        raise AuthorityError(f"the keyring is for a {own}, not for a {standing}; ask the authority for another")
 
 
 def _check_current(keyring: Keyring, name: str, now: int) -> None:

@@ -50,10 +50,12 @@ def _rows(status: Status) -> Iterator[tuple[str, str]]:
     yield "mode", f"{status.mode}, {status.profile}" + (", finishing" if status.draining else "")
     if status.mode == "relay":
         yield "proxies", f"{status.neighbours} up; how many others use them they do not say"
+    elif status.mode == "tree":
+        yield "group", f"{_number(status.members, 'member')} in the listing, {_number(status.neighbours, 'stream')} up"
     else:
         yield "group", f"{_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}"
     yield "member until", time_of(status.member_until_us)
-    if status.mode != "relay":
+    if status.mode == "mesh":
         yield "cover", _cover(status)
     yield "subscriptions", f"{status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged"
     for until_us, count in Counter(status.waiting.values()).items():

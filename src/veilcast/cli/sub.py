@@ -64,6 +64,8 @@ def when(until_us: int | None, mode: str) -> str:
     """From when on a subscription gets something, for people."""
     if mode == "relay":
         return "notes come from when the relay has taken it on, mostly within seconds"
+    if mode == "tree":
+        return "notes come from when its tree stands, mostly within a minute"
     if until_us is None:
         return "nobody is known to publish there yet; notes come some time after somebody does"
     return f"notes come from {time_of(until_us)} on, when this node joins the mesh"

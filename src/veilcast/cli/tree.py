@@ -1,5 +1,5 @@
-"""`veilcast tree ...`: the directory of a tree, from the lines that everybody needs to its last record; and a private
-Tor network to try it in."""
+"""`veilcast tree ...`: the directory of a tree, from the line that all need to its last record; and a private Tor network
+to try it in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from veilcast.cli.anonymity import address_of, shown
 from veilcast.cli.compose_tree import compose_directory
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import keyring_passphrase
-from veilcast.crypto.derive import fingerprint
+from veilcast.cli.opening import check_standing
 from veilcast.node.tree_files import load_directory
 
 
@@ -27,7 +27,7 @@ def add_commands(commands: Any) -> None:
     directory = parts.add_parser("directory", help=text, description=text)
     directory.set_defaults(parser=directory)
     verbs = directory.add_subparsers(title="commands", metavar="COMMAND")
-    init = _verb(verbs, "init", _init, "print the lines that all nodes of this directory need")
+    init = _verb(verbs, "init", _init, "print the line that all its nodes need")
     init.add_argument("--keyring", type=Path, required=True, metavar="FILE", help="of the directory")
     init.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
     run = _verb(verbs, "run", _run, "run the directory until SIGTERM or Ctrl-C")
@@ -47,16 +47,9 @@ def _verb(verbs: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser
 
 def _init(arguments: argparse.Namespace, context: Context) -> Report:
     keyring = read_secret(arguments.keyring, Keyring, keyring_passphrase(context, arguments))
-    lines = directory_lines(keyring)
-    return Report(dict(lines), ["tell everybody:", *(f'{key} = "{value}"' for key, value in lines.items())])
-
-
-def directory_lines(keyring: Keyring) -> dict[str, str]:
-    """By which nodes find a directory, and know it: keys of their table `tree`."""
-    return {
-        "directory": address_of(keyring),
-        "keeper": fingerprint(keyring.membership.certificate.leaf.subject).hex(),
-    }
+    check_standing(keyring, "directory")
+    address = address_of(keyring)
+    return Report({"directory": address}, ["tell everybody:", f'directory = "{address}"'])
 
 
 def _run(arguments: argparse.Namespace, context: Context) -> Report:

@@ -10,7 +10,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
 from veilcast.cli.anonymity import Place
-from veilcast.errors import AuthorityError
+from veilcast.cli.opening import check_standing
 from veilcast.link.machine import LinkMachine
 from veilcast.machine import Event, Machine
 from veilcast.net.agent import Peer
@@ -102,14 +102,10 @@ def over_tor(place: Place) -> OverStreams:
 
 def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Identity:
     """As whom this keyring's holder shows itself in a relay, and whom it lets in or calls in that role."""
-    # Here, because X.509 takes a tenth of a second to load, and most commands need none.
-    from veilcast.authority.tls import TlsParty
+    check_standing(keyring, standing)
+    from veilcast.authority.tls import TlsParty  # Late, as there.
 
     party = TlsParty(keyring, revoked)
-    if party.standing != standing:
-        raise AuthorityError(
-            f"the keyring is for a {party.standing}, not for a {standing}; ask the authority for another"
-        )
     return Identity(
         chain=party.chain, key=party.key.reveal(), anchor=party.anchor, callers=party.callers, hosts=party.hosts
     )

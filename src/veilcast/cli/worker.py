@@ -15,16 +15,19 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from veilcast.authority.standing import Standing
 from veilcast.authority.vault import read_private
-from veilcast.cli import crew, exits
+from veilcast.cli import crew, exits, localrelay, localtree
+from veilcast.cli.anonymity import anonymity
 from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Net, node_file, read_net, tap_directory
-from veilcast.cli.localrelay import HOSTS, composed
 from veilcast.cli.tap import tapped
 from veilcast.crypto.secret import Secret
 from veilcast.errors import VeilcastError
 from veilcast.net import log
-from veilcast.net.service import Service, Station, attend
+from veilcast.net.service import Service, Station, Watch, attend
+from veilcast.net.station import StationOwner
+from veilcast.net.tor import Tor
 from veilcast.node import config as node_config
 
 
@@ -40,30 +43,45 @@ def main(argv: list[str] | None = None) -> int:
         crew.sign_on(arguments.directory, arguments.number)
         with contextlib.ExitStack() as parts:
             net = read_net(arguments.directory)
+            tor = _tor(arguments.directory, net, arguments.number, parts)
             mine = range(arguments.number, net.plan.nodes, arguments.workers)
-            services: list[Station[Any]] = [_compose(arguments.directory, net, number, parts) for number in mine]
-            if net.hosts:
-                hosts = HOSTS[arguments.number :: arguments.workers]
-                services += [parts.enter_context(composed(arguments.directory, name)) for name in hosts]
-            asyncio.run(_serve(services, arguments.directory, lifeline=arguments.lifeline))
+            services: list[Station[Any]] = [_compose(arguments.directory, net, number, parts, tor) for number in mine]
+            for host in net.plan.hosts[arguments.number :: arguments.workers]:
+                services.append(parts.enter_context(_composed(arguments.directory, host, tor)))
+            watch = None if tor is None else tor.gone
+            asyncio.run(_serve(services, arguments.directory, watch, lifeline=arguments.lifeline))
     except VeilcastError as error:
         sys.stderr.write(f"veilcast: {error}\n")
         return exits.code_of(error)[0]
     return exits.OK
 
 
-def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack) -> Service:
+def _tor(directory: Path, net: Net, worker: int, parts: contextlib.ExitStack) -> Tor | None:
+    """One for all nodes of this process, where their mode has one."""
+    if net.plan.mode != "tree":
+        return None
+    table = localtree.tor_table(directory, tor=net.plan.tor)
+    return parts.enter_context(anonymity(table, localtree.tor_directory(directory, worker)))
+
+
+def _composed(
+    directory: Path, host: Standing, tor: Tor | None
+) -> contextlib.AbstractContextManager[Station[StationOwner]]:
+    return localtree.composed(directory, tor) if host == localtree.DIRECTORY else localrelay.composed(directory, host)
+
+
+def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack, tor: Tor | None) -> Service:
     config = node_config.load(node_file(directory, number))
     assert config.passphrase_file is not None
     secret = Secret(read_private(Path(config.passphrase_file)))
     around = None
     if net.plan.tap:
         around = parts.enter_context(tapped(tap_directory(directory, number), net.plan.profile))
-    return parts.enter_context(compose(config, secret, around))
+    return parts.enter_context(compose(config, secret, around, tor))
 
 
-async def _serve(services: list[Station[Any]], directory: Path, *, lifeline: bool) -> None:
-    """All nodes until told to stop; a client may stop one of them, and when one fails, none goes on."""
+async def _serve(services: list[Station[Any]], directory: Path, watch: Watch | None = None, *, lifeline: bool) -> None:
+    """All nodes until told to stop; a client may stop one of them, and when one fails, or the watch, none goes on."""
     stops, hurry = [asyncio.Event() for _ in services], asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -94,11 +112,19 @@ async def _serve(services: list[Station[Any]], directory: Path, *, lifeline: boo
         loop.add_reader(sys.stdin, cut)
     look()
     nodes = [asyncio.create_task(attend(service, stop, hurry)) for service, stop in zip(services, stops, strict=True)]
-    await asyncio.wait(nodes, return_when=asyncio.FIRST_EXCEPTION)
+    serving = asyncio.create_task(_until_over(nodes))
+    watching = [] if watch is None else [asyncio.create_task(watch())]
+    await asyncio.wait([serving, *watching], return_when=asyncio.FIRST_COMPLETED)
     end()
     await asyncio.wait(nodes)
-    for node in nodes:
-        node.result()
+    for task in (*watching, *nodes):
+        if task.done():
+            task.result()
+        task.cancel()
+
+
+async def _until_over(nodes: list[asyncio.Task[bool]]) -> None:
+    await asyncio.wait(nodes, return_when=asyncio.FIRST_EXCEPTION)
 
 
 _LOOK_S: Final = 2.0

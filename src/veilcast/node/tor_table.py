@@ -32,9 +32,10 @@ class TorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         named = [key for key in ("control", "network", "danger_off") if getattr(self, key)]
         if len(named) > 1:
             raise ConfigError(f"tor.{named[1]}: there is a tor.{named[0]} too; name one of the two")
-        if self.control is not None and not self.control.startswith("unix:"):
-            if not host_of(check_address("tor.control", self.control)).is_loopback:
-                raise ConfigError("tor.control: Tor must run on this machine; use 127.0.0.1 or [::1]")
+        if self.control is None or self.control.startswith("unix:"):
+            return
+        if not host_of(check_address("tor.control", self.control)).is_loopback:
+            raise ConfigError("tor.control: Tor must run on this machine; use 127.0.0.1 or [::1]")
 
     def check_listen(self, listen: str | None) -> None:
         """Only who is reached without Tor listens anywhere that its owner would choose."""

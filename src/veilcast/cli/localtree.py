@@ -1,0 +1,81 @@
+"""What a tree on one machine has besides its members: a directory, and a private Tor network to be reached in.
+
+Below DIR they have `directory/directory.toml` with its keys beside, `testnet/`, and for each process that serves nodes
+a Tor of its own, `tor-N/`, which they share: in a real network every member has one. Without Tor all that remains is
+that it works; everybody on this machine can see who talks to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.standing import Standing
+from veilcast.authority.vault import read_private, read_secret, write_whole
+from veilcast.cli.anonymity import address_of
+from veilcast.cli.compose_tree import compose_directory
+from veilcast.cli.crew import WORKERS
+from veilcast.cli.files import passphrase_file
+from veilcast.cli.plaintoml import spell
+from veilcast.crypto.secret import Secret
+from veilcast.net.service import Station
+from veilcast.net.station import StationOwner
+from veilcast.net.testnet import network_file
+from veilcast.net.tor import Tor
+from veilcast.node.tor_table import TorTable
+from veilcast.node.tree_files import load_directory
+
+DIRECTORY: Final[Standing] = "directory"
+
+
+def places(directory: Path, *, tor: bool) -> list[Path]:
+    """What there is below a network's directory because of Tor."""
+    return [directory / _TESTNET, *(tor_directory(directory, number) for number in range(WORKERS))] if tor else []
+
+
+def testnet_directory(directory: Path) -> Path:
+    return directory / _TESTNET
+
+
+def tor_directory(directory: Path, worker: int) -> Path:
+    return directory / f"tor-{worker}"
+
+
+def tor_table(directory: Path, *, tor: bool) -> TorTable:
+    """For all nodes of one process."""
+    return TorTable(network=str(network_file(testnet_directory(directory)))) if tor else TorTable(danger_off=True)
+
+
+def write_directory(directory: Path, listen: str, common: dict[str, Any]) -> dict[str, Any]:
+    """Make the directory's file, whose keyring is there already; what nodes need to find it, as their files say it."""
+    home = directory / DIRECTORY
+    keyring = home / common["keyring"]
+    tor = {"danger_off": True} if listen else {"network": f"../{_TESTNET}/{network_file(Path()).name}"}
+    own = {"listen": listen} if listen else {}
+    table = {**common, **own, "tor": tor, "tree": {"lease_us": _LEASE_US, "publish_us": _PUBLISH_US}}
+    write_whole(home / "directory.toml", spell(table).encode())
+    address = listen or address_of(read_secret(keyring, Keyring, Secret(read_private(passphrase_file(keyring)))))
+    return {"mode": "tree", "tor": tor, "tree": {"directory": address, "fetch_us": _FETCH_US}}
+
+
+def node_table(way: dict[str, Any], address: str) -> dict[str, Any]:
+    return {**way, "listen": address} if address else way
+
+
+@contextmanager
+def composed(directory: Path, tor: Tor | None) -> Iterator[Station[StationOwner]]:
+    """The directory, ready to be served."""
+    config = load_directory(directory / DIRECTORY / "directory.toml")
+    assert config.passphrase_file is not None
+    with compose_directory(config, Secret(read_private(Path(config.passphrase_file))), tor) as station:
+        yield station
+
+
+_TESTNET: Final = "testnet"
+_LEASE_US: Final = 60_000_000
+_PUBLISH_US: Final = 1_000_000
+_FETCH_US: Final = 10_000_000
+"""A network that has just begun, and is looked at: it need not be quiet."""
