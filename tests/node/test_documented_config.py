@@ -12,9 +12,10 @@ import msgspec
 from veilcast.node.config import Limits, NodeConfig
 from veilcast.node.modes import MODES
 from veilcast.node.tomlfile import Log, Metrics
+from veilcast.node.tor_table import TorTable
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
-TABLES: dict[str, type[msgspec.Struct]] = {"limits": Limits, "log": Log, "metrics": Metrics}
+TABLES: dict[str, type[msgspec.Struct]] = {"limits": Limits, "log": Log, "metrics": Metrics, "tor": TorTable}
 
 
 def test_every_key_of_the_file_is_documented_with_its_default() -> None:
@@ -44,4 +45,6 @@ def defaults(kind: type[msgspec.Struct], within: str = "") -> Iterator[tuple[str
 
 
 def _spelled(default: Any) -> str | None:
+    if isinstance(default, bool):
+        return str(default).lower()
     return None if default in (None, (), msgspec.NODEFAULT) else str(default)

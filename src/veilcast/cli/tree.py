@@ -1,5 +1,5 @@
-"""`veilcast tree ...`: the directory of a tree, from the line that all need to its last record; and a private Tor network
-to try it in."""
+"""`veilcast tree ...`: the directory of a tree, from the line that all its nodes need to its last record; and a private
+Tor network to try it in."""
 
 from __future__ import annotations
 
