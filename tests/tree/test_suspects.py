@@ -1,0 +1,173 @@
+"""Suspects: droppers are named, one or many, always or sometimes dropping; honest nodes are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from random import Random
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError
+from veilcast.tree import suspects
+from veilcast.tree.bundles import NodeId
+from veilcast.tree.plan import Hung
+from veilcast.tree.suspects import WAY_MAX, Suspects
+
+N = 200
+NODES = [number.to_bytes(16, "big") for number in range(N)]
+GUARDS = NODES[1:4]
+
+Drops = Callable[[NodeId, int, Random], bool]
+"""Whether this node drops, at this place of the way."""
+
+
+def always(bad: Collection[NodeId]) -> Drops:
+    return lambda node, at, rng: node in bad
+
+
+def sometimes(bad: Collection[NodeId], chance: float) -> Drops:
+    return lambda node, at, rng: node in bad and rng.random() < chance
+
+
+def planned(trees: int, rng: Random) -> Iterator[Hung]:
+    for _ in range(trees):
+        yield Hung(Secret(rng.randbytes(16)), NODES, home=NODES[0], guards=GUARDS, r=3)
+
+
+def observed(drops: Drops, *, trees: int, each: int = 1, loss: float = 0.0, seed: int = 1) -> Suspects:
+    """Every node entered `each` times in every tree."""
+    rng, found = Random(seed), Suspects(remembered=100_000)
+    for plan in planned(trees, rng):
+        for number in range(N):
+            way = plan.way(number)
+            for _ in range(each):
+                lost = rng.random() < loss or any(drops(node, at, rng) for at, node in enumerate(way))
+                found.note(way, returned=not lost)
+    return found
+
+
+def named(found: Suspects) -> set[NodeId]:
+    return {suspect.node for suspect in found.named()}
+
+
+@given(st.sets(st.sampled_from(NODES[4:]), min_size=1, max_size=12), st.integers(0, 99))
+@settings(max_examples=15)
+def test_who_drops_all_is_named_after_a_few_trees_and_nobody_else(bad: set[NodeId], seed: int) -> None:
+    """Everyone, that is, whom no other dropper stood above in as many trees as it takes."""
+    rng, found, shown = Random(seed), Suspects(remembered=10_000), Counter[NodeId]()
+    for plan in planned(8, rng):
+        for number in range(N):
+            way = plan.way(number)
+            found.note(way, returned=not bad & set(way))
+            shown[way[0]] += way[0] in bad and not bad & set(way[1:])
+    verdict = named(found)
+    assert verdict <= bad
+    assert verdict >= {node for node, times in shown.items() if times >= 4}
+
+
+def test_a_parent_of_many_is_named_at_once_and_its_children_are_not_blamed() -> None:
+    plan = Hung(Secret(b"a tree"), NODES, home=NODES[0], guards=GUARDS, r=3)
+    top = next(number for number in range(4, N) if plan.place(number) == 2)
+    found = Suspects(remembered=1000)
+    for number in range(N):
+        way = plan.way(number)
+        found.note(way, returned=NODES[top] not in way)
+    (suspect,) = found.named()
+    assert suspect.node == NODES[top]
+    assert suspect.rate > 0.9
+
+
+def test_a_guard_is_told_from_the_others_by_tests_that_enter_on_the_chain() -> None:
+    """All ways go by all guards; only what enters at one of them tells which it is."""
+    bad = GUARDS[1]
+    found = observed(always([bad]), trees=1)
+    for link in range(3):
+        way = tuple(reversed(GUARDS[: link + 1]))
+        for _ in range(4):
+            found.note(way, returned=bad not in way)
+    assert named(found) == {bad}
+
+
+@pytest.mark.parametrize(("chance", "each", "trees"), [(0.5, 4, 6), (0.25, 10, 6)])
+def test_who_drops_sometimes_is_named_by_repetition(chance: float, each: int, trees: int) -> None:
+    bad = set(NODES[10:20])
+    found = observed(sometimes(bad, chance), trees=trees, each=each, loss=0.01)
+    verdict = found.named()
+    assert {suspect.node for suspect in verdict} == bad
+    rates = [suspect.rate for suspect in verdict]
+    assert abs(sum(rates) / len(rates) - chance) < 0.15
+
+
+def test_who_drops_only_what_it_passes_on_for_others_is_not_cleared_by_what_enters_at_itself() -> None:
+    bad = set(NODES[10:14])
+    found = observed(lambda node, at, rng: at > 0 and node in bad, trees=12)
+    verdict = named(found)
+    assert verdict
+    assert verdict <= bad
+
+
+def test_a_tenth_of_all_may_drop() -> None:
+    bad = set(NODES[20:40])
+    verdict = named(observed(always(bad), trees=8, loss=0.01))
+    assert len(verdict & bad) >= 18
+    assert len(verdict - bad) <= 1
+
+
+def test_losses_that_are_nobodys_fault_name_nobody() -> None:
+    for seed in range(10):
+        assert named(observed(always([]), trees=3, loss=0.02, seed=seed)) == set()
+
+
+def test_a_node_that_is_forgotten_is_given_another_chance() -> None:
+    bad = NODES[30]
+    found = observed(always([bad]), trees=6)
+    assert named(found) == {bad}
+    found.forget(bad)
+    assert named(found) == set()
+    assert 0 < len(found) < 6 * N
+
+
+def test_what_is_long_past_is_forgotten() -> None:
+    found = Suspects(remembered=50)
+    for _ in range(50):
+        found.note((NODES[5], *GUARDS), returned=False)
+    assert NODES[5] in named(found) or named(found) & set(GUARDS)
+    for _ in range(50):
+        found.note((NODES[5], *GUARDS), returned=True)
+    assert len(found) == 50
+    assert found.named() == []
+
+
+def test_if_only_the_node_entered_were_blamed_honest_nodes_would_be_named() -> None:
+    """The planted bug: the tests above would notice a verdict that forgets the way."""
+    bad = set(NODES[30:42])
+    real = Suspects.note
+
+    def short(found: Suspects, way: Sequence[NodeId], *, returned: bool) -> None:
+        real(found, way[:1], returned=returned)
+
+    assert not named(observed(always(bad), trees=1, each=6)) - bad
+    with patch.object(Suspects, "note", short):
+        assert named(observed(always(bad), trees=1, each=6)) - bad
+
+
+def test_if_every_loss_were_somebodys_honest_nodes_would_be_named() -> None:
+    """The planted bug: a verdict that knows nothing of chance."""
+    with patch.object(suspects._Table, "weights", lambda table, rates: rates[0] * 1e3):
+        assert named(observed(always([]), trees=3, loss=0.02))
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for remembered, loss, error in ((0, 0.1, 0.1), (1, 0.0, 0.1), (1, 0.1, 1.0)):
+        with pytest.raises(LocalError):
+            Suspects(remembered=remembered, loss=loss, error=error)
+    found = Suspects(remembered=4)
+    for way in ((), NODES[: WAY_MAX + 1]):
+        with pytest.raises(LocalError):
+            found.note(way, returned=True)
+    assert found.named() == []
