@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+import numpy as np
+
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
@@ -113,7 +115,7 @@ class Hung:
     def groups(self, size: int) -> list[tuple[int, ...]]:
         """The nodes in groups to be told together, drawn apart from the places: who is with whom says nothing."""
         order = Permutation(derive(self._secret, _GROUPS), len(self.nodes))
-        numbers = [order.node(place) for place in range(len(self.nodes))]
+        numbers = order.nodes(np.arange(len(self.nodes))).tolist()
         return [tuple(numbers[start : start + size]) for start in range(0, len(numbers), size)]
 
     def _link(self, link: int) -> bytes:
