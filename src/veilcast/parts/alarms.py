@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -23,6 +23,9 @@ class Alarms(Generic[Key]):
 
     def __contains__(self, key: Key) -> bool:
         return key in self._when
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._when)
 
     def set(self, key: Key, when: int) -> None:
         """Wake for this key then, and at no other time."""

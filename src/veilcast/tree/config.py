@@ -102,16 +102,22 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """After which a note that nobody acknowledged is delivered again."""
 
     # --- probing
-    probe_us: int = 500_000
-    """A probe leaves this often, on average, for all trees together; 0 is no probes."""
-    probe_wait_us: int = 20_000_000
+    probe_us: int = 2_000_000
+    """A probe leaves this often, for all trees together; 0 is no probes."""
+    first_probe_us: int = 50_000
+    """The same while there are nodes that nothing has come from yet."""
+    probe_wait_us: int = 12_000_000
     """A probe that has not come back by then has failed."""
-    probes_max: int = 64
+    probes_max: int = 256
     """Probes under way."""
+    probes_kept: int = 4_096
+    """Probes by which those are found who lose what they should pass on."""
     ready_share: float = 0.9
     """A subscription is reported to stand when probes of so many nodes have come back."""
-    suspect_after: int = 2
-    """A node on whose way so many probes in a row have failed, and none came back, is left out of the next tree."""
+    patience: int = 2
+    """A guard that could not be reached so many times in a row is replaced."""
+    avoid_us: int = 3_600_000_000
+    """For so long nothing is made to depend on a node that was found to lose things, or to be away."""
 
     # --- paper
     routing: Routing = "trees"

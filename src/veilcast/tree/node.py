@@ -1,20 +1,51 @@
-"""The node: every member's machine, which forwards for all, and publishes and subscribes for its owner."""
+"""The node: every member's machine, which forwards for all, and publishes and subscribes for its owner.
+
+All that others send comes on streams whose other end is hidden; what is asked for on ours is answered there. A node
+keeps nothing but its publications (`authority.letters`) and its guards: what it was told to forward it is told again
+after it has started anew, and what it subscribes to is planted again.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Mapping
 from random import Random
 
+from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
-from veilcast.machine import Address, Entropy
+from veilcast.authority.letters import Letter, Records, letter_id
+from veilcast.authority.notes import open_note, seal_note
+from veilcast.authority.subjects import keyed_groups, said, subject_key
+from veilcast.errors import ExcessError, ForgedError, LocalError, MalformedError, RemoteError, StaleError, VeilcastError
+from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
+from veilcast.parts.alarms import earliest
+from veilcast.parts.inbox import Inbox
+from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.tree.config import TreeConfig
+from veilcast.tree.forwarding import Forwarding
+from veilcast.tree.guards import GUARDS, Guards
+from veilcast.tree.hops import Hops
+from veilcast.tree.limits import Limits
+from veilcast.tree.membership import Membership
+from veilcast.tree.planting import Planting
+from veilcast.tree.probing import Probing
+from veilcast.tree.proofs import Prover
+from veilcast.tree.publishing import Publishing
+from veilcast.tree.streams import Streams
+from veilcast.tree.subscribing import Subscribing, Term
+from veilcast.tree.tending import Tending
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import NOTE_ID, TAG
+from veilcast.wire.messages import Message
+from veilcast.wire.tree import Carry, Code, Enrolled, Head, Heard, Install, Offer, Page, Refused
 
 
 class TreeNode:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
     `directory` is where the listing is, `address` where this node can be reached by others. `records` is what earlier
-    lives had stored and did not settle: publications.
+    lives had stored and did not settle: publications, and who its guards are. `refused` counts what others sent in
+    vain, by kind of error; `excess` what came to us without our wanting it.
     """
 
     def __init__(
@@ -28,4 +59,266 @@ class TreeNode:
         now: int,
         records: Mapping[int, bytes] | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._config, self._keyring, self._entropy = config, keyring, entropy
+        kept = records or {}
+        self._frames: list[Frame] = []
+        self._events: deque[Event] = deque([Listen("tree")])
+        self._limits = Limits(config)
+        self._prover = Prover(keyring)
+        self._streams = Streams(config, rng, self._post)
+        self._membership = Membership(config, keyring, directory, address, self._streams, self._listed, rng, now)
+        self._home, where = self._membership.home, self._membership.where
+        self._hops = Hops(config, self._streams, where, rng)
+        self._forwarding = Forwarding(config, keyring, self._home, self._hops, self._arrive)
+        self._guards = Guards(config.chain, self._home, rng, kept.get(GUARDS))
+        self._planting = Planting(
+            config, self._streams, self._prover, self._home, where, self._forwarding.install, rng, entropy
+        )
+        self._subscribing = Subscribing(config, keyring, self._home, self._guards, self._planting, rng, entropy, now)
+        self._tending = Tending(config, self._subscribing, self._guards)
+        self._probing = Probing(
+            config,
+            self._streams,
+            where,
+            lambda: self._subscribing.terms,
+            lambda *how: self._tending.judge(self._probing, *how),
+            rng,
+            entropy,
+            now,
+        )
+        self._inbox = Inbox(
+            unread_max=config.unread_max, seen_max=config.delivered_max, again_us=config.deliver_again_us
+        )
+        self._records = Records(entropy, kept, config.records_max, GUARDS)
+        self._publishing = Publishing(
+            config,
+            self._home,
+            self._streams,
+            self._offer,
+            lambda: self._membership.listing,
+            self._records,
+            rng,
+            entropy,
+        )
+        self._subscribed = 0
+        self.refused: Counter[str] = Counter()
+        self.excess = 0
+        self.version = 0
+        for record, letter in self._records.kept():
+            self._publishing.send(record, letter, now)
+
+    # --- the owner
+
+    def publish(self, publication: Publication, now: int) -> int:
+        """Send on every topic that the publication is labelled with, or on none."""
+        topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
+        if not topics:
+            raise LocalError("a publication names its topic: it needs a label")
+        letters = []
+        for topic in dict.fromkeys(topics):
+            letter = self._records.draft(topic, None, publication)
+            self._offer(letter, now)  # Raises for whatever could never be sent.
+            letters.append(letter)
+        self.version += 1
+        return self._records.keep(letters)
+
+    def withdraw(self, record: int, now: int) -> None:
+        self._publishing.withdraw(record)
+        self._records.drop(record)
+
+    def subscribe(self, interest: Interest, now: int) -> int:
+        """A `Waiting` event says from when on it stands."""
+        topic, wanted = _topic_of(interest)
+        self._subscribing.add(self._subscribed + 1, topic, wanted, now)
+        self._subscribed += 1
+        self.version += 1
+        return self._subscribed
+
+    def unsubscribe(self, number: int, now: int) -> None:
+        self._subscribing.remove(number, now)
+        self._inbox.forget(number)
+        self.version += 1
+
+    def acknowledge(self, note: bytes, now: int) -> None:
+        self._inbox.acknowledge(note)
+        self.version += 1
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self.version += 1
+        try:
+            if source in self._streams:
+                self._hear(decode(data), source, now)
+            elif self._limits.allows(source, now):
+                self._answer(decode(data), source, now)
+            else:
+                raise ExcessError("more than one stream is given")
+        except RemoteError as error:
+            self.refused[type(error).__name__] += 1
+
+    def handle_timer(self, now: int) -> None:
+        self.version += 1
+        for part in self._parts():
+            part.handle(now)
+
+    def next_timer(self) -> int | None:
+        return earliest(*(part.next_us() for part in self._parts()))
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        if self._events:
+            return self._events.popleft()
+        if self._subscribing.news:
+            return self._subscribing.news.pop(0)
+        for part in (self._streams, self._guards, self._publishing, self._records):
+            if (event := part.next_event()) is not None:
+                return event
+        return self._inbox.next_delivery()
+
+    def stored(self, record: int, now: int) -> None:
+        self.version += 1
+        for letter in self._records.stored(record):
+            self._publishing.send(record, letter, now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self.version += 1
+        if "@" in peer:
+            self._streams.peer_up(peer, now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self.version += 1
+        self._streams.peer_lost(peer, now)
+        self._limits.gone(peer)
+
+    # --- what an owner may want to know
+
+    def group_size(self) -> int:
+        """All who are listed: among so many a publisher or subscriber hides."""
+        return max(1, len(self._membership.listing))
+
+    def swaps_played(self) -> int:
+        return 0
+
+    # --- checkers
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table holds."""
+        return {
+            "streams": len(self._streams),
+            "callers": len(self._limits),
+            "listed": len(self._membership.listing),
+            "entries": self._forwarding.entries,
+            "seen": self._forwarding.seen,
+            "held": len(self._hops),
+            "held each": self._hops.most,
+            "subscriptions": len(self._subscribing),
+            "parcels": len(self._planting),
+            "probes": len(self._probing),
+            "inbox": len(self._inbox),
+            "delivered": self._inbox.remembered,
+            "pending": len(self._records),
+        }
+
+    @property
+    def dropped(self) -> int:
+        """What should have been handed on, and could not be in time, or for want of room."""
+        return self._hops.dropped
+
+    # --- what others ask
+
+    def _answer(self, message: Message, source: Address, now: int) -> None:
+        try:
+            match message:
+                case Install():
+                    if not self._limits.allows_install(now):
+                        raise ExcessError("more instructions than a node takes")
+                    self._forwarding.install(message, now)
+                case Offer():
+                    self._forwarding.offer(message, now)
+                case Carry():
+                    self._forwarding.carry(message, now)
+                case _:
+                    raise MalformedError("not for a node")
+            self._post(source, Heard(message.number))
+        except ForgedError:
+            raise  # Whoever is no member hears nothing.
+        except RemoteError as error:
+            if isinstance(message, Install | Offer | Carry):
+                self._post(source, Refused(message.number, _code(message, error)))
+            raise
+
+    def _hear(self, message: Message, source: Address, now: int) -> None:
+        if not isinstance(message, Heard | Refused | Enrolled | Head | Page):
+            raise MalformedError("not an answer")
+        self._streams.hear(source, message, now)
+
+    # --- what comes to us
+
+    def _arrive(self, carry: Carry, now: int) -> bool:
+        """Whether this has come to the end of one of our trees. To its last carrier it is as if it went on."""
+        term = self._subscribing.ends_at(carry.entry)
+        if term is None:
+            return False
+        if not self._probing.returned(carry.message, now):
+            try:
+                self._deliver(term, carry.body, now)
+            except VeilcastError as error:  # Not a note for us, or one for which our grant has ended.
+                self.refused[type(error).__name__] += 1
+        return True
+
+    def _deliver(self, term: Term, body: bytes, now: int) -> None:
+        keys = self._subscribing.keys(term.wish.topic, term.epoch)
+        content = open_note(keys, body, "tree", self._keyring.root, term.epoch)
+        readers = list(term.wish.readers) if term.wish.interest.matches(content.publication) else []
+        self.excess += not readers
+        note = Note(letter_id(Letter(term.wish.topic, content)), content.publication)
+        self._inbox.put(readers, note, None, now)
+
+    # --- inside
+
+    def _offer(self, letter: Letter, now: int) -> Offer:
+        """A letter as it leaves now, under a name that was never used."""
+        keys = self._subscribing.keys(letter.topic, epoch_of(now, self._keyring.epoch_us))
+        groups = keyed_groups(subject_key(keys, b"tree"), said(letter.content.publication, keys.record), TAG)
+        body = seal_note(keys, letter.content, "tree", self._entropy)
+        return self._prover.prove(Offer(0, self._entropy(NOTE_ID), groups, None, body))
+
+    def _listed(self, now: int) -> None:
+        self._subscribing.listed(self._membership.listing, now)
+
+    def _parts(
+        self,
+    ) -> tuple[Streams, Membership, Hops, Forwarding, Planting, Subscribing, Probing, Inbox, Publishing]:
+        return (
+            self._streams,
+            self._membership,
+            self._hops,
+            self._forwarding,
+            self._planting,
+            self._subscribing,
+            self._probing,
+            self._inbox,
+            self._publishing,
+        )
+
+    def _post(self, peer: Address, message: Message) -> None:
+        self._frames.append(Frame(peer, encode(message)))
+
+
+def _code(message: Message, error: RemoteError) -> Code:
+    if isinstance(error, ExcessError):
+        return Code.FULL
+    return Code.UNKNOWN if isinstance(error, StaleError) and isinstance(message, Carry) else Code.MALFORMED
+
+
+def _topic_of(interest: Interest) -> tuple[str, Conjunction]:
+    """The label, whose keys a subscription is planted with, and all of it."""
+    if isinstance(interest, Conjunction):
+        for constraint in interest.constraints:
+            if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
+                return constraint.text, interest
+    raise LocalError("a subscription names its topic: it needs a label")

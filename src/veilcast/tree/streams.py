@@ -41,6 +41,8 @@ class Streams:
         self._streams: dict[Address, _Stream] = {}
         self._alarms: Alarms[Address] = Alarms()
         self._events: deque[Event] = deque()
+        self.answered_us = 0
+        """When anybody answered anything."""
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -68,7 +70,7 @@ class Streams:
         errand = None if stream is None else stream.errands.pop(answer.number, None)
         if stream is None or errand is None:
             raise StaleError("an answer that nobody waits for")
-        stream.idle_us, stream.calls = now + stream.linger_us, 0
+        stream.idle_us, stream.calls, self.answered_us = now + stream.linger_us, 0, now
         try:
             errand.then(answer, now)
         finally:

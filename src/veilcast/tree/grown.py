@@ -1,0 +1,127 @@
+"""A tree as its subscriber keeps it: the plan it was drawn by, and what has been changed in it since.
+
+A plan (`plan.Hung`) says for each node of a listing where it sends what comes to it. What a subscriber finds out later
+is written over it: what stood below a node that is gone goes to the one above, a guard that is gone is replaced, and
+who was listed later hangs below somebody who was there. A tree is thus never drawn anew within its epoch, and those who
+are concerned are told, and nobody else.
+
+Places are called stops: the numbers from 0 on are nodes in the order of the plan and then of their coming, -1 is the
+guard next to home, -2 the one before it, and so on. The way from any stop leads up to home, which is no stop.
+
+Every change has a later end than the one before, by a microsecond: so nodes know which instruction is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TypeAlias
+
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.tree import shape
+from veilcast.tree.bundles import Instruction, Recipient
+from veilcast.tree.entries import entry_name
+from veilcast.tree.plan import Hung, entry_id
+
+Stop: TypeAlias = int
+
+
+class Grown:
+    """`nodes` are in the order of the plan; `guards` begin with the one next to home."""
+
+    def __init__(
+        self, secret: Secret, nodes: Sequence[Recipient], home: bytes, guards: Sequence[Recipient], depth: int
+    ) -> None:
+        self._secret, self._home = secret, home
+        self._plan = Hung(
+            secret, [each.node for each in nodes], home=home, guards=[each.node for each in guards], r=depth
+        )
+        self._nodes, self._guards = list(nodes), list(guards)
+        self._moved: dict[Stop, Stop] = {}
+        self.end = entry_name(self._plan.home_entry)
+        """What comes to its subscriber under this name has come all the way."""
+        self.changes = 0
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def stops(self) -> range:
+        """All but the guards."""
+        return range(len(self._nodes))
+
+    @property
+    def chain(self) -> range:
+        """The guards' stops, from home on."""
+        return range(-1, -1 - len(self._guards), -1)
+
+    def recipient(self, stop: Stop) -> Recipient:
+        return self._nodes[stop] if stop >= 0 else self._guards[-1 - stop]
+
+    def node(self, stop: Stop) -> bytes:
+        return self.recipient(stop).node
+
+    def stops_of(self, node: bytes) -> list[Stop]:
+        """Where a node stands: at its place, and perhaps as a guard."""
+        return [stop for stop in (*self.chain, *self.stops) if self.node(stop) == node]
+
+    def up(self, stop: Stop) -> Stop | None:
+        """Where what enters at this stop goes next; None is home."""
+        if stop in self._moved:
+            return self._moved[stop]
+        if stop < 0:
+            return stop + 1 if stop < -1 else None
+        place = self._plan.place(stop)
+        return self._plan.number(shape.parent(place, self._plan.b)) if place else self.chain[-1]
+
+    def way(self, stop: Stop) -> list[Stop]:
+        """All who pass on what enters at this stop, itself first."""
+        way = [stop]
+        while (above := self.up(way[-1])) is not None:
+            way.append(above)
+        return way
+
+    def name(self, stop: Stop) -> bytes:
+        """What others send to at this stop."""
+        return entry_name(self._token(stop))
+
+    def instruction(self, stop: Stop) -> Instruction:
+        above = self.up(stop)
+        if above is None:
+            return Instruction(self._token(stop), self._home, self.end)
+        return Instruction(self._token(stop), self.node(above), self.name(above))
+
+    def groups(self, size: int) -> list[tuple[Stop, ...]]:
+        """Who of the plan is told together, drawn apart from where anyone stands."""
+        return self._plan.groups(size)
+
+    def bypass(self, node: bytes) -> list[Stop]:
+        """Let nothing go by this node's own place any more; the stops that are to be told."""
+        self.changes += 1
+        told = []
+        for gone in [stop for stop in self.stops_of(node) if stop >= 0]:
+            above = self.up(gone)
+            for stop in self.stops:
+                if stop != gone and above is not None and self.up(stop) == gone:
+                    self._moved[stop] = above
+                    told.append(stop)
+        return told
+
+    def replace(self, stop: Stop, guard: Recipient) -> list[Stop]:
+        """Put another in the place of a guard; the stops that are to be told."""
+        self.changes += 1
+        self._guards[-1 - stop] = guard
+        return [stop, *(each for each in (*self.chain, *self.stops) if each != stop and self.up(each) == stop)]
+
+    def add(self, newcomer: Recipient, rng: Random) -> Stop:
+        """Hang a node that is in no place of this tree below one that is."""
+        self.changes += 1
+        stop = len(self._nodes)
+        self._moved[stop] = rng.randrange(stop)
+        self._nodes.append(newcomer)
+        return stop
+
+    def _token(self, stop: Stop) -> bytes:
+        secret = self._secret if stop >= 0 else derive(self._secret, b"vc/tree-guard", bytes((-1 - stop,)))
+        return entry_id(secret, self.node(stop))

@@ -1,0 +1,178 @@
+"""Probing: a subscriber sends something along its own trees, to see whether it comes back.
+
+A probe is what any message on its way is: random bytes of a usual size for one entry of one node, through the anonymous
+network. So it must come to the subscriber by all who stand above that node. There are four ways it can end: it returns;
+the node knows no such entry; the node cannot be reached; or the node has taken it, and it never comes.
+
+While a tree is new all its nodes are probed in turn, and quickly, afterwards now and then, and the guards, on whom all
+depends, more often. Whatever is in question (`urge`) is probed first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import Final, TypeAlias
+
+from veilcast.crypto.seal import OVERHEAD
+from veilcast.machine import Address, Entropy
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.grown import Stop
+from veilcast.tree.purposes import PROBE, fresh, way
+from veilcast.tree.streams import Answer, Streams
+from veilcast.tree.subscribing import Term
+from veilcast.wire.geometry import BODY_CLASSES, NOTE_ID
+from veilcast.wire.tree import Carry, Code, Heard, Refused
+
+
+class Outcome(Enum):
+    RETURNED = auto()
+    MISSING = auto()
+    """The node has no such entry."""
+    AWAY = auto()
+    """The node gave no answer."""
+    LOST = auto()
+    """The node took it, and it did not come."""
+
+
+Judge: TypeAlias = Callable[[Term, Stop, Sequence[bytes], Outcome, int], None]
+"""Told how a probe has ended that entered at this stop, and who was on its way."""
+
+
+class Probing:
+    """Bounded: `probes_max` probes under way, and as many stops that are to be probed first."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        streams: Streams,
+        where: Callable[[bytes], Address | None],
+        terms: Callable[[], Sequence[Term]],
+        judge: Judge,
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+    ) -> None:
+        self._config, self._streams, self._where, self._terms = config, streams, where, terms
+        self._judge, self._rng, self._entropy = judge, rng, entropy
+        self._probes: dict[bytes, _Probe] = {}
+        self._ends: Alarms[bytes] = Alarms()
+        self._urgent: Alarms[tuple[Term, Stop]] = Alarms()
+        self._rounds: dict[Term, deque[Stop]] = {}
+        self._sent = 0
+        self._turn_us: int | None = now if config.probe_us else None
+
+    def __len__(self) -> int:
+        return len(self._probes)
+
+    def urge(self, term: Term, stop: Stop, when: int) -> None:
+        """Probe this stop then, before others, unless that is under way."""
+        asked = any(probe.term is term and probe.stop == stop for probe in self._probes.values())
+        if not asked and (term, stop) not in self._urgent and len(self._urgent) < self._config.probes_max:
+            self._urgent.set((term, stop), when)
+
+    def returned(self, message: bytes, now: int) -> bool:
+        """Something has come all the way; whether it was a probe."""
+        probe = self._probes.get(message)
+        if probe is None:
+            return False
+        self._end(message, probe, Outcome.RETURNED, now)
+        return True
+
+    def next_us(self) -> int | None:
+        urgent = self._urgent.next_us() if self._turn_us is not None else None
+        return earliest(self._ends.next_us(), self._turn_us, urgent)
+
+    def handle(self, now: int) -> None:
+        for message in self._ends.due(now):
+            probe = self._probes[message]
+            self._end(message, probe, Outcome.LOST if probe.taken else Outcome.AWAY, now)
+        if self._turn_us is None:
+            return
+        terms = [term for term in self._terms() if term.probed_us <= now]
+        for term, stop in self._urgent.due(now):
+            if term in terms:
+                self._send(term, stop, now)
+        if self._turn_us <= now:
+            if (chosen := self._choose(terms)) is not None:
+                self._send(*chosen, now)
+            self._turn_us = now + (self._config.first_probe_us if self._new(terms) else self._config.probe_us)
+            waiting = [term.probed_us for term in self._terms() if term.probed_us > now]
+            self._turn_us = min([self._turn_us, *waiting])
+
+    def _new(self, terms: Sequence[Term]) -> list[Term]:
+        """The trees of which not all nodes have been heard, and that are not left for later."""
+        return [term for term in terms if len(term.reached) < len(term.tree) and term.rounds < _ROUNDS]
+
+    def _choose(self, terms: Sequence[Term]) -> tuple[Term, Stop] | None:
+        for term in [each for each in self._rounds if each not in terms]:
+            del self._rounds[term]
+        if not terms:
+            return None
+        new = self._new(terms)
+        term = self._rng.choice(new or terms)
+        self._sent += 1
+        if not new and self._sent % _GUARDS_TURN == 0:
+            return term, self._rng.choice(term.tree.chain)
+        ahead = self._rounds.setdefault(term, deque())
+        if not ahead:
+            term.rounds += 1
+            stops = [stop for stop in term.tree.stops if not new or stop not in term.reached]
+            self._rng.shuffle(stops)
+            ahead.extend(stops)
+        return (term, ahead.popleft()) if ahead else None
+
+    def _send(self, term: Term, stop: Stop, now: int) -> None:
+        address = self._where(term.tree.node(stop))
+        if address is None or len(self._probes) >= self._config.probes_max:
+            return
+        body = self._entropy(self._rng.choice(_SIZES) + OVERHEAD)
+        message, name = self._entropy(NOTE_ID), term.tree.name(stop)
+        probe = _Probe(term, stop, tuple(term.tree.node(each) for each in term.tree.way(stop)), now)
+
+        def build(number: int) -> Carry:
+            return Carry(number, name, message, body)
+
+        def then(answer: Answer | None, now: int) -> None:
+            if self._probes.get(message) is not probe:
+                return
+            match answer:
+                case Heard():
+                    probe.taken = True
+                    self._ends.set(message, now + self._config.probe_wait_us)
+                case Refused(code=Code.UNKNOWN):
+                    self._end(message, probe, Outcome.MISSING, now)
+                case _:
+                    self._end(message, probe, Outcome.AWAY, now)
+
+        peer, until_us = way(address, fresh(PROBE, self._entropy)), now + self._config.retry_us
+        if self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
+            self._probes[message] = probe
+            self._ends.set(message, until_us + 1)
+
+    def _end(self, message: bytes, probe: _Probe, outcome: Outcome, now: int) -> None:
+        del self._probes[message]
+        self._ends.drop(message)
+        if outcome is Outcome.AWAY and self._streams.answered_us <= probe.sent_us:
+            return  # Nobody answers us: it is we who are away.
+        self._judge(probe.term, probe.stop, probe.way, outcome, now)
+
+
+@dataclass(slots=True, eq=False)
+class _Probe:
+    term: Term
+    stop: Stop
+    way: tuple[bytes, ...]
+    sent_us: int
+    taken: bool = False
+
+
+_SIZES: Final = BODY_CLASSES[:2]
+_GUARDS_TURN: Final = 3
+"""Every so many probes go to a guard."""
+_ROUNDS: Final = 4
+"""So often a tree's nodes are probed quickly; who has not been heard then is one of many."""

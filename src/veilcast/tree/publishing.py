@@ -1,0 +1,160 @@
+"""Publishing: a publication on its way to the origins that its publisher chose, until they have it.
+
+Each copy goes to another node, drawn from those who have been listed for long enough to know all trees, through the
+anonymous network and on a stream of its own. It is sealed anew, under another name, so that nobody who sees two copies
+can tell them for the same. An origin that does not answer is given up for another. When all copies are with somebody,
+the publication is through; what an origin loses after that, the other copies are for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, TypeAlias
+
+from veilcast.authority.letters import Letter, Records
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Entropy, Event, Overdue
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.parts.calling import backoff
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.listing import Listing
+from veilcast.tree.purposes import PUBLISH, fresh, way
+from veilcast.tree.streams import Answer, Streams
+from veilcast.wire.tree import Offer, Refused
+
+Offering: TypeAlias = Callable[[Letter, int], Offer]
+"""A letter as an offer, sealed with the keys that hold now, under a name of its own; `LocalError` if there are none."""
+
+
+class Publishing:
+    """Bounded: `copies` of each of `records_max` publications."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        home: bytes,
+        streams: Streams,
+        offering: Offering,
+        listing: Callable[[], Listing],
+        records: Records,
+        rng: Random,
+        entropy: Entropy,
+    ) -> None:
+        self._config, self._home, self._streams, self._offering = config, home, streams, offering
+        self._listing, self._records, self._rng, self._entropy = listing, records, rng, entropy
+        self._sendings: dict[int, list[_Sending]] = {}
+        self._copies: Alarms[_Copy] = Alarms()
+        self._overdue: Alarms[int] = Alarms()
+        self._events: deque[Event] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sendings.values()))
+
+    def send(self, record: int, letter: Letter, now: int) -> None:
+        sending = _Sending(record, letter, self._config.copies)
+        self._sendings.setdefault(record, []).append(sending)
+        if record not in self._overdue:
+            self._overdue.set(record, now + self._config.wait_us)
+        for number in range(self._config.copies):
+            self._copies.set(_Copy(sending), now + number * self._config.again_us)
+
+    def withdraw(self, record: int) -> None:
+        for sending in self._sendings.pop(record, ()):
+            sending.missing = 0
+        self._overdue.drop(record)
+
+    def next_us(self) -> int | None:
+        return earliest(self._copies.next_us(), self._overdue.next_us())
+
+    def handle(self, now: int) -> None:
+        for copy in self._copies.due(now):
+            if copy.sending.missing:
+                self._try(copy, now)
+        for record in self._overdue.due(now):
+            self._overdue.set(record, now + self._config.wait_us)
+            self._events.append(Overdue(record, self._sendings[record][0].letter.content.publication))
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def _try(self, copy: _Copy, now: int) -> None:
+        origin = self._origin(copy.sending, now)
+        if origin is None:
+            self._later(copy, now)
+            return
+        try:
+            offer = self._offering(copy.sending.letter, now)
+        except LocalError:
+            self._later(copy, now)  # A grant has ended, and may be renewed.
+            return
+
+        def build(number: int) -> Offer:
+            return Offer(number, offer.message, offer.groups, offer.labels, offer.body, offer.proof)
+
+        def then(answer: Answer | None, now: int) -> None:
+            if answer is None or isinstance(answer, Refused):
+                self._later(copy, now)
+            else:
+                self._heard(copy.sending)
+
+        peer, until_us = way(origin, fresh(PUBLISH, self._entropy)), now + self._config.retry_us
+        if not self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
+            self._later(copy, now)
+
+    def _later(self, copy: _Copy, now: int) -> None:
+        if copy.sending.missing:
+            self._copies.set(copy, now + backoff(self._rng, self._config.connect_us, copy.tries) // 2 + 1)
+            copy.tries += 1
+
+    def _heard(self, sending: _Sending) -> None:
+        if not sending.missing:
+            return
+        sending.missing -= 1
+        if not sending.missing:
+            left = self._sendings[sending.record]
+            left.remove(sending)
+            if not left:
+                del self._sendings[sending.record]
+                self._overdue.drop(sending.record)
+            self._records.settle(sending.record, sending.letter)
+
+    def _origin(self, sending: _Sending, now: int) -> Address | None:
+        """Somebody else each time, of those who know all trees; while nobody does, of those who are there longest."""
+        listing = self._listing()
+        others = [number for number, node in enumerate(listing.ids) if node != self._home]
+        settled = [n for n in others if listing.since[n] + SETTLED_FETCHES * self._config.fetch_us <= now]
+        if not settled:
+            others.sort(key=lambda number: listing.since[number])
+            settled = others[: (len(others) + 1) // 2]
+        fit = [number for number in settled if listing.ids[number] not in sending.tried] or settled
+        if not fit:
+            return None
+        chosen = self._rng.choice(fit)
+        if len(sending.tried) >= TRIED_MAX:
+            sending.tried.clear()
+        sending.tried[listing.ids[chosen]] = None
+        return listing.addresses[chosen]
+
+
+@dataclass(slots=True, eq=False)
+class _Sending:
+    """A letter, and how many copies of it nobody has yet."""
+
+    record: int
+    letter: Letter
+    missing: int
+    tried: dict[bytes, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _Copy:
+    sending: _Sending
+    tries: int = 0
+
+
+SETTLED_FETCHES: Final = 3
+"""After so many rounds of fetching, everybody knows of a newcomer, and has told it its trees."""
+TRIED_MAX: Final = 64

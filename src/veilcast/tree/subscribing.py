@@ -1,0 +1,267 @@
+"""Subscribing: what the owner of a node wants, and the trees by which it gets it, one for each epoch.
+
+A tree stands from some time before its epoch to the end of the one after it. The next one is planted at a random moment
+of the second half of an epoch, so that those of one subscriber have nothing in common, also not the time. A tree that
+is over ends by itself; so does a subscription that is given up, which is only not renewed: what still comes is answered
+as before, and dropped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, TypeAlias
+
+import msgspec
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.authority.subjects import Groups, keyed_groups, subject_key, wanted
+from veilcast.crypto.derive import derive
+from veilcast.crypto.seal import KEY
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError
+from veilcast.machine import Entropy, Waiting
+from veilcast.parts.alarms import Alarms
+from veilcast.topics import Conjunction
+from veilcast.tree.bundles import Recipient
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.grown import Grown, Stop
+from veilcast.tree.guards import Guards
+from veilcast.tree.listing import Listing
+from veilcast.tree.planting import Planting
+from veilcast.wire.geometry import TAG
+
+
+@dataclass(slots=True, eq=False)
+class Wish:
+    """What an owner wants, for all its subscriptions with this interest."""
+
+    spelled: bytes
+    topic: str
+    interest: Conjunction
+    readers: dict[int, None] = field(default_factory=dict)
+    stands: bool = False
+    """Whether one of its trees has been found to work."""
+
+
+@dataclass(slots=True, eq=False)
+class Term:
+    """A tree for one epoch."""
+
+    wish: Wish
+    epoch: int
+    tree: Grown
+    groups: Groups
+    until_us: int
+    probed_us: int
+    """When all should know of it, and probes begin."""
+    rounds: int = 0
+    """How often all its nodes have been probed."""
+    reached: dict[Stop, None] = field(default_factory=dict)
+    """The stops from which something has come all the way."""
+
+
+class Subscribing:
+    """Bounded: `subscriptions_max` subscriptions, and for each the trees of three epochs."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        keyring: Keyring,
+        home: bytes,
+        guards: Guards,
+        planting: Planting,
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+    ) -> None:
+        self._config, self._keyring, self._home = config, keyring, home
+        self._guards, self._planting, self._rng, self._entropy = guards, planting, rng, entropy
+        self._listing = Listing(())
+        self._avoided: dict[bytes, int] = {}
+        self._wishes: dict[bytes, Wish] = {}
+        self._numbers: dict[int, bytes] = {}
+        self._terms: dict[bytes, Term] = {}
+        """By what comes in at the end of their trees."""
+        self._at_hand: dict[int, EpochKeys] = {}
+        self._alarms: Alarms[_Due] = Alarms()
+        self.news: list[Waiting] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def terms(self) -> Sequence[Term]:
+        """All that somebody still wants."""
+        return [term for term in self._terms.values() if term.wish.readers]
+
+    def keys(self, topic: str, epoch: int) -> TopicKeys:
+        """`LocalError` where no grant reaches so far, or the topic is of another profile."""
+        if epoch not in self._at_hand:
+            while len(self._at_hand) >= AT_HAND_MAX:
+                del self._at_hand[next(iter(self._at_hand))]
+            self._at_hand[epoch] = self._keyring.at(epoch)
+        keys = self._at_hand[epoch].topic(topic)
+        if keys.record.profile != self._config.profile:
+            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is of the other")
+        return keys
+
+    def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
+        """Take up a subscription; `LocalError` for one that can never be planted."""
+        if len(self._numbers) >= self._config.subscriptions_max:
+            raise LocalError(f"there are {self._config.subscriptions_max} subscriptions already; end one first")
+        epoch = epoch_of(now, self._keyring.epoch_us)
+        wanted(interest, self.keys(topic, epoch).record)
+        spelled = _ENCODER.encode((topic, interest.constraints))
+        wish = self._wishes.get(spelled)
+        if wish is None:
+            wish = self._wishes[spelled] = Wish(spelled, topic, interest)
+        wish.readers[number] = None
+        self._numbers[number] = spelled
+        self.news.append(Waiting(number, now if wish.stands else None))
+        self._plant(wish, epoch, now)
+
+    def remove(self, number: int, now: int) -> None:
+        if number not in self._numbers:
+            raise LocalError(f"there is no subscription {number}")
+        wish = self._wishes[self._numbers.pop(number)]
+        del wish.readers[number]
+        if not wish.readers:
+            del self._wishes[wish.spelled]
+            for term in self._terms.values():
+                if term.wish is wish:
+                    self._planting.forget(term.tree)
+
+    def ends_at(self, entry: bytes) -> Term | None:
+        """The tree whose end this is."""
+        return self._terms.get(entry)
+
+    def listed(self, listing: Listing, now: int) -> None:
+        """There is a new listing: newcomers are hung into the trees that stand, and nothing hangs by who has left."""
+        before, self._listing = self._listing, listing
+        left = [node for node in before.ids if node not in listing]
+        for term in self.terms:
+            tree = term.tree
+            known = {tree.node(stop): stop for stop in tree.stops}
+            told = [tree.add(self._recipient(node), self._rng) for node in listing.ids if node not in known]
+            for node in left:
+                told += tree.bypass(node)
+                if node in known:
+                    term.reached[known[node]] = None
+            self._tell(term, told, now)
+        self._rehang(now)
+        self._complete(now)
+
+    def avoid(self, node: bytes, until_us: int, now: int) -> None:
+        """Let nothing of ours depend on this node until then."""
+        if node in self._avoided or len(self._avoided) >= AVOIDED_MAX:
+            return
+        self._avoided[node] = until_us
+        for term in self.terms:
+            self._tell(term, term.tree.bypass(node), now)
+        self._rehang(now)
+
+    def tell_again(self, term: Term, stop: Stop, now: int) -> None:
+        """This stop does not know its instruction, or any more."""
+        self._tell(term, [stop], now)
+
+    def reach(self, term: Term, stop: Stop, now: int) -> None:
+        """Something has come all the way from this stop."""
+        term.reached[stop] = None
+        if len(term.reached) >= self._config.ready_share * len(term.tree):
+            self._stand(term, now)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        self._avoided = {node: until_us for node, until_us in self._avoided.items() if until_us > now}
+        for due in self._alarms.due(now):
+            if isinstance(due, Term):
+                del self._terms[due.tree.end]
+                self._planting.forget(due.tree)
+            else:
+                self._plant(due[0], due[1], now)
+
+    # --- inside
+
+    def _complete(self, now: int) -> None:
+        """Every wish has a tree for this epoch, and an alarm for the next."""
+        epoch = epoch_of(now, self._keyring.epoch_us)
+        for wish in self._wishes.values():
+            self._plant(wish, epoch, now)
+
+    def _plant(self, wish: Wish, epoch: int, now: int) -> None:
+        if wish.spelled not in self._wishes:
+            return
+        if not self._is_planted(wish, epoch):
+            with suppress(LocalError):  # Our grant does not reach so far.
+                self._grow(wish, epoch, now)
+        following = (wish, epoch + 1)
+        if following not in self._alarms and not self._is_planted(*following):
+            self._alarms.set(following, self._moment(epoch + 1, now))
+
+    def _is_planted(self, wish: Wish, epoch: int) -> bool:
+        return any(term.wish is wish and term.epoch == epoch for term in self._terms.values())
+
+    def _moment(self, epoch: int, now: int) -> int:
+        """When the trees of this epoch are planted."""
+        start_us, length_us = epoch * self._keyring.epoch_us, self._keyring.epoch_us
+        first = start_us - length_us // 2
+        last = max(first, start_us - self._config.ahead_us)
+        return max(now + 1, first + self._rng.randrange(last - first + 1))
+
+    def _grow(self, wish: Wish, epoch: int, now: int) -> None:
+        guards = self._guards.chain(self._listing, self._avoided)
+        if not guards or self._home not in self._listing:
+            return  # There is nobody yet.
+        keys = self.keys(wish.topic, epoch)
+        groups = keyed_groups(subject_key(keys, b"tree"), wanted(wish.interest, keys.record), TAG)
+        secret = derive(Secret(self._entropy(KEY)), b"vc/tree", wish.spelled)
+        nodes = [self._recipient(node) for node in self._listing.ids]
+        tree = Grown(secret, nodes, self._home, [self._recipient(node) for node in guards], self._config.depth)
+        for node in self._avoided:
+            tree.bypass(node)
+        until_us, probed_us = (epoch + 2) * self._keyring.epoch_us, now + self._config.spread_us + _HANDED_ON_US
+        term = Term(wish, epoch, tree, groups, until_us, probed_us)
+        for stop in tree.stops_of(self._home):
+            term.reached[stop] = None
+        self._terms[tree.end] = term
+        self._alarms.set(term, term.until_us + 1_000_000)
+        self._planting.plant(tree, groups, term.until_us, now)
+
+    def _rehang(self, now: int) -> None:
+        """See to it that all trees hang by the guards that we have."""
+        guards = self._guards.chain(self._listing, self._avoided)
+        for term in self.terms:
+            for stop, guard in zip(term.tree.chain, guards, strict=False):
+                if term.tree.node(stop) != guard:
+                    self._tell(term, term.tree.replace(stop, self._recipient(guard)), now)
+
+    def _tell(self, term: Term, stops: Sequence[Stop], now: int) -> None:
+        if stops:
+            self._planting.tell(term.tree, stops, term.groups, term.until_us, now)
+
+    def _stand(self, term: Term, now: int) -> None:
+        if not term.wish.stands and term.epoch <= epoch_of(now, self._keyring.epoch_us):
+            term.wish.stands = True
+            self.news += [Waiting(number, now) for number in term.wish.readers]
+
+    def _recipient(self, node: bytes) -> Recipient:
+        number = self._listing.numbered(node)
+        if number is None:
+            raise LocalError("a node that is not listed")
+        return Recipient(node, self._listing.boxes[number])
+
+
+_Due: TypeAlias = Term | tuple[Wish, int]
+"""A tree that is over, or one to be planted."""
+AT_HAND_MAX: Final = 16
+"""Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
+AVOIDED_MAX: Final = 1_024
+_HANDED_ON_US: Final = 1_000_000
+"""For the last of a group to have its instruction, once the first has."""
+_ENCODER: Final = msgspec.msgpack.Encoder()

@@ -1,0 +1,82 @@
+"""Tending: what a subscriber does about what its probes tell.
+
+Who does not know its instruction is told again: it may have started anew, or whoever should have handed it on did not.
+What stood below somebody who cannot be reached, or is found to lose things, is hung higher. A guard is more than that:
+to put another in its place is a new draw, which an attacker would like to see often; so it is first asked once more.
+
+Who loses things is found from many probes together (`suspects`): where a few in a row are lost, everyone on their way
+is probed by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.grown import Stop
+from veilcast.tree.guards import Guards
+from veilcast.tree.probing import Outcome, Probing
+from veilcast.tree.subscribing import Subscribing, Term
+from veilcast.tree.suspects import Suspects
+
+
+class Tending:
+    """Bounded: `probes_kept` probes, and of the nodes on trees those that failed last."""
+
+    def __init__(self, config: TreeConfig, subscribing: Subscribing, guards: Guards) -> None:
+        self._config, self._subscribing, self._guards = config, subscribing, guards
+        self._suspects = Suspects(remembered=config.probes_kept)
+        self._failed: Counter[bytes] = Counter()
+        """How often in a row each node gave no answer, or had no entry."""
+        self._patient_us = 0
+        """Until then no guard is held to lose things: it might be that nobody can reach us."""
+
+    def judge(self, probing: Probing, term: Term, stop: Stop, way: Sequence[bytes], how: Outcome, now: int) -> None:
+        if not term.wish.readers:
+            return
+        match how:
+            case Outcome.RETURNED:
+                self._suspects.note(way, returned=True)
+                for node in way:
+                    self._failed.pop(node, None)
+                self._subscribing.reach(term, stop, now)
+            case Outcome.LOST:
+                self._suspects.note(way, returned=False)
+                for each in reversed(term.tree.way(stop)):
+                    probing.urge(term, each, now)
+                for suspect in self._suspects.named():
+                    self._blame(suspect.node, now)
+            case Outcome.MISSING:
+                if self._failed[way[0]]:
+                    self._subscribing.tell_again(term, stop, now)
+                self._fail(probing, term, stop, MISSING_MAX, now)
+            case Outcome.AWAY:
+                self._fail(probing, term, stop, self._config.patience if way[0] in self._guards else 1, now)
+
+    def _fail(self, probing: Probing, term: Term, stop: Stop, most: int, now: int) -> None:
+        node = term.tree.node(stop)
+        self._failed[node] += 1
+        if self._failed[node] >= most:
+            del self._failed[node]
+            self._leave(node, now)
+        else:
+            probing.urge(term, stop, now + self._config.connect_us)
+
+    def _blame(self, node: bytes, now: int) -> None:
+        if node in self._guards:
+            if now < self._patient_us:
+                return
+            self._patient_us = now + self._config.probe_wait_us * PATIENCE
+        self._leave(node, now)
+
+    def _leave(self, node: bytes, now: int) -> None:
+        self._suspects.forget(node)
+        self._subscribing.avoid(node, now + self._config.avoid_us, now)
+
+
+MISSING_MAX: Final = 4
+"""So often a node may lack what it was told before it is held to be away."""
+PATIENCE: Final = 3
+"""Guards that seem to lose things are replaced one by one, with so many probes' time between."""
