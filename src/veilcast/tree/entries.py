@@ -23,10 +23,10 @@ from veilcast.wire.geometry import ENTRY, TAG
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    name: bytes
     parent: bytes
     parent_entry: bytes
     until_us: int
-    groups: tuple[tuple[bytes, ...], ...]
     number: int
     """In the index."""
 
@@ -48,13 +48,13 @@ class Entries:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, told: Instruction, groups: Sequence[tuple[bytes, ...]], until_us: int) -> None:
+    def put(self, told: Instruction, groups: Sequence[tuple[bytes, ...]], until_us: int) -> Entry:
         """Take an instruction; `RemoteError` for one that is older than what we have, is none, or has no room."""
         name = entry_name(told.entry)
         old = self._entries.get(name)
         if old is not None and old.until_us >= until_us:
             if (old.parent, old.parent_entry, old.until_us) == (told.parent, told.parent_entry, until_us):
-                return
+                return old
             raise StaleError("an instruction older than the one we have")
         if old is None and len(self._entries) >= self._entries_max:
             raise ExcessError("the routing table is full")
@@ -66,8 +66,9 @@ class Entries:
             number = self._index.insert(groups, until_us)
         except LocalError as error:
             raise ExcessError("the index of the routing table is full") from error
-        self._entries[name] = Entry(told.parent, told.parent_entry, until_us, tuple(groups), number)
+        entry = self._entries[name] = Entry(name, told.parent, told.parent_entry, until_us, number)
         self._names[number] = name
+        return entry
 
     def get(self, name: bytes) -> Entry | None:
         return self._entries.get(name)

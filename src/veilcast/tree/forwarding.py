@@ -64,7 +64,8 @@ class Forwarding:
         if not now < install.until_us <= (epoch_of(now, self._epoch_us) + EPOCHS_AHEAD) * self._epoch_us:
             raise StaleError("an instruction for another time")
         layer = open_layer(self._box, unpad(install.sealed), context=context_of(install.until_us, install.groups))
-        self._entries.put(layer.instruction, install.groups, install.until_us)
+        entry = self._entries.put(layer.instruction, install.groups, install.until_us)
+        self._hops.turn(entry.name, entry.parent, entry.parent_entry, now)
         for child, bundle in layer.children:
             passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL), proof=None)
             self._hops.send(child, self._prover.prove(passed), now)
@@ -114,9 +115,10 @@ class Forwarding:
             with suppress(RemoteError):
                 beyond = self._take(onward, now)
                 if beyond is not None and beyond.parent != self._home:
-                    self._hops.send(beyond.parent, Carry(0, beyond.parent_entry, message, body), now)
+                    onward = Carry(0, beyond.parent_entry, message, body)
+                    self._hops.send(beyond.parent, onward, now, entry=beyond.name)
         else:
-            self._hops.send(entry.parent, onward, now)
+            self._hops.send(entry.parent, onward, now, entry=entry.name)
 
     def _remember(self, entry: bytes, message: bytes) -> None:
         remember(self._seen, (entry, message), None, self._config.seen_max)

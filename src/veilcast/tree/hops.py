@@ -2,7 +2,8 @@
 
 A message goes to a node of the listing, on the one stream there is to it for all that climbs. Who refuses it for now is
 asked again later: it may just have started anew, and be told its instructions again. Who is listed no more may be
-listed again. What could not be handed on in time, or finds no room, is dropped, and counted.
+listed again. What waits under an entry that is turned to somebody else goes there, too. What could not be handed on in
+time, or finds no room, is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Hops:
     def __init__(self, config: TreeConfig, streams: Streams, where: Where, rng: Random) -> None:
         self._config, self._streams, self._where, self._rng = config, streams, where, rng
         self._held: Counter[bytes] = Counter()
+        self._under: dict[bytes, dict[_Hold, None]] = {}
+        """What waits under each entry of our table."""
         self._again: Alarms[_Hold] = Alarms()
         self.dropped = 0
 
@@ -47,13 +50,22 @@ class Hops:
     def has_room(self, node: bytes) -> bool:
         return len(self) < self._config.holds_max and self._held[node] < self._config.holds_each
 
-    def send(self, node: bytes, message: Carry | Install | Offer, now: int) -> None:
-        """Hand this on; it is dropped if too much waits already."""
+    def send(self, node: bytes, message: Carry | Install | Offer, now: int, *, entry: bytes | None = None) -> None:
+        """Hand this on, which came in under that entry; it is dropped if too much waits already."""
         if not self.has_room(node):
             self.dropped += 1
             return
         self._held[node] += 1
-        self._try(_Hold(node, message, now + self._config.hold_us), now)
+        hold = _Hold(node, message, now + self._config.hold_us, entry)
+        if entry is not None:
+            self._under.setdefault(entry, {})[hold] = None
+        self._try(hold, now)
+
+    def turn(self, entry: bytes, node: bytes, node_entry: bytes, now: int) -> None:
+        """What came in under this entry goes to that node from now on; what waits for another is sent there besides."""
+        for hold in list(self._under.get(entry, ())):
+            if isinstance(hold.message, Carry) and hold.node != node:
+                self.send(node, Carry(0, node_entry, hold.message.message, hold.message.body), now, entry=entry)
 
     def next_us(self) -> int | None:
         return self._again.next_us()
@@ -91,6 +103,10 @@ class Hops:
         self._held[hold.node] -= 1
         if not self._held[hold.node]:
             del self._held[hold.node]
+        if hold.entry is not None:
+            del self._under[hold.entry][hold]
+            if not self._under[hold.entry]:
+                del self._under[hold.entry]
 
 
 @dataclass(slots=True, eq=False)
@@ -98,4 +114,5 @@ class _Hold:
     node: bytes
     message: Carry | Install | Offer
     until_us: int
+    entry: bytes | None
     tries: int = 0

@@ -292,7 +292,7 @@ class TreeNode:
 
     def _parts(
         self,
-    ) -> tuple[Streams, Membership, Hops, Forwarding, Planting, Subscribing, Probing, Inbox, Publishing]:
+    ) -> tuple[Streams, Membership, Hops, Forwarding, Planting, Subscribing, Probing, Tending, Inbox, Publishing]:
         return (
             self._streams,
             self._membership,
@@ -301,6 +301,7 @@ class TreeNode:
             self._planting,
             self._subscribing,
             self._probing,
+            self._tending,
             self._inbox,
             self._publishing,
         )

@@ -164,6 +164,9 @@ class Subscribing:
             self._tell(term, term.tree.bypass(node), now)
         self._rehang(now)
 
+    def avoids(self, node: bytes) -> bool:
+        return node in self._avoided
+
     def tell_again(self, term: Term, stop: Stop, now: int) -> None:
         """This stop does not know its instruction, or any more."""
         self._tell(term, [stop], now)

@@ -4,8 +4,8 @@ Who does not know its instruction is told again: it may have started anew, or wh
 What stood below somebody who cannot be reached, or is found to lose things, is hung higher. A guard is more than that:
 to put another in its place is a new draw, which an attacker would like to see often; so it is first asked once more.
 
-Who loses things is found from many probes together (`suspects`): where a few in a row are lost, everyone on their way
-is probed by itself.
+Who loses things is found from many probes together (`suspects`): when one is lost, everyone on its way is probed by
+itself, and it is judged when all of these have ended. By then it is known who is only away.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Tending:
         """How often in a row each node gave no answer, or had no entry."""
         self._patient_us = 0
         """Until then no guard is held to lose things: it might be that nobody can reach us."""
+        self._verdict_us: int | None = None
 
     def judge(self, probing: Probing, term: Term, stop: Stop, way: Sequence[bytes], how: Outcome, now: int) -> None:
         if not term.wish.readers:
@@ -42,21 +43,32 @@ class Tending:
                 for node in way:
                     self._failed.pop(node, None)
                 self._subscribing.reach(term, stop, now)
+            case _ if any(self._subscribing.avoids(node) for node in way):
+                pass  # It went by somebody who is known to be away, or to lose things; nobody else is to blame.
             case Outcome.LOST:
                 self._suspects.note(way, returned=False)
                 for each in reversed(term.tree.way(stop)):
                     probing.urge(term, each, now)
-                for suspect in self._suspects.named():
-                    self._blame(suspect.node, now)
+                if self._verdict_us is None:
+                    self._verdict_us = now + self._config.retry_us + self._config.probe_wait_us
             case Outcome.MISSING:
                 if self._failed[way[0]]:
                     self._subscribing.tell_again(term, stop, now)
-                self._fail(probing, term, stop, MISSING_MAX, now)
+                self._fail(probing, term, stop, way[0], MISSING_MAX, now)
             case Outcome.AWAY:
-                self._fail(probing, term, stop, self._config.patience if way[0] in self._guards else 1, now)
+                most = self._config.patience if way[0] in self._guards else 1
+                self._fail(probing, term, stop, way[0], most, now)
 
-    def _fail(self, probing: Probing, term: Term, stop: Stop, most: int, now: int) -> None:
-        node = term.tree.node(stop)
+    def next_us(self) -> int | None:
+        return self._verdict_us
+
+    def handle(self, now: int) -> None:
+        if self._verdict_us is not None and self._verdict_us <= now:
+            self._verdict_us = None
+            for suspect in self._suspects.named():
+                self._blame(suspect.node, now)
+
+    def _fail(self, probing: Probing, term: Term, stop: Stop, node: bytes, most: int, now: int) -> None:
         self._failed[node] += 1
         if self._failed[node] >= most:
             del self._failed[node]
