@@ -287,7 +287,7 @@ class Engine(ABC):
         for frame in frames:
             link, data = self._link(host, frame.destination), frame.data
             if self._recording is not None:
-                self._recording.cell(self._time, host.address, frame.destination, len(data))
+                self._recording.cell(self._time, host.address, self._seen_going(frame.destination), len(data))
             arrivals: tuple[int, ...] = (self._time + link.latency_us,)
             if not self._calm:
                 arrivals = link.arrivals(self._time, self.seed, self._links.jitter_us, self._weather)
@@ -309,6 +309,10 @@ class Engine(ABC):
                 return
             event = following
         raise LocalError(f"more than {EVENTS_LIMIT} events in one step: they never end")
+
+    def _seen_going(self, destination: Address) -> Address:
+        """Where an observer of all links sees a frame go."""
+        return destination
 
     @abstractmethod
     def _take(self, host: Host, event: Event) -> None:

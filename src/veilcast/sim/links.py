@@ -72,6 +72,7 @@ class Link:
         "_frames",
         "_key",
         "_latest",
+        "back",
         "blocks",
         "latency_us",
         "number",
@@ -85,7 +86,10 @@ class Link:
     def __init__(self, number: int, source: Address, target: Host, latency_us: int) -> None:
         self.number = number
         self.source = source
+        """The name by which the one at the end knows the one at the beginning."""
         self.target = target
+        self.back: Link | None = None
+        """The way back, of a stream whose ends have other names for one another than their addresses (`hidden`)."""
         self.latency_us = latency_us
         self.tie = UNTIED
         self.ties = 0  # How often the pair was tied: the number of its tie, or of its last one.

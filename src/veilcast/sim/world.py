@@ -2,12 +2,12 @@
 
 It knows mechanisms (crash, pause, block, set a clock), not policies: those are in `faults`.
 
-Links carry datagrams: a frame to any address travels, whether or not the two are connected. `connect`, and
-the events `Connect` and `Disconnect`, make and end ties: pairs that are told of one another (`peer_up`,
-`peer_lost`) and that stand in the topology table. Pauses and partitions are silent, as on a network; a crash
-is noticed by tied peers, a latency later, as the end of a stream is. A notice travels the way from the one it is
-about: where a partition blocks that way it waits, as a stream's last segment is sent again and again, and arrives
-a latency after the way is open. Until then a machine can only notice by silence.
+Links carry datagrams: a frame to any address travels, whether or not the two are connected; `hidden` has those
+that do not. `connect`, and the events `Connect` and `Disconnect`, make and end ties: pairs that are told of one
+another (`peer_up`, `peer_lost`) and that stand in the topology table. Pauses and partitions are silent, as on a
+network; a crash is noticed by tied peers, a latency later, as the end of a stream is. A notice travels the way from the
+one it is about: where a partition blocks that way it waits, as a stream's last segment is sent again and again, and
+arrives a latency after the way is open. Until then a machine can only notice by silence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Rec
 from veilcast.sim import trace as codes
 from veilcast.sim.checkers import Checker, ViolationError, overrides
 from veilcast.sim.clock import Clock
-from veilcast.sim.engine import START_US, Engine, take_turn
+from veilcast.sim.engine import START_US, take_turn
+from veilcast.sim.hidden import HiddenWays
 from veilcast.sim.host import Birth, Factory, Host
 from veilcast.sim.links import FIXED, TIED, UNTIED, Link, Links, Weather
 from veilcast.sim.recording import Recorder, Recording
@@ -32,7 +33,7 @@ EventSink: TypeAlias = Callable[[Address, Event, int], None]
 """Gets every event of every machine, with the world's time."""
 
 
-class World(Engine):
+class World(HiddenWays):
     """Machines at addresses, run by `run`; what befalls them, by the methods named after it."""
 
     def __init__(
@@ -141,7 +142,7 @@ class World(Engine):
         self._trace.note(self._time, codes.CRASH, address.encode())
         self._lost += sum(link is not None for link, _ in host.held or ())
         host.clear()
-        for link in host.links.values():
+        for link in list(host.links.values()):
             if link.tie == UNTIED:
                 continue
             if link.tie == TIED:
@@ -194,32 +195,33 @@ class World(Engine):
 
     def cut(self, u: Address, v: Address) -> None:
         """Break what ties these two, as a stream is broken: both are told, and must connect anew."""
-        link = self._way(u, v)
-        if link.tie != TIED:
-            return
-        self._trace.note(self._time, codes.CUT, f"{u} {v}".encode())
-        self._untie(link)
-        self._tell_peer(link, "peer_lost", 0)
-        self._tell_peer(self._way(v, u), "peer_lost", 0)
+        for link in self._ways(self._known(u), self._known(v)):
+            if link.tie == TIED:
+                self._trace.note(self._time, codes.CUT, f"{u} {v}".encode())
+                self._untie(link)
+                self._tell_peer(link, "peer_lost", 0)
+                self._tell_peer(self._back(link), "peer_lost", 0)
 
     def block(self, source: Address, destination: Address) -> None:
         """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
-        link = self._way(source, destination)
+        ways = self._ways(self._known(source), self._known(destination))
         self._trace.note(self._time, codes.BLOCK, f"{source} {destination}".encode())
         self._plain = self._calm = False
-        link.blocks += 1
+        for link in ways:
+            link.blocks += 1
 
     def unblock(self, source: Address, destination: Address) -> None:
         """Take one block away; a way that was blocked twice stays closed."""
-        link = self._way(source, destination)
-        if not link.blocks:
+        ways = self._ways(self._known(source), self._known(destination))
+        if not ways[0].blocks:
             return
         self._trace.note(self._time, codes.UNBLOCK, f"{source} {destination}".encode())
-        link.blocks -= 1
-        if link.blocks == 0 and link.waiting is not None:
-            for notice in link.waiting:
-                self._push(self._time + link.latency_us, link.target, None, notice)
-            link.waiting = None
+        for link in ways:
+            link.blocks -= 1
+            if link.blocks == 0 and link.waiting is not None:
+                for notice in link.waiting:
+                    self._push(self._time + link.latency_us, link.target, None, notice)
+                link.waiting = None
 
     def set_clock(self, address: Address, offset_us: int, drift_ppm: int) -> None:
         """Set a node's clock this far from the world's, and let it run fast or slow; it never goes back."""
@@ -248,7 +250,7 @@ class World(Engine):
         elif isinstance(event, Settled):
             self._erase(host, event.record)
         elif isinstance(event, Connect):
-            link = self._link(host, event.peer)
+            link = self._called(host, event.peer)
             incarnation = host.incarnation
             self.after(2 * link.latency_us, lambda: self._answer(host, incarnation, link))
         elif isinstance(event, Disconnect):
@@ -293,30 +295,34 @@ class World(Engine):
         """
         if host.machine is None or host.incarnation != incarnation:
             return
-        back = self._link(link.target, host.address)
+        peer = self._back(link).source
+        link = host.links.get(peer, link)  # Whoever called twice has one stream.
+        back = self._back(link)
         if link.target.machine is None or link.blocks or back.blocks:
             if link.tie == TIED:
                 self._untie(link)
                 self._tell_peer(link, "peer_lost", link.latency_us)
-            self._tell(host, "peer_lost", link.target.address)
+            self._tell(host, "peer_lost", peer)
         elif link.tie == UNTIED:
             self._tie(link, TIED)
         else:
             self._tell_peer(back, "peer_up", 0)
 
     def _tie(self, link: Link, tie: int) -> None:
-        host, target = self._host(link.source), link.target
-        back = self._link(target, host.address)
+        back = self._back(link)
+        host, target = back.target, link.target
+        self._open(link)
         link.tie = back.tie = tie
         link.ties = back.ties = link.ties + 1
         if host.machine is not None and target.machine is not None:
             self._tell_peer(back, "peer_up", 0)
             self._tell_peer(link, "peer_up", 0)
-            if self._recording is not None:
+            if self._recording is not None and link.back is None:
                 self._recording.pair(self._time, host.address, target.address)
 
     def _untie(self, link: Link) -> None:
-        link.tie = self._link(link.target, link.source).tie = UNTIED
+        link.tie = self._back(link).tie = UNTIED
+        self._close(link)
 
     def _tell_peer(self, way: Link, notice: str, delay_us: int) -> None:
         """Tell the machine at the end of a way, if it has that notice, what has become of the one at its beginning.
@@ -336,10 +342,6 @@ class World(Engine):
             way.wait(told)
         else:
             self._push(self._time + delay_us, way.target, None, told)
-
-    def _way(self, source: Address, destination: Address) -> Link:
-        """The way between two who were added."""
-        return self._link(self._known(source), self._known(destination).address)
 
     def _tell(self, host: Host, notice: str, about: Address | int) -> None:
         """Give a notice to the machine that is up now, if it has that notice; never to its successor."""
@@ -363,5 +365,5 @@ class World(Engine):
     def _see(self, host: Host, recording: Recording) -> None:
         recording.presence(self._time, host.address)
         for link in host.links.values():
-            if link.tie != UNTIED and link.target.machine is not None:
+            if link.tie != UNTIED and link.back is None and link.target.machine is not None:
                 recording.pair(self._time, host.address, link.target.address)
