@@ -14,6 +14,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile, TopicRecord
+from veilcast.authority.standing import Standing
 from veilcast.sim.chance import SeededEntropy, derive
 from veilcast.sim.engine import START_US
 from veilcast.topics import Schema
@@ -27,13 +28,18 @@ def hardened_keyring(topic: str, cover: float, epoch_us: int, role: str, number:
 
 @cache
 def keyring_of(
-    topics: tuple[TopicRecord, ...], epoch_us: int, wanted: tuple[tuple[str, Any], ...], number: int
+    topics: tuple[TopicRecord, ...],
+    epoch_us: int,
+    wanted: tuple[tuple[str, Any], ...],
+    number: int,
+    standing: Standing | None = None,
 ) -> Keyring:
     """The keyring of the node of this number, with a grant for each topic that it has a role in."""
     roles = [role for _, role in wanted] or ["forwarder"]
     entropy = SeededEntropy(derive(number, "member", *roles))
     first = epoch_of(START_US, epoch_us)
-    _, keyring = issuer.grant_ready(_authority(topics, epoch_us), roles[0], list(wanted), first, EPOCHS, entropy)
+    authority = _authority(topics, epoch_us)
+    _, keyring = issuer.grant_ready(authority, roles[0], list(wanted), first, EPOCHS, entropy, standing)
     return keyring
 
 

@@ -1,9 +1,8 @@
 """The relay's population: a server, its proxies, and clients who publish and subscribe through them.
 
 All machines are the real ones, with the real cryptography; streams are ties of the world. A client publishes by one
-proxy and subscribes by the next, as P2 measured it. Topics have a number and a word beside their name, and interests
-ask for some of them, so that labels, ranges and conjunctions are all in play. An owner subscribes whenever its client
-starts, and acknowledges at once what is delivered.
+proxy and subscribes by the next, as P2 measured it. An owner subscribes whenever its client starts, and acknowledges at
+once what is delivered.
 
 A publication is owed as soon as it is on its publisher's disk, to everybody whose interest it matches: whatever breaks
 after that, it must arrive. Keys are those of one authority, made once for each process.
@@ -12,30 +11,30 @@ after that, it must arrive. Keys are those of one authority, made once for each 
 from __future__ import annotations
 
 from functools import cache
-from random import Random
 from typing import Any, Final
 
 import msgspec
 
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.record import Profile, TopicRecord
+from veilcast.authority.record import Profile
 from veilcast.crypto.group import Scalar
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Machine, Publication
+from veilcast.machine import Address
 from veilcast.relay.client import Client
 from veilcast.relay.config import ClientConfig, ProxyConfig, ServerConfig
 from veilcast.relay.joining import ServerKeys
 from veilcast.relay.proxy import Proxy
 from veilcast.relay.server import Server
-from veilcast.sim.chance import SeededEntropy, derive, generator
+from veilcast.sim.chance import SeededEntropy, derive
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Intact
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mesh_owners import Clients
-from veilcast.sim.relay_checkers import Complete, Diary, Matching, Unasked, body_of
+from veilcast.sim.reader_checkers import Complete, Diary, Matching, Unasked, body_of
+from veilcast.sim.wishes import Promising, Vocabulary, plan_notes
 from veilcast.sim.world import World
-from veilcast.topics import All, Conjunction, Equal, Integers, Label, Range, Schema, Strings
+from veilcast.topics import Conjunction, Equal
 
 
 class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="relay"):
@@ -87,10 +86,7 @@ class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
     def wishes(self, seed: int) -> dict[Address, tuple[Conjunction, ...]]:
         """What each client wants under this seed, each of it once."""
-        return {
-            client: tuple({str(one): one for one in self._drawn(generator(seed, "wishes", client))}.values())
-            for client in self.client_names()
-        }
+        return self._vocabulary.wishes(seed, self.client_names(), self.interests)
 
     def settle(self, world: World, duration_us: int) -> None:
         wishes, diary = self.wishes(world.seed), Diary()
@@ -105,10 +101,16 @@ class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             for interest in wishes[client]:
                 topic = next(each.text for each in interest.constraints if isinstance(each, Equal))
                 world.label(topic, client, "subscriber", world.start, world.start + duration_us)
-        rng = generator(world.seed, "notes")
-        for number in range(self.notes):
-            publisher = self.client_names()[number % self.publishers]
-            self._plan_note(world, publisher, number, self._publication(rng, number), diary)
+        publishers = self.client_names()[: self.publishers]
+        plan_notes(
+            world,
+            publishers,
+            self._vocabulary,
+            self.notes,
+            lambda number: self.first_us + number * self.every_us,
+            self.owed_us,
+            diary,
+        )
 
     def facts(self, world: World) -> dict[str, int]:
         """What came of it: what stands at the server, what clients got without having asked, and what was refused."""
@@ -123,44 +125,15 @@ class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             "refused": sum(sum(client.refused.values()) for client in clients),
         }
 
-    def _drawn(self, rng: Random) -> list[Conjunction]:
-        return [self._interest(rng) for _ in range(self.interests)]
-
-    def _interest(self, rng: Random) -> Conjunction:
-        label, top = Label(rng.choice(self._topics)), (1 << self.bits) - 1
-        low, high = sorted((rng.randint(0, top), rng.randint(0, top)))
-        kinds: list[Conjunction] = [
-            label,
-            All(label, Range("level", low, high)),
-            All(label, Range("level", low, high), Equal("kind", rng.choice(_WORDS))),
-        ]
-        return rng.choice(kinds)
-
-    def _publication(self, rng: Random, number: int) -> Publication:
-        label, level = Label(rng.choice(self._topics)), rng.randrange(1 << self.bits)
-        return Publication((label.pair, ("level", level), ("kind", rng.choice(_WORDS))), b"note %d" % number)
-
-    def _plan_note(self, world: World, publisher: Address, number: int, publication: Publication, diary: Diary) -> None:
-        at_us = self.first_us + number * self.every_us
-
-        def publish(machine: Machine, now: int) -> None:
-            assert isinstance(machine, _Client)
-            diary.sent[publication.body] = publication
-            record = machine.publish(publication, now)
-            if at_us >= self.owed_us:
-                machine.promised[record] = publication.body
-
-        world.after(at_us, lambda: world.call(publisher, publish))
-
     @property
-    def _topics(self) -> tuple[str, ...]:
-        return tuple(f"relay/{number}" for number in range(self.topics))
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary(tuple(f"relay/{number}" for number in range(self.topics)), self.bits)
 
     def _keyring(self, number: int, epoch_us: int) -> Keyring:
         role = "publisher" if number < self.publishers else "subscriber"
         length_us = epoch_us if self.profile == "hardened" else HOUR_US
-        declared = _declared(self._topics, self.bits, self.profile)
-        return keyring_of(declared, length_us, tuple((topic, role) for topic in self._topics), number)
+        words = self._vocabulary
+        return keyring_of(words.declared(self.profile), length_us, tuple((each, role) for each in words.topics), number)
 
     def _server(self, birth: Birth) -> Server:
         config = msgspec.structs.replace(self.server, profile=self.profile)
@@ -207,19 +180,8 @@ class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
 
 
-class _Client(Client):
+class _Client(Promising, Client):
     """A client that writes down what it has promised to send."""
-
-    diary: Diary
-
-    def __init__(self, *arguments: Any) -> None:
-        self.promised: dict[int, bytes] = {}
-        super().__init__(*arguments)
-
-    def stored(self, record: int, now: int) -> None:
-        if (body := self.promised.pop(record, None)) is not None:
-            self.diary.owed[body] = None
-        super().stored(record, now)
 
 
 def _bounds(population: RelayPopulation, machine: Client | Proxy | Server) -> dict[str, int]:
@@ -266,12 +228,5 @@ def mask_of_proxies() -> Scalar:
     return Scalar.draw(SeededEntropy(derive(0, "mask")))
 
 
-@cache
-def _declared(topics: tuple[str, ...], bits: int, profile: Profile) -> tuple[TopicRecord, ...]:
-    schema = Schema((Integers("level", 0, (1 << bits) - 1, bits), Strings("kind")))
-    return tuple(TopicRecord(topic, schema, profile=profile) for topic in topics)
-
-
 SERVER: Final = Address("server")
-_WORDS: Final = ("red", "green", "blue")
 _CHECKS: Final = ("once", "intact", "matching", "complete", "unasked", "bounds")

@@ -1,4 +1,4 @@
-"""Checkers of the relay: who must get what, and who must not."""
+"""Checkers of readers, of the relay and of the tree: who must get what, and who must not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Complete(Checker):
 
 
 class Unasked(Checker):
-    """The server let nothing through that its reader has to throw away; where cells are as fine as values."""
+    """The network let nothing through that its reader has to throw away; where cells are as fine as values."""
 
     def __init__(self, clients: Iterable[Address]) -> None:
         self._clients = tuple(clients)
