@@ -20,6 +20,7 @@ from veilcast.sim.graphs import check_small_world, watts_strogatz
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.relay import RelayPopulation
 from veilcast.sim.sybils import SybilPopulation
+from veilcast.sim.tree import TreePopulation
 from veilcast.sim.world import World
 
 
@@ -93,7 +94,7 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
                 return Bounded("ids", self.memory, lambda machine: machine.remembered)
 
 
-AnyPopulation: TypeAlias = FloodPopulation | MeshPopulation | SybilPopulation | RelayPopulation
+AnyPopulation: TypeAlias = FloodPopulation | MeshPopulation | SybilPopulation | RelayPopulation | TreePopulation
 
 _CHECKS: Final = ("once", "intact", "everyone", "memory")
 _TOPIC: Final = "flood"
