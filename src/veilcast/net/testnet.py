@@ -6,8 +6,9 @@ the public network: every address is on loopback, and there are no exits. Below 
     network.json             the authorities: what `[tor] network` of a node names, and what every Tor in it knows
     a1, ..., r1, ...         one `torprocess` each: an authority, a relay
 
-Authorities agree every 20 seconds on who is there. A relay that was too late for the first agreement comes with the
-next. When all know of all, the network is up.
+Authorities agree every 20 seconds on who is there, at moments that divide the hour. A relay that says too late that it
+is there has to wait for the next time; so all start at once, when there is time enough before the first agreement. When
+all know of all, the network is up.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,7 +28,7 @@ import msgspec
 
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.net.torcontrol import TorControl
-from veilcast.net.tornet import PrivateNetwork
+from veilcast.net.tornet import PrivateNetwork, Rounds
 from veilcast.net.torprocess import TorProcess, find, quoted
 
 
@@ -66,6 +68,7 @@ def up(
         with ThreadPoolExecutor(len(names)) as threads:
             lines = tuple(threads.map(lambda seat: _found(seat, gencert), seats[:AUTHORITIES]))
         network = PrivateNetwork(lines)
+        _await_time_enough()
         for seat in seats:
             role = _AUTHORITY if seat.process in processes[:AUTHORITIES] else ()
             seat.process.start([*network.options(), *seat.options(), *role, *_owned_by(owner)])
@@ -160,25 +163,32 @@ def _run(command: list[str], given: bytes) -> str:
     return ended.stdout.decode()
 
 
+def _await_time_enough() -> None:
+    """Before the next time that authorities vote."""
+    left = -(time.time() + FIRST.vote_s + FIRST.spread_s) % FIRST.every_s
+    if left < SETTLE_S:
+        time.sleep(left)
+
+
 def _await_agreement(processes: list[TorProcess], deadline: float, told: Callable[[int, int], object]) -> None:
     """Return when every Tor knows every other."""
-    ready: set[TorProcess] = set()
-    controls: dict[TorProcess, TorControl] = {}
-    try:
-        while len(ready) < len(processes):
-            told(len(ready), len(processes))
-            for process in processes:
-                if process not in controls:
-                    controls[process] = process.control(max(0.0, deadline - time.monotonic()))
-                if process not in ready and _known(controls[process]) == len(processes):
-                    ready.add(process)
-            if time.monotonic() > deadline:
+    with ExitStack() as stack:
+        controls = [
+            stack.enter_context(process.control(max(0.0, deadline - time.monotonic()))) for process in processes
+        ]
+        missing, reminded = controls, 0.0
+        while missing := [control for control in missing if _known(control) < len(controls)]:
+            told(len(controls) - len(missing), len(controls))
+            now = time.monotonic()
+            if now > deadline:
                 raise LocalError("the private Tor network did not come up in time; nothing is left of it")
+            if len(missing) < len(controls) and now - reminded > REMIND_S:
+                # Who asked too early, and in vain, waits ever longer before it asks again; after this, it asks at once.
+                for control in missing:
+                    control.ask("SIGNAL RELOAD")
+                reminded = now
             time.sleep(LOOK_S)
-        told(len(ready), len(processes))
-    finally:
-        for control in controls.values():
-            control.close()
+        told(len(controls), len(controls))
 
 
 def _known(control: TorControl) -> int:
@@ -220,14 +230,18 @@ def _free_ports(count: int) -> list[int]:
 AUTHORITIES: Final = 3
 RELAYS_MIN: Final = 4
 RELAYS_MAX: Final = 32
+FIRST: Final = Rounds(10, 2, 2)
+"""Until authorities have agreed once."""
+SETTLE_S: Final = 5.0
 LOOK_S: Final = 0.2
+REMIND_S: Final = 2.0
 _AUTHORITY: Final = (
     "AuthoritativeDirectory 1",
     "V3AuthoritativeDirectory 1",
     "ContactInfo nobody",
-    "TestingV3AuthInitialVotingInterval 20",
-    "TestingV3AuthInitialVoteDelay 4",
-    "TestingV3AuthInitialDistDelay 4",
+    f"TestingV3AuthInitialVotingInterval {FIRST.every_s}",
+    f"TestingV3AuthInitialVoteDelay {FIRST.vote_s}",
+    f"TestingV3AuthInitialDistDelay {FIRST.spread_s}",
     "TestingDirAuthVoteGuard *",
     "TestingDirAuthVoteHSDir *",
     "MinUptimeHidServDirectoryV2 0",

@@ -6,11 +6,19 @@ from __future__ import annotations
 import ipaddress
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from veilcast.errors import ConfigError, StorageError
+
+
+class Rounds(NamedTuple):
+    """When authorities agree: every so many seconds, with time for votes and for the signatures to spread before."""
+
+    every_s: int
+    vote_s: int
+    spread_s: int
 
 
 class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +36,13 @@ class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def options(self) -> list[str]:
         """For torrc, of everybody who joins."""
-        return ["TestingTorNetwork 1", *(f"DirAuthority {line}" for line in self.authorities), *_TIMES]
+        return [
+            "TestingTorNetwork 1",
+            *(f"DirAuthority {line}" for line in self.authorities),
+            f"V3AuthVotingInterval {ROUNDS.every_s}",
+            f"V3AuthVoteDelay {ROUNDS.vote_s}",
+            f"V3AuthDistDelay {ROUNDS.spread_s}",
+        ]
 
 
 def read_network(path: Path) -> PrivateNetwork:
@@ -45,4 +59,4 @@ AUTHORITY: Final = re.compile(
     r" (?P<host>(?:[0-9]{1,3}\.){3}[0-9]{1,3}):[0-9]{1,5} [0-9A-F]{40}",
     re.ASCII,
 )
-_TIMES: Final = ("V3AuthVotingInterval 20", "V3AuthVoteDelay 4", "V3AuthDistDelay 4")
+ROUNDS: Final = Rounds(20, 4, 4)
