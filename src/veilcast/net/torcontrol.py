@@ -82,14 +82,17 @@ class TorControl:
 
     def look(self) -> None:
         """Take the events that are here already, and drop them; `LocalError` if nothing will come any more."""
+        self._socket.setblocking(False)
         try:
-            while data := self._socket.recv(READ, socket.MSG_DONTWAIT):
+            while data := self._socket.recv(READ):
                 self._buffer += data
                 del self._buffer[: self._buffer.rfind(b"\n") + 1]
         except BlockingIOError:
             return
         except OSError:
             pass
+        finally:
+            self._socket.settimeout(ANSWER_S)
         raise LocalError(GONE)
 
     # --- lines ------------------------------------------------------------------------------------------------

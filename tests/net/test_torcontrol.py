@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import hmac
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.net import torcontrol
+from veilcast.net.torcontrol import TorControl
+
+COOKIE, NONCE = bytes(range(32)), bytes(32)
+Answers = Callable[[str], str]
+
+
+@contextmanager
+def port(answers: Answers) -> Iterator[str]:
+    """Listens as a control port, and answers one connection, command by command; no answer ends it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rwb") as lines:
+                for line in lines:
+                    answer = answers(line.decode().strip())
+                    if not answer:
+                        return
+                    lines.write(answer.encode())
+                    lines.flush()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        host, number = server.getsockname()
+        try:
+            yield f"{host}:{number}"
+        finally:
+            thread.join()
+
+
+class Tor:
+    """What a real one answers, with a cookie, and then what it is given."""
+
+    def __init__(self, path: Path, *answers: str, cookie: bytes = COOKIE) -> None:
+        self.path, self.answers, self.cookie = path, list(answers), cookie
+        self.asked: list[str] = []
+
+    def __call__(self, command: str) -> str:
+        self.asked.append(command)
+        verb, *words = command.split()
+        if verb == "PROTOCOLINFO":
+            methods = f'AUTH METHODS=COOKIE,SAFECOOKIE COOKIEFILE="{self.path}"'
+            return f'250-PROTOCOLINFO 1\r\n250-{methods}\r\n250-VERSION Tor="0.4.9.11"\r\n250 OK\r\n'
+        if verb == "AUTHCHALLENGE":
+            self.talk = self.cookie + bytes.fromhex(words[1]) + NONCE
+            proof = hmac.digest(torcontrol._SERVER, self.talk, "sha256").hex().upper()
+            return f"250 AUTHCHALLENGE SERVERHASH={proof} SERVERNONCE={NONCE.hex()}\r\n"
+        if verb == "AUTHENTICATE":
+            right = hmac.digest(torcontrol._CONTROLLER, self.talk, "sha256").hex()
+            return "250 OK\r\n" if words == [right] else "515 Authentication failed\r\n"
+        return self.answers.pop(0) if self.answers else ""
+
+
+@pytest.fixture
+def cookie(tmp_path: Path) -> Path:
+    path = tmp_path / "cookie"
+    path.write_bytes(COOKIE)
+    return path
+
+
+def test_both_sides_prove_to_know_the_cookie_and_neither_says_it(cookie: Path) -> None:
+    tor = Tor(cookie, "250-version=0.4.9\r\n250 OK\r\n")
+    with port(tor) as where, TorControl(where) as control:
+        assert control.value("version") == "0.4.9"
+    assert COOKIE.hex() not in " ".join(tor.asked).lower()
+
+
+def test_what_does_not_know_the_cookie_gets_no_proof_from_us(cookie: Path) -> None:
+    tor = Tor(cookie, cookie=bytes(32))
+    with port(tor) as where, pytest.raises(LocalError, match="not the Tor whose cookie"):
+        TorControl(where)
+    assert not [command for command in tor.asked if command.startswith("AUTHENTICATE")]
+
+
+def test_answers_of_many_lines_and_data_are_read_whole_and_events_kept_apart(cookie: Path) -> None:
+    many = "650 HS_DESC UPLOADED abc\r\n650-A\r\n650 B\r\n250+ns/all=\r\nr one\r\n..two\r\n.\r\n250 OK\r\n"
+    with port(Tor(cookie, many)) as where, TorControl(where) as control:
+        assert control.ask("GETINFO ns/all") == ["ns/all=\nr one\n.two", "OK"]
+        assert list(control.events) == ["HS_DESC UPLOADED abc", "A\nB"]
+        assert control.await_event(0.0) == "HS_DESC UPLOADED abc"
+
+
+def test_events_are_waited_for_so_long_and_no_longer(cookie: Path) -> None:
+    with port(Tor(cookie)) as where, TorControl(where) as control, pytest.raises(TimeoutError):
+        control.await_event(0.001)
+
+
+def test_only_so_many_events_are_kept(cookie: Path) -> None:
+    flood = "".join(f"650 EVENT {number}\r\n" for number in range(torcontrol.EVENTS + 5)) + "250 OK\r\n"
+    with port(Tor(cookie, flood)) as where, TorControl(where) as control:
+        control.ask("SETEVENTS")
+        assert len(control.events) == torcontrol.EVENTS
+        assert control.events[0] == "EVENT 5"
+
+
+@pytest.mark.parametrize("answer", ["SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 400\r\n", "25\r\n", "x" * (1 << 20) + "xx"])
+def test_what_is_no_tor_is_told_from_one(answer: str) -> None:
+    with port(lambda _: answer) as where, pytest.raises(LocalError, match="no control port"):
+        TorControl(where)
+
+
+def test_a_refusal_says_tor_s_reason_and_nothing_of_what_was_asked(cookie: Path) -> None:
+    with port(Tor(cookie, "512 Bad\x1b[31m arguments\r\n")) as where, TorControl(where) as control:
+        with pytest.raises(LocalError) as refused:
+            control.ask("ADD_ONION ED25519-V3:secret")
+        assert str(refused.value) == "Tor refuses: 512 Bad [31m arguments"
+
+
+def test_a_command_is_one_line(cookie: Path) -> None:
+    with port(Tor(cookie)) as where, TorControl(where) as control, pytest.raises(LocalError, match="one line"):
+        control.ask("GETINFO version\r\nSIGNAL HALT")
+
+
+def test_its_end_is_noticed_by_whoever_asks_waits_or_looks(cookie: Path) -> None:
+    uses: list[Callable[[TorControl], object]] = [
+        lambda control: control.ask("GETINFO version"),
+        lambda control: control.await_event(10.0),
+    ]
+    for use in uses:
+        with port(Tor(cookie)) as where, TorControl(where) as control:
+            control._socket.shutdown(socket.SHUT_WR)
+            with pytest.raises(LocalError, match="has ended"):
+                use(control)
+            with pytest.raises(LocalError, match="has ended"):
+                control.look()
+
+
+def test_looking_takes_what_has_come_and_waits_for_nothing(cookie: Path) -> None:
+    many = "650 EVENT\r\n" * torcontrol.READ
+    with (
+        port(Tor(cookie, f"250 OK\r\n{many}650 EV", "ENT\r\n250 version=1\r\n")) as where,
+        TorControl(where) as control,
+    ):
+        control.ask("SETEVENTS")
+        control.look()
+        assert len(control._buffer) < torcontrol.READ
+        assert control.value("version") == "1"
+
+
+def test_a_tor_without_any_lock_is_spoken_to_as_it_is() -> None:
+    answers = iter(["250-AUTH METHODS=NULL\r\n250 OK\r\n", "250 OK\r\n"])
+    with port(lambda _: next(answers, "")) as where:
+        TorControl(where).close()
+
+
+def test_a_password_is_not_asked_for(tmp_path: Path) -> None:
+    with (
+        port(lambda _: "250-AUTH METHODS=HASHEDPASSWORD\r\n250 OK\r\n") as where,
+        pytest.raises(ConfigError, match="CookieAuthentication"),
+    ):
+        TorControl(where)
+
+
+@pytest.mark.parametrize("content", [None, b"short"])
+def test_a_cookie_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "cookie"
+    if content is not None:
+        path.write_bytes(content)
+    with port(Tor(path)) as where, pytest.raises(StorageError, match="cookie"):
+        TorControl(where)
+
+
+@pytest.mark.parametrize("where", ["127.0.0.1:1", "unix:/nowhere/control"])
+def test_where_nobody_listens_is_told(where: str) -> None:
+    with pytest.raises(LocalError, match="no Tor answers at"):
+        TorControl(where)
