@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -115,17 +117,29 @@ class House:
             stop.set()
             await task
 
-    async def spawn(self, name: str, *, forgetful: bool = False) -> None:
-        """One of the hosts in a process of its own; returns when it listens. A planted bug makes its disk forget."""
+    async def spawn(self, name: str, *, forgetful: bool = False, room: int | None = None) -> None:
+        """One of the hosts in a process of its own; returns when it listens. A planted bug makes its disk forget; or
+        no file of its has room for more than so many bytes."""
         heard, said = _PROCESSES.Pipe(duplex=False)
         child = self._children[name] = _PROCESSES.Process(
-            target=run_host, args=(name, self.file(name), said, forgetful)
+            target=run_host, args=(name, self.file(name), said, forgetful, room, self.errors(name))
         )
         child.start()
         said.close()
         line = await asyncio.to_thread(heard.recv)
         assert line.startswith("listening at"), line
         heard.close()
+
+    def errors(self, name: str) -> Path:
+        """What a host in a process of its own has printed as it ended."""
+        return self.file(name).with_suffix(".errors")
+
+    def ended(self, name: str) -> int | None:
+        """The exit code of a host that has ended by itself; None of one that lives."""
+        code = self._children[name].exitcode
+        if code is not None:
+            del self._children[name]
+        return code
 
     def kill(self, name: str) -> None:
         child = self._children.pop(name)
@@ -154,11 +168,19 @@ class House:
         return parts.enter_context(compose(config, secret))
 
 
-def run_host(name: str, file: Path, said: Connection, forgetful: bool) -> None:
+def run_host(name: str, file: Path, said: Connection, forgetful: bool, room: int | None, errors: Path) -> None:
     """The command that runs a host, in a process that has been forked from one which had all imported."""
     if forgetful:
         Ledger.write = lambda *_: None  # type: ignore[method-assign]
-    main(["relay", name, "run", "-c", str(file)], Context(say=said.send))
+
+    def say(line: str) -> None:
+        """It listens, and has loaded all that it needs."""
+        if room is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+        said.send(line)
+
+    sys.stderr = errors.open("w", buffering=1)
+    sys.exit(main(["relay", name, "run", "-c", str(file)], Context(say=say)))
 
 
 def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]], within_s: float = 30.0) -> None:
