@@ -31,9 +31,9 @@ def start(records: dict[int, bytes], seed: int = 1) -> Start:
 
 
 def test_there_is_a_mesh_and_nothing_that_nobody_knows() -> None:
-    assert mode_of("mesh").driver == "udp"
-    with pytest.raises(ConfigError, match="mode: there is no mode 'tree', only mesh"):
-        mode_of("tree")
+    assert [mode_of(name).driver for name in ("mesh", "relay", "tree")] == ["udp", "streams", "onions"]
+    with pytest.raises(ConfigError, match="mode: there is no mode 'hedge', only mesh"):
+        mode_of("hedge")
 
 
 def test_a_mesh_node_takes_up_its_records_and_anchors_from_the_store(disk: Path) -> None:

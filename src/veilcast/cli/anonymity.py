@@ -11,7 +11,7 @@ import base64
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -21,10 +21,14 @@ from rich.progress import Progress
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.standing import onion_key
 from veilcast.cli.context import Context
+from veilcast.cli.files import make_directory
+from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.net.onions import ThroughTor, WithoutTor, doorway
 from veilcast.net.tor import Tor, attached, started
 from veilcast.node.tor_table import TorTable
+
+NO_TOR: Final[AbstractContextManager[Tor | None]] = nullcontext()
 
 Told: TypeAlias = Callable[[int], object]
 """Hears how far Tor is, in percent."""
@@ -47,6 +51,9 @@ def anonymity(table: TorTable, state: Path, told: Told = lambda percent: None) -
             yield tor
     else:
         network = None if table.network is None else Path(table.network)
+        if network is not None and not network.exists():
+            raise ConfigError(f"tor.network: there is no {network}; `veilcast tree testnet up` makes one")
+        make_directory(state)  # Before Tor makes it, for others to look around in.
         with started(state / "tor", network=network, told=told) as tor:
             yield tor
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.cli.anonymity import Place, place_of
+from veilcast.cli.anonymity import NO_TOR, Place, place_of
 from veilcast.cli.opening import Opened, check_standing, open_keyring
 from veilcast.cli.tap import Around
 from veilcast.cli.view import View
@@ -28,25 +28,32 @@ from veilcast.node.store import Store
 
 @contextmanager
 def compose(
-    config: NodeConfig, passphrase: Secret, around: Around | None = None, tor: Tor | None = None
+    config: NodeConfig,
+    passphrase: Secret,
+    around: Around | None = None,
+    anonymous: AbstractContextManager[Tor | None] = NO_TOR,
 ) -> Iterator[Service]:
     """The node that a configuration describes; what it holds open is closed afterwards.
 
-    `tor` is what its mode needs of an anonymous network, and belongs to the caller, who may have several nodes in it.
+    `anonymous` is the Tor that its mode may need: one that starts now, when nothing else can go wrong, or one that runs
+    and has several nodes.
     """
     opened = open_keyring(config, passphrase)
     keyring, _, clock, rng = opened
-    place = None
-    if mode_of(config.mode).driver == "onions":
+    onions = mode_of(config.mode).driver == "onions"
+    if onions:
         check_standing(keyring, "member")
-        place = place_of(config.listen, keyring, tor)
-    with Store(
-        Path(config.state),
-        keyring.membership.link,
-        os.urandom,
-        unread_max=config.limits.unread,
-        remembered_max=config.limits.remembered,
-    ) as store:
+    with (
+        Store(
+            Path(config.state),
+            keyring.membership.link,
+            os.urandom,
+            unread_max=config.limits.unread,
+            remembered_max=config.limits.remembered,
+        ) as store,
+        anonymous as tor,
+    ):
+        place = place_of(config.listen, keyring, tor) if onions else None
         address = config.told if place is None else place.address
         start = Start(config.settings, keyring, rng, os.urandom, address, config.contacts, store.records(), clock.now())
         member = mode_of(config.mode).build(start)
@@ -68,6 +75,7 @@ def compose(
             clients_max=config.limits.clients,
             clock=clock,
             address=None if place is None else address,
+            watch=None if tor is None else tor.gone,
         )
 
 

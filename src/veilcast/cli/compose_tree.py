@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from veilcast.cli.anonymity import place_of
+from veilcast.cli.anonymity import NO_TOR, place_of
 from veilcast.cli.opening import check_standing, open_keyring
 from veilcast.cli.ways import Streams, over_tor
 from veilcast.crypto.secret import Secret
@@ -21,11 +21,13 @@ from veilcast.tree.directory import Directory
 
 
 @contextmanager
-def compose_directory(config: DirectoryFile, passphrase: Secret, tor: Tor | None) -> Iterator[Station[StationOwner]]:
+def compose_directory(
+    config: DirectoryFile, passphrase: Secret, anonymous: AbstractContextManager[Tor | None] = NO_TOR
+) -> Iterator[Station[StationOwner]]:
     keyring, revoked, clock, _ = open_keyring(config, passphrase)
     check_standing(keyring, "directory")
-    place = place_of(config.listen, keyring, tor)
-    with Ledger(Path(config.state), keyring.membership.link, os.urandom) as ledger:
+    with Ledger(Path(config.state), keyring.membership.link, os.urandom) as ledger, anonymous as tor:
+        place = place_of(config.listen, keyring, tor)
         machine = Directory(config.settings, keyring, clock.now(), ledger.kept(), revoked)
         yield Station(
             machine=machine,
@@ -34,6 +36,7 @@ def compose_directory(config: DirectoryFile, passphrase: Secret, tor: Tor | None
             metrics=config.metrics.listen,
             clock=clock,
             address=place.address,
+            watch=None if tor is None else tor.gone,
         )
 
 

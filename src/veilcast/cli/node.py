@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from veilcast.cli import new_node, running
-from veilcast.cli.anonymity import shown
+from veilcast.cli.anonymity import NO_TOR, shown
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
 from veilcast.cli.reach import add_config, config_of
 from veilcast.cli.tap import Around, tapped
 from veilcast.errors import ConfigError
 from veilcast.net.blocking import connect_sync
-from veilcast.net.tor import Tor
 from veilcast.node.config import NodeConfig, load
 from veilcast.node.modes import mode_of
 
@@ -48,19 +47,11 @@ def add_commands(commands: Any) -> None:
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
     config = running.set_up(config_of(arguments), load)
     secret = running.passphrase_of(arguments, config, context)
-    left = "the outbox keeps what has not gone out"
-    with (
-        _tap(arguments, config, context) as around,
-        _tor(config, context) as tor,
-        compose(config, secret, around, tor) as service,
-    ):
-        return running.run(service, context, as_json=arguments.json, left=left, tor=tor)
-
-
-def _tor(config: NodeConfig, context: Context) -> AbstractContextManager[Tor | None]:
-    if mode_of(config.mode).driver != "onions":
-        return nullcontext()
-    return shown(config.tor, Path(config.state), context)
+    anonymous = NO_TOR
+    if mode_of(config.mode).driver == "onions":
+        anonymous = shown(config.tor, Path(config.state), context)
+    with _tap(arguments, config, context) as around, compose(config, secret, around, anonymous) as service:
+        return running.run(service, context, as_json=arguments.json, left="the outbox keeps what has not gone out")
 
 
 def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) -> AbstractContextManager[Around | None]:

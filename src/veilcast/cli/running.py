@@ -16,7 +16,6 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, StorageError
 from veilcast.net import log
 from veilcast.net.service import Driver, Station, serve
-from veilcast.net.tor import Tor
 from veilcast.node.tomlfile import Log, Process
 
 _P = TypeVar("_P", bound=Process)
@@ -49,7 +48,7 @@ def passphrase_of(arguments: argparse.Namespace, config: Process, context: Conte
     return passphrase.existing(context, config.keyring, named, passphrase_file(Path(config.keyring)))
 
 
-def run(station: Station[Any], context: Context, *, as_json: bool, left: str, tor: Tor | None = None) -> Report:
+def run(station: Station[Any], context: Context, *, as_json: bool, left: str) -> Report:
     """Serve until told to stop, saying where when it begins; `left` is what is said if something was left to do."""
 
     def ready(driver: Driver) -> None:
@@ -57,7 +56,7 @@ def run(station: Station[Any], context: Context, *, as_json: bool, left: str, to
         line = f"listening at {', '.join(places)}" if places else "running"
         context.say(json.dumps({"listening": places}) if as_json else line)
 
-    drained = asyncio.run(serve(station, ready, None if tor is None else tor.gone))
+    drained = asyncio.run(serve(station, ready))
     return Report({"drained": drained}, ["all that was promised has gone out" if drained else left])
 
 

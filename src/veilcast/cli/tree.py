@@ -55,9 +55,6 @@ def _init(arguments: argparse.Namespace, context: Context) -> Report:
 def _run(arguments: argparse.Namespace, context: Context) -> Report:
     config = running.set_up(arguments.config, load_directory)
     secret = running.passphrase_of(arguments, config, context)
-    with (
-        shown(config.tor, Path(config.state), context) as tor,
-        compose_directory(config, secret, tor) as station,
-    ):
+    with compose_directory(config, secret, shown(config.tor, Path(config.state), context)) as station:
         left = "its disk keeps what has not gone out"
-        return running.run(station, context, as_json=arguments.json, left=left, tor=tor)
+        return running.run(station, context, as_json=arguments.json, left=left)

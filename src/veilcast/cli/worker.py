@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
@@ -77,7 +78,7 @@ def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack
     around = None
     if net.plan.tap:
         around = parts.enter_context(tapped(tap_directory(directory, number), net.plan.profile))
-    return parts.enter_context(compose(config, secret, around, tor))
+    return parts.enter_context(compose(config, secret, around, contextlib.nullcontext(tor)))
 
 
 async def _serve(services: list[Station[Any]], directory: Path, watch: Watch | None = None, *, lifeline: bool) -> None:
@@ -111,6 +112,8 @@ async def _serve(services: list[Station[Any]], directory: Path, watch: Watch | N
     if lifeline:
         loop.add_reader(sys.stdin, cut)
     look()
+    # One watch is enough for all.
+    services = [dataclasses.replace(service, watch=None) for service in services]
     nodes = [asyncio.create_task(attend(service, stop, hurry)) for service, stop in zip(services, stops, strict=True)]
     serving = asyncio.create_task(_until_over(nodes))
     watching = [] if watch is None else [asyncio.create_task(watch())]

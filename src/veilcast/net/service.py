@@ -81,6 +81,7 @@ class Station(Generic[_O]):
     """The driver's. Whoever builds the machine reads the same one."""
     address: Address | None = None
     """By which others call it, where that is not where the driver listens."""
+    watch: Watch | None = None
 
     def desk(self, owner: _O, stop: Callable[[], object]) -> ControlServer | None:
         """Where clients are served, if there are any."""
@@ -98,13 +99,11 @@ class Service(Station[AgentOwner]):
         return ControlServer(self.control, owner, stop, self.clients_max)
 
 
-async def serve(
-    station: Station[_O], on_ready: Callable[[Driver], object] = lambda _: None, watch: Watch | None = None
-) -> bool:
+async def serve(station: Station[_O], on_ready: Callable[[Driver], object] = lambda _: None) -> bool:
     """Run until a signal or a client says stop; whether all that was promised has gone out by then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
-        return await attend(station, stop, hurry, on_ready, watch)
+        return await attend(station, stop, hurry, on_ready)
 
 
 async def attend(
@@ -112,7 +111,6 @@ async def attend(
     stop: asyncio.Event,
     hurry: asyncio.Event,
     on_ready: Callable[[Driver], object] = lambda _: None,
-    watch: Watch | None = None,
 ) -> bool:
     """The same for whoever has signals of its own, as a process with several nodes on one event loop has."""
     faults = LoopFaults()
@@ -136,7 +134,7 @@ async def attend(
             await metrics.open()
             parts.push_async_callback(metrics.close)
         driver.open()
-        work = asyncio.create_task(_work(owner, watch))
+        work = asyncio.create_task(_work(owner, station.watch))
         parts.push_async_callback(_end, work)
         _LOG.info("started")
         on_ready(driver)
