@@ -82,7 +82,7 @@ class TorControl:
 
     def look(self) -> None:
         """Take the events that are here already, and drop them; `LocalError` if nothing will come any more."""
-        self._socket.setblocking(False)
+        self._socket.setblocking(False)  # MSG_DONTWAIT would not keep Python from waiting until the timeout.
         try:
             while data := self._socket.recv(READ):
                 self._buffer += data
