@@ -8,6 +8,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.cli.ways import Ways
 from veilcast.errors import ExpiredError
+from veilcast.machine import Address
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
 from veilcast.net.owner import About
@@ -50,8 +51,13 @@ class View:
         }
 
     def _hindrances(self) -> tuple[str, ...]:
-        cut_off = [f"no way to {peer.address}: {peer.reason}" for peer in self._ways.peers() if peer.reason]
-        return (*cut_off, *mode_of(self._config.mode).hindrances(self._member))
+        mode = mode_of(self._config.mode)
+        cut_off = [
+            f"no way to {peer.address}: {peer.reason}"
+            for peer in self._ways.peers()
+            if peer.reason and mode.needs(self._config.settings, Address(peer.address))
+        ]
+        return (*cut_off, *mode.hindrances(self._member))
 
     def _cover_share(self) -> float:
         """The smallest among the topics that are read; only the hardened mesh has such covers."""

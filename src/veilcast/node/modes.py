@@ -62,6 +62,8 @@ class Mode(NamedTuple):
     driver: Literal["udp", "streams", "onions"]
     hindrances: Callable[[Any], Sequence[str]] = lambda member: ()
     """What keeps a member's machine of this mode from doing what it was asked for, in words for its owner."""
+    needs: Callable[[Any, Address], bool] = lambda settings, peer: True
+    """Whether a member with these settings is hindered when it cannot reach this peer."""
 
 
 def mode_of(name: str) -> Mode:
@@ -120,5 +122,5 @@ def _tree(start: Start) -> LiveMember:
 MODES: Final = {
     "mesh": Mode(_mesh_settings, _mesh, "udp"),
     "relay": Mode(relay_member.read_settings, _relay, "streams", relay_member.hindrances),
-    "tree": Mode(tree_member.read_settings, _tree, "onions"),
+    "tree": Mode(tree_member.read_settings, _tree, "onions", needs=tree_member.needs),
 }

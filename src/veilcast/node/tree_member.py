@@ -30,6 +30,11 @@ class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: TreeConfig
 
 
+def needs(settings: TreeSettings, peer: Address) -> bool:
+    """Nodes come and go, and others take their places; there is one directory."""
+    return peer.partition("@")[2] == settings.directory
+
+
 def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
     """The table `tree` of a node's file: the way to the directory, and what the machine can be told."""
     directory = table.pop("directory", None)

@@ -1,0 +1,122 @@
+"""A tree in service over real Tor: a private network, a directory and eight nodes as onion services.
+
+All is delivered; with a Tor relay and a node killed, delivery goes on; and neither what nodes log, nor what they write
+down of their records, nor the sockets of their process show an address that is not an onion service's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from veilcast.cli.localnet import Plan
+from veilcast.net import testnet
+from veilcast.net.log import LogFormatter
+from veilcast.observe import Cell, read_table
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sockets import connections, straight
+from tree_house import House, in_house, private_tor
+
+PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
+NOTES = [f"note {number}" for number in range(10)]
+RESUMED = 10
+"""So many notes one after the other that reach everybody show that delivery goes on."""
+WITHIN_S = 60.0
+
+
+@pytest.mark.all_only
+@pytest.mark.skipif(shutil.which("tor", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="there is no tor here")
+def test_all_is_delivered_also_when_a_relay_of_tor_and_a_node_are_killed_and_no_address_shows(
+    tmp_path: Path, disk: Path
+) -> None:
+    async def test(house: House) -> None:
+        await house.start(*house.names())
+        await asyncio.gather(*map(house.subscribe, house.readers))
+        await house.publish(*NOTES)
+        for reader in house.readers:
+            assert await house.read(reader, len(NOTES)) == NOTES
+        assert connections()
+        assert straight() == []
+
+        kill_a_relay(tmp_path)
+        await house.cut(house.others[0])
+        assert await resumed(house) < WITHIN_S
+        assert straight() == []
+        for name in house.names()[1:]:
+            assert peers_in(house.tap(name)) - OURS == set(), name
+
+    with private_tor(tmp_path) as tor, logged() as text:
+        in_house(disk, PLAN, test, tor=tor, within_s=130.0)
+    assert "started" in text.getvalue()
+    assert re.findall(r"\d+\.\d+\.\d+\.\d+|onion", text.getvalue()) == []
+
+
+def kill_a_relay(home: Path) -> None:
+    part = next(part for part in testnet.parts(home / "testnet") if part.name.startswith("r"))
+    assert part.pid is not None
+    os.kill(part.pid, signal.SIGKILL)
+
+
+async def resumed(house: House) -> float:
+    """Publish note after note until some in a row have reached everybody; how long after now the first of these was."""
+    begun, sent = time.monotonic(), list[float]()
+    got: dict[str, set[str]] = {reader: set() for reader in house.readers}
+    following = [asyncio.create_task(follow(house, reader, into)) for reader, into in got.items()]
+    try:
+        while True:
+            sent.append(time.monotonic() - begun)
+            await house.publish(f"after {len(sent)}")
+            last = {f"after {number}" for number in range(len(sent) - RESUMED + 1, len(sent) + 1)}
+            if len(sent) >= RESUMED and all(last <= each for each in got.values()):
+                return sent[-RESUMED]
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.wait(following)
+
+
+async def follow(house: House, reader: str, into: set[str]) -> None:
+    async with house.client(reader) as me:
+        subscription = me.subscribe(house.net.topic, keep=True)
+        async for note in subscription:
+            into.add(note.publication.body.decode())
+
+
+def peers_in(tap: Path) -> set[str]:
+    """The names of both ends of all records of a tap, without what tells one stream or onion service from another."""
+    ends = {end for cell in read_table(tap, Cell) for end in (cell.src, cell.dst)}
+    return {
+        re.sub(r"[a-z2-7]{56}\.onion:80$", "ONION", re.sub(r"^(in:)\d+|-[0-9a-f]+(?=@)", r"\1", end)) for end in ends
+    }
+
+
+OURS = {"ONION", "in:", *(f"{purpose}@ONION" for purpose in ("directory", "hop", "publish", "install", "probe"))}
+
+
+@contextmanager
+def logged() -> Iterator[io.StringIO]:
+    """All that nodes log meanwhile, as they would write it to a file."""
+    text = io.StringIO()
+    handler, root = logging.StreamHandler(text), logging.getLogger()
+    handler.setFormatter(LogFormatter("pretty"))
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield text
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)

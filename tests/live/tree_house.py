@@ -1,0 +1,77 @@
+"""A tree in a house: a directory and nodes on one event loop, all in one Tor of a private network, or in none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from veilcast.cli import localtree
+from veilcast.cli.compose import compose
+from veilcast.cli.localnet import Plan
+from veilcast.cli.tap import tapped
+from veilcast.net import testnet
+from veilcast.net.service import Station
+from veilcast.net.tor import Tor, started
+
+sys.path.insert(0, str(Path(__file__).parent))
+from house import House as AnyHouse
+from house import until as until
+
+HASTY = "spread_us = 200000\nagain_us = 500000\nfetch_us = 2000000\nprobe_us = 100000\n"
+"""In the table `tree`, which comes last in a member's file."""
+
+
+class House(AnyHouse):
+    def __init__(self, directory: Path, plan: Plan, tor: Tor | None = None, hasty: str = HASTY) -> None:
+        super().__init__(directory, plan, hasty)
+        self.tor = tor
+
+    @contextmanager
+    def station(self, name: str) -> Iterator[Station[Any]]:
+        with ExitStack() as parts:
+            if name == localtree.DIRECTORY:
+                made: Station[Any] = parts.enter_context(localtree.composed(self.directory, self.tor))
+            else:
+                around = parts.enter_context(tapped(self.tap(name), name)) if self.net.plan.tap else None
+                made = parts.enter_context(compose(*self.member(name), around, nullcontext(self.tor)))
+            yield replace(made, watch=None)  # One for all is enough, and a test notices by itself.
+
+    def tap(self, name: str) -> Path:
+        return self.directory / name / "tap"
+
+
+@contextmanager
+def private_tor(directory: Path) -> Iterator[Tor]:
+    """A private network and one Tor in it for all nodes; both end with this process, whatever happens."""
+    testnet.up(directory / "testnet", owner=os.getpid())
+    try:
+        with started(directory / "tor", network=testnet.network_file(directory / "testnet")) as tor:
+            yield tor
+    finally:
+        testnet.down(directory / "testnet")
+
+
+def in_house(
+    directory: Path,
+    plan: Plan,
+    test: Callable[[House], Awaitable[None]],
+    *,
+    tor: Tor | None = None,
+    hasty: str = HASTY,
+    within_s: float = 60.0,
+) -> None:
+    async def run() -> None:
+        house = House(directory, plan, tor, hasty)
+        try:
+            async with asyncio.timeout(within_s):
+                await test(house)
+        finally:
+            await house.end()
+
+    asyncio.run(run())
