@@ -27,7 +27,7 @@ Mode: TypeAlias = Literal["relay", "tree"]
 
 def seal_note(keys: TopicKeys, content: Content, mode: Mode, entropy: Entropy) -> bytes:
     """The publisher: for the readers of the topic in the epoch of these keys."""
-    note = encode(make_certified_notify(keys, content, entropy))
+    note = bare_note(keys, content, entropy)
     size = next((size for size in BODY_CLASSES if len(note) <= size - LENGTH_PREFIX), None)
     if size is None:
         raise LocalError("a note is longer than the largest class of bodies")
@@ -36,7 +36,17 @@ def seal_note(keys: TopicKeys, content: Content, mode: Mode, entropy: Entropy) -
 
 def open_note(keys: TopicKeys, sealed: bytes, mode: Mode, root: bytes, epoch: int) -> Content:
     """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
-    note = decode(unpad(unseal(_key(keys, mode), sealed, context=_context(mode))))
+    return open_bare_note(keys, unpad(unseal(_key(keys, mode), sealed, context=_context(mode))), root, epoch)
+
+
+def bare_note(keys: TopicKeys, content: Content, entropy: Entropy) -> bytes:
+    """The publisher, where those who carry it may know topic and publisher: the note and nothing around it."""
+    return encode(make_certified_notify(keys, content, entropy))
+
+
+def open_bare_note(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> Content:
+    """The reader; raises as `open_note` does."""
+    note = decode(data)
     if not isinstance(note, Notify) or note.certificate is None or note.token != keys.token:
         raise ForgedError("not a certified note of this topic and epoch")
     keys.check_publisher(note.certificate, root, epoch)

@@ -38,7 +38,7 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     depth: int = 3
     """Hops from the farthest nodes to the root; more branches are drawn instead of more hops."""
     chain: int = 3
-    """Guards between the root of a tree and its subscriber; the first of them is the root. 0 in `paper`."""
+    """Guards between the root of a tree and its subscriber; `paper` has none."""
     group: int = 32
     """Nodes whose instructions travel in one message."""
     fan: int = 4
@@ -51,7 +51,7 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # --- publishing
     copies: int = 2
-    """To how many origins a publication is sent."""
+    """To how many origins a publication is sent; one in `paper`."""
     again_us: int = 3_000_000
     """How long after the first the next copy leaves."""
     wait_us: int = 60_000_000
@@ -127,6 +127,8 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Filters count, so that a subscription can be taken back."""
     filter_elements: int = 256
     """Elements that one parent's filter holds within the bound; more are refused."""
+    filters_max: int = 1_024
+    """Parents, or trees, that have a filter."""
     filter_bound: float = 1e-6
     """The chance that a filter lets through what shares no element with it."""
 
@@ -187,7 +189,7 @@ def _at_least(config: msgspec.Struct, whose: str, least: int, *names: str) -> No
             raise ConfigError(f"{whose}.{name} must be at least {least}")
 
 
-_MAY_BE_NONE: Final = ("chain", "spread_us", "ahead_us", "again_us", "probe_us")
+_MAY_BE_NONE: Final = ("spread_us", "ahead_us", "again_us", "probe_us")
 GROUP_MAX: Final = 32
 CHAIN_MAX: Final = 16
 DEPTH_MAX: Final = 32

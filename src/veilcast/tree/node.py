@@ -8,34 +8,28 @@ after it has started anew, and what it subscribes to is planted again.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 
-from veilcast.authority.epoch import epoch_of
+from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter, Records, letter_id
-from veilcast.authority.notes import open_note, seal_note
-from veilcast.authority.subjects import keyed_groups, said, subject_key
 from veilcast.errors import ExcessError, ForgedError, LocalError, MalformedError, RemoteError, StaleError, VeilcastError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox
 from veilcast.topics import TOPIC, Conjunction, Equal
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.forwarding import Forwarding
-from veilcast.tree.guards import GUARDS, Guards
+from veilcast.tree.guards import GUARDS
+from veilcast.tree.hardened import Hardened
 from veilcast.tree.hops import Hops
 from veilcast.tree.limits import Limits
 from veilcast.tree.membership import Membership
-from veilcast.tree.planting import Planting
-from veilcast.tree.probing import Probing
-from veilcast.tree.proofs import Prover
+from veilcast.tree.paper import Paper
+from veilcast.tree.profile import Part, Wish
 from veilcast.tree.publishing import Publishing
 from veilcast.tree.streams import Streams
-from veilcast.tree.subscribing import Subscribing, Term
-from veilcast.tree.tending import Tending
 from veilcast.wire import decode, encode
-from veilcast.wire.geometry import NOTE_ID, TAG
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Carry, Code, Enrolled, Head, Heard, Install, Offer, Page, Refused
 
@@ -59,51 +53,41 @@ class TreeNode:
         now: int,
         records: Mapping[int, bytes] | None = None,
     ) -> None:
-        self._config, self._keyring, self._entropy = config, keyring, entropy
         kept = records or {}
+        self.refused: Counter[str] = Counter()
+        self.excess = 0
+        self.version = 0
         self._frames: list[Frame] = []
         self._events: deque[Event] = deque([Listen("tree")])
         self._limits = Limits(config)
-        self._prover = Prover(keyring)
         self._streams = Streams(config, rng, self._post)
         self._membership = Membership(config, keyring, directory, address, self._streams, self._listed, rng, now)
-        self._home, where = self._membership.home, self._membership.where
+        home, where = self._membership.home, self._membership.where
         self._hops = Hops(config, self._streams, where, rng)
-        self._forwarding = Forwarding(config, keyring, self._home, self._hops, self._arrive)
-        self._guards = Guards(config.chain, self._home, rng, kept.get(GUARDS))
-        self._planting = Planting(
-            config, self._streams, self._prover, self._home, where, self._forwarding.install, rng, entropy
-        )
-        self._subscribing = Subscribing(config, keyring, self._home, self._guards, self._planting, rng, entropy, now)
-        self._tending = Tending(config, self._subscribing, self._guards)
-        self._probing = Probing(
+        profile = Hardened if config.profile == "hardened" else Paper
+        self._part: Part = profile(
             config,
+            keyring,
+            home,
             self._streams,
+            self._hops,
             where,
-            lambda: self._subscribing.terms,
-            lambda *how: self._tending.judge(self._probing, *how),
+            self._deliver,
+            self._refuse,
             rng,
             entropy,
             now,
+            kept,
         )
         self._inbox = Inbox(
             unread_max=config.unread_max, seen_max=config.delivered_max, again_us=config.deliver_again_us
         )
         self._records = Records(entropy, kept, config.records_max, GUARDS)
         self._publishing = Publishing(
-            config,
-            self._home,
-            self._streams,
-            self._offer,
-            lambda: self._membership.listing,
-            self._records,
-            rng,
-            entropy,
+            config, home, self._streams, self._part, lambda: self._membership.listing, self._records, rng, entropy
         )
+        self._timed = (self._streams, self._membership, self._hops, self._part, self._inbox, self._publishing)
         self._subscribed = 0
-        self.refused: Counter[str] = Counter()
-        self.excess = 0
-        self.version = 0
         for record, letter in self._records.kept():
             self._publishing.send(record, letter, now)
 
@@ -117,7 +101,7 @@ class TreeNode:
         letters = []
         for topic in dict.fromkeys(topics):
             letter = self._records.draft(topic, None, publication)
-            self._offer(letter, now)  # Raises for whatever could never be sent.
+            self._part.offer_of(letter, now)  # Raises for whatever could never be sent.
             letters.append(letter)
         self.version += 1
         return self._records.keep(letters)
@@ -125,17 +109,18 @@ class TreeNode:
     def withdraw(self, record: int, now: int) -> None:
         self._publishing.withdraw(record)
         self._records.drop(record)
+        self.version += 1
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""
         topic, wanted = _topic_of(interest)
-        self._subscribing.add(self._subscribed + 1, topic, wanted, now)
+        self._part.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1
         return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
-        self._subscribing.remove(number, now)
+        self._part.remove(number, now)
         self._inbox.forget(number)
         self.version += 1
 
@@ -155,15 +140,15 @@ class TreeNode:
             else:
                 raise ExcessError("more than one stream is given")
         except RemoteError as error:
-            self.refused[type(error).__name__] += 1
+            self._refuse(error)
 
     def handle_timer(self, now: int) -> None:
         self.version += 1
-        for part in self._parts():
+        for part in self._timed:
             part.handle(now)
 
     def next_timer(self) -> int | None:
-        return earliest(*(part.next_us() for part in self._parts()))
+        return earliest(*(part.next_us() for part in self._timed))
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames, self._frames = self._frames[:limit], self._frames[limit:]
@@ -172,9 +157,7 @@ class TreeNode:
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
-        if self._subscribing.news:
-            return self._subscribing.news.pop(0)
-        for part in (self._streams, self._guards, self._publishing, self._records):
+        for part in (self._streams, self._part, self._publishing, self._records):
             if (event := part.next_event()) is not None:
                 return event
         return self._inbox.next_delivery()
@@ -186,7 +169,7 @@ class TreeNode:
 
     def peer_up(self, peer: Address, now: int) -> None:
         self.version += 1
-        if "@" in peer:
+        if "@" in peer:  # Whoever calls us is heard when it says something.
             self._streams.peer_up(peer, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
@@ -203,6 +186,11 @@ class TreeNode:
     def swaps_played(self) -> int:
         return 0
 
+    @property
+    def name(self) -> bytes:
+        """What this node is called in the listing."""
+        return self._membership.home
+
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
@@ -211,16 +199,12 @@ class TreeNode:
             "streams": len(self._streams),
             "callers": len(self._limits),
             "listed": len(self._membership.listing),
-            "entries": self._forwarding.entries,
-            "seen": self._forwarding.seen,
             "held": len(self._hops),
             "held each": self._hops.most,
-            "subscriptions": len(self._subscribing),
-            "parcels": len(self._planting),
-            "probes": len(self._probing),
             "inbox": len(self._inbox),
             "delivered": self._inbox.remembered,
             "pending": len(self._records),
+            **self._part.sizes(),
         }
 
     @property
@@ -228,7 +212,7 @@ class TreeNode:
         """What should have been handed on, and could not be in time, or for want of room."""
         return self._hops.dropped
 
-    # --- what others ask
+    # --- inside
 
     def _answer(self, message: Message, source: Address, now: int) -> None:
         try:
@@ -236,11 +220,11 @@ class TreeNode:
                 case Install():
                     if not self._limits.allows_install(now):
                         raise ExcessError("more instructions than a node takes")
-                    self._forwarding.install(message, now)
+                    self._part.install(message, now)
                 case Offer():
-                    self._forwarding.offer(message, now)
+                    self._part.offer(message, now)
                 case Carry():
-                    self._forwarding.carry(message, now)
+                    self._part.carry(message, now)
                 case _:
                     raise MalformedError("not for a node")
             self._post(source, Heard(message.number))
@@ -256,55 +240,17 @@ class TreeNode:
             raise MalformedError("not an answer")
         self._streams.hear(source, message, now)
 
-    # --- what comes to us
-
-    def _arrive(self, carry: Carry, now: int) -> bool:
-        """Whether this has come to the end of one of our trees. To its last carrier it is as if it went on."""
-        term = self._subscribing.ends_at(carry.entry)
-        if term is None:
-            return False
-        if not self._probing.returned(carry.message, now):
-            try:
-                self._deliver(term, carry.body, now)
-            except VeilcastError as error:  # Not a note for us, or one for which our grant has ended.
-                self.refused[type(error).__name__] += 1
-        return True
-
-    def _deliver(self, term: Term, body: bytes, now: int) -> None:
-        keys = self._subscribing.keys(term.wish.topic, term.epoch)
-        content = open_note(keys, body, "tree", self._keyring.root, term.epoch)
-        readers = list(term.wish.readers) if term.wish.interest.matches(content.publication) else []
+    def _deliver(self, topic: str, content: Content, wishes: Iterable[Wish], now: int) -> None:
+        publication = content.publication
+        readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.readers]
         self.excess += not readers
-        note = Note(letter_id(Letter(term.wish.topic, content)), content.publication)
-        self._inbox.put(readers, note, None, now)
-
-    # --- inside
-
-    def _offer(self, letter: Letter, now: int) -> Offer:
-        """A letter as it leaves now, under a name that was never used."""
-        keys = self._subscribing.keys(letter.topic, epoch_of(now, self._keyring.epoch_us))
-        groups = keyed_groups(subject_key(keys, b"tree"), said(letter.content.publication, keys.record), TAG)
-        body = seal_note(keys, letter.content, "tree", self._entropy)
-        return self._prover.prove(Offer(0, self._entropy(NOTE_ID), groups, None, body))
+        self._inbox.put(readers, Note(letter_id(Letter(topic, content)), publication), None, now)
 
     def _listed(self, now: int) -> None:
-        self._subscribing.listed(self._membership.listing, now)
+        self._part.listed(self._membership.listing, now)
 
-    def _parts(
-        self,
-    ) -> tuple[Streams, Membership, Hops, Forwarding, Planting, Subscribing, Probing, Tending, Inbox, Publishing]:
-        return (
-            self._streams,
-            self._membership,
-            self._hops,
-            self._forwarding,
-            self._planting,
-            self._subscribing,
-            self._probing,
-            self._tending,
-            self._inbox,
-            self._publishing,
-        )
+    def _refuse(self, error: VeilcastError) -> None:
+        self.refused[type(error).__name__] += 1
 
     def _post(self, peer: Address, message: Message) -> None:
         self._frames.append(Frame(peer, encode(message)))

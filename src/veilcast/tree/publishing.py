@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
 from veilcast.authority.letters import Letter, Records
 from veilcast.errors import LocalError
@@ -21,12 +21,10 @@ from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.calling import backoff
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.listing import Listing
+from veilcast.tree.profile import Part
 from veilcast.tree.purposes import PUBLISH, fresh, way
 from veilcast.tree.streams import Answer, Streams
 from veilcast.wire.tree import Offer, Refused
-
-Offering: TypeAlias = Callable[[Letter, int], Offer]
-"""A letter as an offer, sealed with the keys that hold now, under a name of its own; `LocalError` if there are none."""
 
 
 class Publishing:
@@ -37,13 +35,13 @@ class Publishing:
         config: TreeConfig,
         home: bytes,
         streams: Streams,
-        offering: Offering,
+        part: Part,
         listing: Callable[[], Listing],
         records: Records,
         rng: Random,
         entropy: Entropy,
     ) -> None:
-        self._config, self._home, self._streams, self._offering = config, home, streams, offering
+        self._config, self._home, self._streams, self._part = config, home, streams, part
         self._listing, self._records, self._rng, self._entropy = listing, records, rng, entropy
         self._sendings: dict[int, list[_Sending]] = {}
         self._copies: Alarms[_Copy] = Alarms()
@@ -54,11 +52,11 @@ class Publishing:
         return sum(map(len, self._sendings.values()))
 
     def send(self, record: int, letter: Letter, now: int) -> None:
-        sending = _Sending(record, letter, self._config.copies)
+        sending = _Sending(record, letter, self._part.copies)
         self._sendings.setdefault(record, []).append(sending)
         if record not in self._overdue:
             self._overdue.set(record, now + self._config.wait_us)
-        for number in range(self._config.copies):
+        for number in range(self._part.copies):
             self._copies.set(_Copy(sending), now + number * self._config.again_us)
 
     def withdraw(self, record: int) -> None:
@@ -86,7 +84,7 @@ class Publishing:
             self._later(copy, now)
             return
         try:
-            offer = self._offering(copy.sending.letter, now)
+            offer = self._part.offer_of(copy.sending.letter, now)
         except LocalError:
             self._later(copy, now)  # A grant has ended, and may be renewed.
             return

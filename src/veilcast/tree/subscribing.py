@@ -14,16 +14,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
 
-import msgspec
-
-from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.subjects import Groups, keyed_groups, subject_key, wanted
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
-from veilcast.machine import Entropy, Waiting
+from veilcast.machine import Entropy
 from veilcast.parts.alarms import Alarms
 from veilcast.topics import Conjunction
 from veilcast.tree.bundles import Recipient
@@ -32,19 +28,9 @@ from veilcast.tree.grown import Grown, Stop
 from veilcast.tree.guards import Guards
 from veilcast.tree.listing import Listing
 from veilcast.tree.planting import Planting
+from veilcast.tree.profile import Wish
+from veilcast.tree.topics import Topics, Wishes
 from veilcast.wire.geometry import TAG
-
-
-@dataclass(slots=True, eq=False)
-class Wish:
-    """What an owner wants, for all its subscriptions with this interest."""
-
-    spelled: bytes
-    topic: str
-    interest: Conjunction
-    readers: dict[int, None] = field(default_factory=dict)
-    stands: bool = False
-    """Whether one of its trees has been found to work."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,67 +56,37 @@ class Subscribing:
     def __init__(
         self,
         config: TreeConfig,
-        keyring: Keyring,
+        topics: Topics,
+        epoch_us: int,
         home: bytes,
         guards: Guards,
         planting: Planting,
         rng: Random,
         entropy: Entropy,
-        now: int,
     ) -> None:
-        self._config, self._keyring, self._home = config, keyring, home
+        self._config, self._topics, self._epoch_us, self._home = config, topics, epoch_us, home
         self._guards, self._planting, self._rng, self._entropy = guards, planting, rng, entropy
         self._listing = Listing(())
         self._avoided: dict[bytes, int] = {}
-        self._wishes: dict[bytes, Wish] = {}
-        self._numbers: dict[int, bytes] = {}
+        self.wishes = Wishes(config.subscriptions_max)
         self._terms: dict[bytes, Term] = {}
         """By what comes in at the end of their trees."""
-        self._at_hand: dict[int, EpochKeys] = {}
         self._alarms: Alarms[_Due] = Alarms()
-        self.news: list[Waiting] = []
-
-    def __len__(self) -> int:
-        return len(self._numbers)
 
     @property
     def terms(self) -> Sequence[Term]:
         """All that somebody still wants."""
         return [term for term in self._terms.values() if term.wish.readers]
 
-    def keys(self, topic: str, epoch: int) -> TopicKeys:
-        """`LocalError` where no grant reaches so far, or the topic is of another profile."""
-        if epoch not in self._at_hand:
-            while len(self._at_hand) >= AT_HAND_MAX:
-                del self._at_hand[next(iter(self._at_hand))]
-            self._at_hand[epoch] = self._keyring.at(epoch)
-        keys = self._at_hand[epoch].topic(topic)
-        if keys.record.profile != self._config.profile:
-            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is of the other")
-        return keys
-
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """Take up a subscription; `LocalError` for one that can never be planted."""
-        if len(self._numbers) >= self._config.subscriptions_max:
-            raise LocalError(f"there are {self._config.subscriptions_max} subscriptions already; end one first")
-        epoch = epoch_of(now, self._keyring.epoch_us)
-        wanted(interest, self.keys(topic, epoch).record)
-        spelled = _ENCODER.encode((topic, interest.constraints))
-        wish = self._wishes.get(spelled)
-        if wish is None:
-            wish = self._wishes[spelled] = Wish(spelled, topic, interest)
-        wish.readers[number] = None
-        self._numbers[number] = spelled
-        self.news.append(Waiting(number, now if wish.stands else None))
-        self._plant(wish, epoch, now)
+        epoch = self._topics.epoch(now)
+        wanted(interest, self._topics.keys(topic, epoch).record)
+        self._plant(self.wishes.add(number, topic, interest, now), epoch, now)
 
-    def remove(self, number: int, now: int) -> None:
-        if number not in self._numbers:
-            raise LocalError(f"there is no subscription {number}")
-        wish = self._wishes[self._numbers.pop(number)]
-        del wish.readers[number]
+    def remove(self, number: int) -> None:
+        wish = self.wishes.remove(number)
         if not wish.readers:
-            del self._wishes[wish.spelled]
             for term in self._terms.values():
                 if term.wish is wish:
                     self._planting.forget(term.tree)
@@ -193,12 +149,12 @@ class Subscribing:
 
     def _complete(self, now: int) -> None:
         """Every wish has a tree for this epoch, and an alarm for the next."""
-        epoch = epoch_of(now, self._keyring.epoch_us)
-        for wish in self._wishes.values():
+        epoch = self._topics.epoch(now)
+        for wish in self.wishes:
             self._plant(wish, epoch, now)
 
     def _plant(self, wish: Wish, epoch: int, now: int) -> None:
-        if wish.spelled not in self._wishes:
+        if wish not in self.wishes:
             return
         if not self._is_planted(wish, epoch):
             with suppress(LocalError):  # Our grant does not reach so far.
@@ -212,7 +168,7 @@ class Subscribing:
 
     def _moment(self, epoch: int, now: int) -> int:
         """When the trees of this epoch are planted."""
-        start_us, length_us = epoch * self._keyring.epoch_us, self._keyring.epoch_us
+        start_us, length_us = epoch * self._epoch_us, self._epoch_us
         first = start_us - length_us // 2
         last = max(first, start_us - self._config.ahead_us)
         return max(now + 1, first + self._rng.randrange(last - first + 1))
@@ -221,14 +177,14 @@ class Subscribing:
         guards = self._guards.chain(self._listing, self._avoided)
         if not guards or self._home not in self._listing:
             return  # There is nobody yet.
-        keys = self.keys(wish.topic, epoch)
+        keys = self._topics.keys(wish.topic, epoch)
         groups = keyed_groups(subject_key(keys, b"tree"), wanted(wish.interest, keys.record), TAG)
         secret = derive(Secret(self._entropy(KEY)), b"vc/tree", wish.spelled)
         nodes = [self._recipient(node) for node in self._listing.ids]
         tree = Grown(secret, nodes, self._home, [self._recipient(node) for node in guards], self._config.depth)
         for node in self._avoided:
             tree.bypass(node)
-        until_us, probed_us = (epoch + 2) * self._keyring.epoch_us, now + self._config.spread_us + _HANDED_ON_US
+        until_us, probed_us = (epoch + 2) * self._epoch_us, now + self._config.spread_us + _HANDED_ON_US
         term = Term(wish, epoch, tree, groups, until_us, probed_us)
         for stop in tree.stops_of(self._home):
             term.reached[stop] = None
@@ -249,9 +205,8 @@ class Subscribing:
             self._planting.tell(term.tree, stops, term.groups, term.until_us, now)
 
     def _stand(self, term: Term, now: int) -> None:
-        if not term.wish.stands and term.epoch <= epoch_of(now, self._keyring.epoch_us):
-            term.wish.stands = True
-            self.news += [Waiting(number, now) for number in term.wish.readers]
+        if term.epoch <= self._topics.epoch(now):
+            self.wishes.stand(term.wish, now)
 
     def _recipient(self, node: bytes) -> Recipient:
         number = self._listing.numbered(node)
@@ -262,9 +217,6 @@ class Subscribing:
 
 _Due: TypeAlias = Term | tuple[Wish, int]
 """A tree that is over, or one to be planted."""
-AT_HAND_MAX: Final = 16
-"""Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
 AVOIDED_MAX: Final = 1_024
 _HANDED_ON_US: Final = 1_000_000
 """For the last of a group to have its instruction, once the first has."""
-_ENCODER: Final = msgspec.msgpack.Encoder()

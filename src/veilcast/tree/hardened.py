@@ -1,0 +1,130 @@
+"""The hardened profile of a node: entries with names of their own, trees that hang by guards and are mended.
+
+Installing does not follow the tree that is installed, messages are addressed to one entry at a time, only the origin
+sees tags, and whatever is planted ends with its epoch. The parts say how; here they are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.letters import Letter
+from veilcast.authority.notes import open_note, seal_note
+from veilcast.authority.subjects import keyed_groups, said, subject_key
+from veilcast.errors import VeilcastError
+from veilcast.machine import Address, Entropy, Event
+from veilcast.parts.alarms import earliest
+from veilcast.topics import Conjunction
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.forwarding import Forwarding
+from veilcast.tree.guards import GUARDS, Guards
+from veilcast.tree.hops import Hops
+from veilcast.tree.listing import Listing
+from veilcast.tree.planting import Planting
+from veilcast.tree.probing import Probing
+from veilcast.tree.profile import Deliver
+from veilcast.tree.proofs import Prover
+from veilcast.tree.streams import Streams
+from veilcast.tree.subscribing import Subscribing
+from veilcast.tree.tending import Tending
+from veilcast.tree.topics import Topics
+from veilcast.wire.geometry import NOTE_ID, TAG
+from veilcast.wire.tree import Carry, Offer
+
+
+class Hardened:
+    """A `Part`. `records` has the guards of an earlier life; `failed` is told of what came and was not for us."""
+
+    def __init__(
+        self,
+        config: TreeConfig,
+        keyring: Keyring,
+        home: bytes,
+        streams: Streams,
+        hops: Hops,
+        where: Callable[[bytes], Address | None],
+        deliver: Deliver,
+        failed: Callable[[VeilcastError], None],
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+        records: Mapping[int, bytes],
+    ) -> None:
+        self._root, self._entropy, self._deliver, self._failed = keyring.root, entropy, deliver, failed
+        self.copies = config.copies
+        self._prover = Prover(keyring)
+        self._topics = Topics(config, keyring)
+        self._forwarding = Forwarding(config, keyring, home, hops, self._arrive)
+        self._guards = Guards(config.chain, home, rng, records.get(GUARDS))
+        self._planting = Planting(config, streams, self._prover, home, where, self._forwarding.install, rng, entropy)
+        self._subscribing = Subscribing(
+            config, self._topics, keyring.epoch_us, home, self._guards, self._planting, rng, entropy
+        )
+        self._tending = Tending(config, self._subscribing, self._guards)
+        self._probing = Probing(
+            config,
+            streams,
+            where,
+            lambda: self._subscribing.terms,
+            lambda *how: self._tending.judge(self._probing, *how),
+            rng,
+            entropy,
+            now,
+        )
+        self._parts = (self._forwarding, self._planting, self._subscribing, self._probing, self._tending)
+        self.install = self._forwarding.install
+        self.offer = self._forwarding.offer
+        self.carry = self._forwarding.carry
+
+    def offer_of(self, letter: Letter, now: int) -> Offer:
+        keys = self._topics.keys(letter.topic, self._topics.epoch(now))
+        groups = keyed_groups(subject_key(keys, b"tree"), said(letter.content.publication, keys.record), TAG)
+        body = seal_note(keys, letter.content, "tree", self._entropy)
+        return self._prover.prove(Offer(0, self._entropy(NOTE_ID), groups, None, body))
+
+    def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
+        self._subscribing.add(number, topic, interest, now)
+
+    def remove(self, number: int, now: int) -> None:
+        self._subscribing.remove(number)
+
+    def listed(self, listing: Listing, now: int) -> None:
+        self._subscribing.listed(listing, now)
+
+    def next_us(self) -> int | None:
+        return earliest(*(part.next_us() for part in self._parts))
+
+    def handle(self, now: int) -> None:
+        for part in self._parts:
+            part.handle(now)
+
+    def next_event(self) -> Event | None:
+        news = self._subscribing.wishes.news
+        return news.pop(0) if news else self._guards.next_event()
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "entries": self._forwarding.entries,
+            "seen": self._forwarding.seen,
+            "subscriptions": len(self._subscribing.wishes),
+            "parcels": len(self._planting),
+            "probes": len(self._probing),
+        }
+
+    def _arrive(self, carry: Carry, now: int) -> bool:
+        """Whether this has come to the end of one of our trees. To its last carrier it is as if it went on."""
+        term = self._subscribing.ends_at(carry.entry)
+        if term is None:
+            return False
+        if not self._probing.returned(carry.message, now):
+            topic = term.wish.topic
+            try:
+                keys = self._topics.keys(topic, term.epoch)
+                content = open_note(keys, carry.body, "tree", self._root, term.epoch)
+            except VeilcastError as error:  # Not a note for us, or one for which our grant has ended.
+                self._failed(error)
+            else:
+                self._deliver(topic, content, [term.wish], now)
+        return True

@@ -1,0 +1,66 @@
+"""What a node leaves to its profile: how instructions are made and kept, and whom a message goes on to.
+
+`hardened` and `paper` are the two; a node has one of them for all its life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from veilcast.authority.content import Content
+from veilcast.authority.letters import Letter
+from veilcast.machine import Event
+from veilcast.topics import Conjunction
+from veilcast.tree.listing import Listing
+from veilcast.wire.tree import Carry, Install, Offer
+
+
+@dataclass(slots=True, eq=False)
+class Wish:
+    """What an owner wants, for all its subscriptions with this interest."""
+
+    spelled: bytes
+    topic: str
+    interest: Conjunction
+    readers: dict[int, None] = field(default_factory=dict)
+    stands: bool = False
+    """Whether its owner has been told that it gets what is published."""
+
+
+Deliver: TypeAlias = Callable[[str, Content, Iterable[Wish], int], None]
+"""Something of this topic has come that may be for these."""
+
+
+class Part(Protocol):
+    """All that take what others sent raise `RemoteError`; nothing is answered then but that it was refused."""
+
+    @property
+    def copies(self) -> int:
+        """How many origins get a publication."""
+
+    def offer_of(self, letter: Letter, now: int) -> Offer:
+        """As it leaves now, under a name that was never used; `LocalError` if it cannot."""
+
+    def install(self, install: Install, now: int) -> None: ...
+
+    def offer(self, offer: Offer, now: int) -> None: ...
+
+    def carry(self, carry: Carry, now: int) -> None: ...
+
+    def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
+        """Take up a subscription; `LocalError` for one that could never be granted."""
+
+    def remove(self, number: int, now: int) -> None: ...
+
+    def listed(self, listing: Listing, now: int) -> None:
+        """There is a new listing."""
+
+    def next_us(self) -> int | None: ...
+
+    def handle(self, now: int) -> None: ...
+
+    def next_event(self) -> Event | None: ...
+
+    def sizes(self) -> dict[str, int]: ...
