@@ -1,0 +1,111 @@
+"""The tree's soak: one world after the other, each with a variant and a bad time that are drawn from its seed.
+
+A directory and ten nodes for four minutes. In the first thirty seconds everybody enrols and subscribes; then, for a
+hundred, streams break, frames are lost or come twice, ways are blocked, machines die and start again with what their
+disk holds, stop and go on, clocks are wrong. The last fault is that a node dies for good. A minute later delivery must
+have resumed: from then on all that is on a publisher's disk must reach everybody who wants it.
+
+What is published in the bad time is not owed. A node that dies takes with it what it had heard and not passed on, and
+so may be lost what both origins of a publication had.
+
+Frames do not change their order, nor come again long after: streams carry them.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from veilcast.sim import scenario
+from veilcast.sim.chance import generator
+from veilcast.sim.faults import AnyFault, Crash, Cut, swarm
+from veilcast.sim.scenario import Outcome, Scenario
+from veilcast.sim.tree import DIRECTORY, TreePopulation
+from veilcast.tree.config import DirectoryConfig, TreeConfig
+
+
+def run(seed: int) -> Outcome:
+    return scenario.run(plan(seed), seed)
+
+
+def plan(seed: int) -> Scenario:
+    """The world of a seed."""
+    rng = generator(seed, "tree soak")
+    variant = rng.choice(list(VARIANTS))
+    population = VARIANTS[variant]
+    # A swarm is over by three quarters of its horizon.
+    drawn = swarm(seed, population.addresses(), (CALM_US - QUIET_US) * 4 // 3, KINDS)
+    faults = [msgspec.structs.replace(fault, at_us=fault.at_us + QUIET_US) for fault in drawn]
+    config = scenario.Config(
+        about=variant,
+        duration_us=DURATION_US,
+        epoch_us=EPOCH_US,
+        disk_us=DISK_US,
+        population=population,
+        faults=(*faults, *_cuts(rng, population), *_kills(rng, population), _loss(rng, population)),
+    )
+    return Scenario(f"tree soak {variant}", config, "veilcast sim soak --of tree --seeds 1")
+
+
+def _cuts(rng: Random, population: TreePopulation) -> list[AnyFault]:
+    """Streams that break, at any moment of the bad time."""
+    pairs = [rng.sample(population.addresses(), 2) for _ in range(rng.randint(0, CUTS_MAX))]
+    return [Cut(at_us=rng.randrange(QUIET_US, CALM_US), between=(one, other)) for one, other in pairs]
+
+
+def _kills(rng: Random, population: TreePopulation) -> list[AnyFault]:
+    """Nodes and the directory die at any moment, and are back soon: in the middle of what they do."""
+    kills: list[AnyFault] = []
+    for _ in range(rng.randint(0, KILLS_MAX)):
+        node = DIRECTORY if rng.random() < 0.2 else rng.choice(population.node_names())
+        length_us = rng.randint(1, KILL_US_MAX)
+        kills.append(Crash(at_us=rng.randrange(QUIET_US, CALM_US - length_us), for_us=length_us, node=node))
+    return kills
+
+
+def _loss(rng: Random, population: TreePopulation) -> AnyFault:
+    """A node that only forwards, and dies for good."""
+    busy = (*population.publisher_names(), *population.subscriber_names(), *population.hoarder_names())
+    idle = [node for node in population.node_names() if node not in busy]
+    return Crash(at_us=CALM_US, node=rng.choice(idle))
+
+
+DURATION_US: Final = 240_000_000
+EPOCH_US: Final = 60_000_000
+DISK_US: Final = 200_000
+QUIET_US: Final = 30_000_000
+"""Until when nothing goes wrong, so that all subscriptions stand."""
+CALM_US: Final = 130_000_000
+"""When the last fault has begun, and all others have ended."""
+OWED_US: Final = CALM_US + 60_000_000
+CUTS_MAX: Final = 20
+KILLS_MAX: Final = 10
+KILL_US_MAX: Final = 5_000_000
+KINDS: Final = ("loss", "duplicate", "crash", "pause", "partition", "skew")
+
+_HARDENED: Final = TreePopulation(
+    nodes=10,
+    bits=3,
+    notes=100,
+    first_us=QUIET_US,
+    every_us=2_000_000,
+    owed_us=OWED_US,
+    tree=TreeConfig(
+        fetch_us=10_000_000,
+        connect_us=1_000_000,
+        retry_us=5_000_000,
+        spread_us=2_000_000,
+        ahead_us=5_000_000,
+        probe_us=1_000_000,
+    ),
+    directory=DirectoryConfig(lease_us=60_000_000, publish_us=2_000_000),
+    checks=("once", "intact", "matching", "complete", "frugal", "bounds"),
+)
+
+VARIANTS: Final[dict[str, TreePopulation]] = {
+    "hardened": _HARDENED,
+    "hoarders": msgspec.structs.replace(_HARDENED, hoarders=1),
+    "half": msgspec.structs.replace(_HARDENED, hoarders=1, keep_ppm=500_000),
+}
