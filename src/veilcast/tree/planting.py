@@ -103,6 +103,9 @@ class Planting:
         for stops in parcels:
             parcel = Parcel(tree, stops, groups, until_us + tree.changes)
             self._alarms.set(parcel, now + self._rng.randrange(within_us + 1))
+            own = [stop for stop in stops if tree.node(stop) == self._home]
+            if own:  # We need nobody to tell us; the others tell us, too, or they would see who is left out.
+                self._keep(self._wrapped(parcel, own, 0), now)
 
     def _send(self, parcel: Parcel, now: int) -> None:
         stops = self._in_order(parcel)
