@@ -51,7 +51,9 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     interests: int = 1
     """Of each subscriber."""
     bits: int = 4
-    """Of the number that topics have: it counts to 2^bits."""
+    """Of the number that topics have: it counts to 2^bits; with none, all want all of a topic."""
+    subscribe_us: int = 0
+    """When subscriptions begin; a node that starts later subscribes at once."""
     notes: int = 20
     first_us: int = 40_000_000
     every_us: int = 1_000_000
@@ -64,10 +66,10 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     checks: tuple[str, ...] = ("once", "intact", "matching", "complete", "bounds")
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "publishers", "subscribers", "topics", "interests", "bits", "every_us"):
+        for name in ("nodes", "publishers", "subscribers", "topics", "interests", "every_us"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")
-        for name in ("hoarders", "keep_ppm", "notes", "first_us", "owed_us"):
+        for name in ("hoarders", "keep_ppm", "bits", "subscribe_us", "notes", "first_us", "owed_us"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"population.{name} must not be negative")
         if max(self.publishers, self.subscribers) > self.nodes:
@@ -107,7 +109,7 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         world.add(DIRECTORY, self._lister(world.epoch_us))
         for number, node in enumerate(self.node_names()):
             keyring = self._keyring(number, "member", world.epoch_us)
-            world.add(node, self._owner(node, keyring, wishes.get(node, ()), diary))
+            world.add(node, self._owner(world, node, keyring, wishes.get(node, ()), diary))
             for interest in wishes.get(node, ()):
                 topic = next(each.text for each in interest.constraints if isinstance(each, Equal))
                 world.label(topic, node, "subscriber", world.start, world.start + duration_us)
@@ -153,12 +155,21 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         keyring = self._keyring(self.nodes, "directory", epoch_us)
         return lambda birth: Directory(self.directory, keyring, birth.now, birth.stored)
 
-    def _owner(self, name: Address, keyring: Keyring, wishes: tuple[Conjunction, ...], diary: Diary) -> Any:
+    def _owner(
+        self, world: World, name: Address, keyring: Keyring, wishes: tuple[Conjunction, ...], diary: Diary
+    ) -> Any:
+        def subscribe(node: TreeNode, now: int) -> None:
+            for interest in wishes:
+                node.subscribe(interest, now)
+
         def start(birth: Birth) -> TreeNode | Hoarder:
             node = _Node(self.tree, keyring, DIRECTORY, name, birth.rng, birth.entropy, birth.now, birth.stored)
             node.diary = diary
-            for interest in wishes:
-                node.subscribe(interest, birth.now)
+            wait_us = world.start + self.subscribe_us - world.now
+            if wait_us <= 0:
+                subscribe(node, birth.now)
+            elif not birth.incarnation and wishes:
+                world.after(wait_us, lambda: world.call(name, subscribe))
             if name not in self.hoarder_names():
                 return node
             return Hoarder(node, generator(birth.seed, "hoarder", name, str(birth.incarnation)), self.keep_ppm)

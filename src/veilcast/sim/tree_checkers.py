@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from veilcast.machine import Address, Frame
 from veilcast.sim.checkers import Checker, ViolationError
+from veilcast.tree.purposes import HOP
 from veilcast.wire import decode
 from veilcast.wire.tree import TYPE_BYTES, Carry, Offer
 
@@ -38,16 +39,22 @@ class Frugal(Checker):
 
 
 class Traffic(Checker):
-    """Nothing to check: counts what nodes send on for one another, all in all and by node."""
+    """Counts the copies of publications that nodes send to their parents, by node; more than `most` are too many."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self.sent: Counter[Address] = Counter()
+        self.total = 0
 
     def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
-        passed = sum(frame.data[:1] in (_CARRY, _OFFER) for frame in frames)
-        if passed:
-            self.sent[address] += passed
+        for frame in frames:
+            if frame.data[:1] in (_CARRY, _OFFER) and frame.destination.startswith(_TO_PARENT):
+                self.sent[address] += 1
+                self.total += 1
+        if self.total > self._most:
+            raise ViolationError(f"{self.total} copies, and there is no end of it")
 
 
 _TYPE_OF = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
+_TO_PARENT = f"{HOP}@"
 _CARRY, _OFFER = _TYPE_OF[Carry], _TYPE_OF[Offer]

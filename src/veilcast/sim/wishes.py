@@ -22,7 +22,7 @@ from veilcast.topics import All, Conjunction, Equal, Integers, Label, Range, Sch
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The topics there are; the number that each has counts to 2^bits."""
+    """The topics there are; the number that each has counts to 2^bits. With no bits they have nothing but a name."""
 
     topics: tuple[str, ...]
     bits: int
@@ -37,14 +37,19 @@ class Vocabulary:
         return wishes
 
     def publication(self, rng: Random, number: int) -> Publication:
-        label, level = Label(rng.choice(self.topics)), rng.randrange(1 << self.bits)
-        return Publication((label.pair, ("level", level), ("kind", rng.choice(_WORDS))), b"note %d" % number)
+        label, body = Label(rng.choice(self.topics)), b"note %d" % number
+        if not self.bits:
+            return Publication((label.pair,), body)
+        level = rng.randrange(1 << self.bits)
+        return Publication((label.pair, ("level", level), ("kind", rng.choice(_WORDS))), body)
 
     def declared(self, profile: Profile) -> tuple[TopicRecord, ...]:
         return _declared(self.topics, self.bits, profile)
 
     def _interest(self, rng: Random) -> Conjunction:
         label, top = Label(rng.choice(self.topics)), (1 << self.bits) - 1
+        if not self.bits:
+            return label
         low, high = sorted((rng.randint(0, top), rng.randint(0, top)))
         kinds: list[Conjunction] = [
             label,
@@ -99,7 +104,7 @@ def _plan_note(
 
 @cache
 def _declared(topics: tuple[str, ...], bits: int, profile: Profile) -> tuple[TopicRecord, ...]:
-    schema = Schema((Integers("level", 0, (1 << bits) - 1, bits), Strings("kind")))
+    schema = Schema((Integers("level", 0, (1 << bits) - 1, bits), Strings("kind"))) if bits else Schema()
     return tuple(TopicRecord(topic, schema, profile=profile) for topic in topics)
 
 
