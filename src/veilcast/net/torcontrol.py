@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.errors import ConfigError, LocalError, StorageError, UnreachableError
 from veilcast.net.address import parse
 
 
@@ -174,7 +174,7 @@ def _connected(where: str) -> socket.socket:
         made.connect(address)
     except OSError as error:
         made.close()
-        raise LocalError(f"no Tor answers at {where}: {error.strerror or error}") from error
+        raise UnreachableError(f"no Tor answers at {where}: {error.strerror or error}") from error
     return made
 
 

@@ -8,15 +8,16 @@ by now.
 
 from __future__ import annotations
 
-import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from veilcast.errors import LocalError, StorageError
+from veilcast.errors import LocalError, StorageError, UnreachableError
 from veilcast.net.torcontrol import TorControl
 
 
@@ -36,8 +37,9 @@ class TorProcess:
 
     def start(self, options: Sequence[str]) -> None:
         """With these lines in its torrc; it listens on loopback, and goes on when this process ends."""
-        tor = find()
-        place = self.directory
+        tor, place = find(), self.directory
+        if self._answers():
+            raise StorageError(f"another tor runs in {place}; end the process that started it")
         own = [
             f"DataDirectory {quoted(place / 'data')}",
             "ControlPort 127.0.0.1:auto",
@@ -68,23 +70,34 @@ class TorProcess:
         """A connection to it; if it is just starting, when it is up."""
         file, deadline = self.directory / "control", time.monotonic() + within_s
         while True:
-            with contextlib.suppress(OSError):
+            try:
                 # Written whole or not at all, and only when it listens.
                 said = file.read_text().strip()
+            except OSError:
+                pass
+            else:
                 return TorControl(said.removeprefix("PORT="), self.directory / "cookie")
             if self._child is not None and self._child.poll() is not None:
                 raise LocalError(f"tor ended at once: {self.last_words()}")
             if time.monotonic() > deadline:
-                raise LocalError(f"no tor runs in {self.directory}")
+                raise UnreachableError(f"no tor runs in {self.directory}")
             time.sleep(LOOK_S)
+
+    def _answers(self) -> bool:
+        try:
+            self.control().close()
+        except LocalError:
+            return False
+        return True
 
     def last_words(self) -> str:
         try:
             lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        told = [line.partition("] ")[2] for line in lines if "[err]" in line or "[warn]" in line]
-        return told[-1] if told else f"{self.log} has no reason for it"
+        # It warns of what is wrong, and then says that there was an error.
+        told = [line.partition("[warn] ")[2] for line in lines if "[warn] " in line]
+        return told[-1] if told else f"{self.log} may have a reason"
 
     def let_go(self) -> None:
         """It goes on when this process ends; `halt` ends it."""
@@ -108,18 +121,27 @@ class TorProcess:
         """Whoever started it; whether there was one. Returns when it has ended."""
         try:
             control = self.control()
-        except LocalError:
+        except UnreachableError:
             return False
         with control:
+            pid = int(control.value("process/pid"))
             control.ask("SIGNAL HALT")
-            deadline = time.monotonic() + END_S
-            while time.monotonic() < deadline:
-                try:
-                    control.look()
-                except LocalError:
-                    return True
-                time.sleep(LOOK_S)
-        raise LocalError(f"the tor of {self.directory} does not end")
+            if not _ends(control):
+                # Its threads may wait for one another for ever. Its connection stands, so the number is still its own.
+                os.kill(pid, signal.SIGKILL)
+                _ends(control)
+        return True
+
+
+def _ends(control: TorControl) -> bool:
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        try:
+            control.look()
+        except LocalError:
+            return True
+        time.sleep(LOOK_S)
+    return False
 
 
 def quoted(path: Path) -> str:
@@ -128,4 +150,4 @@ def quoted(path: Path) -> str:
 
 
 LOOK_S: Final = 0.05
-END_S: Final = 10.0
+END_S: Final = 3.0
