@@ -1,12 +1,14 @@
-"""What every test shares: one hypothesis profile, a seeded entropy, a disk that is quick to flush; and the lab's Spark.
+"""What every test shares: one hypothesis profile, a seeded entropy, a disk that is quick to flush; the lab's Spark, and
+a private Tor network.
 
-What the lab needs is imported by those who ask for it: no other test waits for Spark.
+What the lab or Tor needs is imported by those who ask for it: no other test waits for Spark.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from veilcast.lab.sweep.experiment import Experiment
+
+sys.path.insert(0, str(Path(__file__).parent / "live"))
 
 settings.register_profile("veilcast", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("veilcast")
@@ -50,6 +54,19 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Pat
 @pytest.fixture
 def disk(disks: Callable[[], Path]) -> Path:
     return disks()
+
+
+@pytest.fixture(scope="session")
+def tor_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The file of a private Tor network that is up, for `[tor] network` and `tor.started`. Others use it too."""
+    import private_tor
+
+    if reason := private_tor.missing():
+        pytest.skip(reason)
+    base, alone = tmp_path_factory.getbasetemp(), "PYTEST_XDIST_WORKER" not in os.environ
+    yield private_tor.network(base if alone else base.parent)
+    if alone:
+        private_tor.end(base)
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +117,15 @@ x = 0.5
 """,
         "two",
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.pluginmanager.hasplugin("dsession"):
+        # All workers are done, and none of them could know that.
+        import private_tor
+
+        private_tor.end(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
 
 
 def pytest_configure() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.errors import ConfigError, LocalError, StorageError, UnreachableError
 from veilcast.net import torcontrol
 from veilcast.net.torcontrol import TorControl
 
@@ -175,5 +175,5 @@ def test_a_cookie_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:1", "unix:/nowhere/control"])
 def test_where_nobody_listens_is_told(where: str) -> None:
-    with pytest.raises(LocalError, match="no Tor answers at"):
+    with pytest.raises(UnreachableError, match="no Tor answers at"):
         TorControl(where)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import ConfigError, LocalError
+from veilcast.machine import Address
+from veilcast.net import tor
+from veilcast.net.tor import Tor
+from veilcast.net.torcontrol import TorControl
+
+NAME, KEY = "a" * 56, "ED25519-V3:" + "A" * 86 + "=="
+TARGET = ("127.0.0.1", 4000)
+
+
+class Scripted(TorControl):
+    """Answers by what a command begins with."""
+
+    def __init__(self, answers: dict[str, list[str]], events: list[str] | None = None) -> None:
+        self.answers = {
+            "GETINFO net/listeners/socks": ['net/listeners/socks="127.0.0.1:9050"'],
+            "SETEVENTS": [],
+            **answers,
+        }
+        self.coming = events or []
+        self.asked: list[str] = []
+
+    def ask(self, command: str) -> list[str]:
+        self.asked.append(command)
+        return next(answer for begin, answer in self.answers.items() if command.startswith(begin))
+
+    def await_event(self, within_s: float) -> str:
+        if not self.coming:
+            raise TimeoutError
+        return self.coming.pop(0)
+
+
+def test_a_service_leads_to_our_socket_and_its_key_is_kept_by_whoever_asked() -> None:
+    control = Scripted({"ADD_ONION": [f"ServiceID={NAME}", f"PrivateKey={KEY}", "OK"]})
+    service = Tor(control).serve(TARGET)
+    assert (service.address, service.key) == (f"{NAME}.onion:80", KEY)
+    assert control.asked[-1].startswith("ADD_ONION NEW:ED25519-V3 ")
+    assert control.asked[-1].endswith(" Port=80,127.0.0.1:4000")
+    control.answers["ADD_ONION"] = [f"ServiceID={NAME}", "OK"]
+    assert Tor(control).serve(TARGET, key=KEY) == service
+    assert control.asked[-1].startswith(f"ADD_ONION {KEY} ")
+
+
+@pytest.mark.parametrize("key", ["", "RSA1024:AAAA", KEY + " Port=1,192.0.2.1:80", "NEW:BEST", KEY.replace("A", "?")])
+def test_what_is_no_key_is_not_given_to_tor(key: str) -> None:
+    control = Scripted({"ADD_ONION": []})
+    with pytest.raises(ConfigError):
+        Tor(control).serve(TARGET, key=key)
+    assert "ADD_ONION" not in "".join(control.asked)
+
+
+def test_a_service_can_be_found_when_its_descriptor_is_with_others() -> None:
+    events = [f"HS_DESC UPLOAD {NAME} UNKNOWN x", "CIRC 1", f"HS_DESC UPLOADED {'b' * 56} UNKNOWN x"]
+    services = [tor.OnionService(Address(f"{name * 56}.onion:80"), KEY) for name in "ab"]
+    with pytest.raises(LocalError, match="cannot be found"):
+        Tor(Scripted({}, events.copy())).await_reachable(services, 0.0)
+    control = Scripted({}, [*events, f"HS_DESC UPLOADED {NAME} UNKNOWN x"])
+    Tor(control).await_reachable(services, 1.0)
+    assert control.asked[-1] == "SETEVENTS"
+
+
+@pytest.mark.parametrize("places", ["", '"unix:/run/tor/socks"'])
+def test_a_tor_that_takes_no_callers_on_tcp_is_of_no_use(places: str) -> None:
+    with pytest.raises(ConfigError, match="SocksPort"):
+        Tor(Scripted({"GETINFO net/listeners/socks": [f"net/listeners/socks={places}"]}))
+
+
+def test_callers_come_on_the_first_place_that_is_no_file() -> None:
+    places = 'net/listeners/socks="unix:/run/tor/socks" "[::1]:9050" "127.0.0.1:9150"'
+    made = Tor(Scripted({"GETINFO net/listeners/socks": [places]}))
+    assert made.reach.dial("hop", f"{NAME}.onion:80").address[:2] == ("::1", 9050)
+
+
+def test_how_far_a_tor_has_got() -> None:
+    said = 'status/bootstrap-phase=NOTICE BOOTSTRAP PROGRESS=75 TAG=enough_dirinfo SUMMARY="x"'
+    assert tor.bootstrapped(Scripted({"GETINFO status": [said]})) == 75
+
+
+def test_a_network_that_is_no_network_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(LocalError), tor.started(tmp_path / "tor", network=tmp_path / "none"):
+        pass
+    assert list(tmp_path.iterdir()) == []
