@@ -14,6 +14,7 @@ from veilcast.authority.vault import alone
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import make_directory
 from veilcast.net import testnet
+from veilcast.net.torprocess import find
 
 
 def add_commands(commands: Any) -> None:
@@ -37,6 +38,7 @@ def add_commands(commands: Any) -> None:
 
 def _up(arguments: argparse.Namespace, _: Context) -> Report:
     directory: Path = arguments.dir
+    find()  # Before anything is made.
     make_directory(directory)
     with (
         alone(directory),
