@@ -4,7 +4,10 @@ address     UDP addresses as text
 clock       time that never goes back
 turns       what every driver does with a machine
 udp         drives one machine over UDP
-streams     drives one machine over TLS streams: callers, calls, backlog, stream, records, tls, limits, ends
+streams     drives one machine over TLS streams: callers, calls, backlog, stream, wrap, records, tls, limits, ends
+onions      drives one machine over streams that hide who calls: socks
+tor         a Tor of our own, or one that runs already: torcontrol, torprocess, tornet
+testnet     a private Tor network on loopback
 agent       what a running node offers its clients
 protocol    what is said on the control socket
 control     the node's side of it
