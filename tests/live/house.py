@@ -134,5 +134,5 @@ class House:
 async def until(me: Client, true: Callable[[Status], bool]) -> Status:
     """Ask again and again how the node is, until this is true of it."""
     while not true(status := await me.status()):
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
     return status

@@ -78,4 +78,5 @@ _TESTNET: Final = "testnet"
 _LEASE_US: Final = 60_000_000
 _PUBLISH_US: Final = 1_000_000
 _FETCH_US: Final = 10_000_000
-"""A network that has just begun, and is looked at: it need not be quiet."""
+"""A network that has just begun, and is looked at: it need not be quiet. But each fetch takes a circuit, and all who
+share a Tor wait for its one thread."""
