@@ -35,7 +35,7 @@ from veilcast.mesh.paper import Paper
 from veilcast.mesh.prefixes import Prefix
 from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
-from veilcast.topics import TOPIC, Conjunction, Equal
+from veilcast.topics import Conjunction, topic_of, topics_of
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
 
@@ -137,10 +137,7 @@ class MeshNode:
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send to every topic that the publication is labelled with, or to none."""
-        topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
-        if not topics:
-            raise LocalError("a publication on the mesh names its topic: it needs a label")
-        return self._records.keep([self._conduct.draft(topic, publication, now) for topic in dict.fromkeys(topics)])
+        return self._records.keep([self._conduct.draft(topic, publication, now) for topic in topics_of(publication)])
 
     def withdraw(self, record: int, now: int) -> None:
         self._conduct.withdraw(record)
@@ -148,7 +145,7 @@ class MeshNode:
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """From the next heartbeat on; or, where joining waits for an edge, from when a `Waiting` event says."""
-        topic, wanted = _topic_of(interest)
+        topic, wanted = topic_of(interest)
         until_us = self._conduct.read(topic, [*self._interests(topic), wanted], now)
         self._subscribed += 1
         self._subscriptions[self._subscribed] = (topic, wanted)
@@ -320,15 +317,6 @@ class MeshNode:
 
     def _refuse(self, error: RemoteError) -> None:
         self.refused[type(error).__name__] += 1
-
-
-def _topic_of(interest: Interest) -> tuple[str, Conjunction]:
-    """The label that routes a subscription, and all of it, by which cells are chosen where the topic has any."""
-    if isinstance(interest, Conjunction):
-        for constraint in interest.constraints:
-            if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
-                return constraint.text, interest
-    raise LocalError("a subscription on the mesh names its topic: it needs a label")
 
 
 _OF_MEMBERSHIP: Final = (Join, ForwardJoin, Keep, Replace, Knock, Answer, Show, Admit)

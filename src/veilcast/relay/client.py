@@ -27,7 +27,7 @@ from veilcast.relay.pacing import messages_in, pacer_of
 from veilcast.relay.paper import PaperClient
 from veilcast.relay.profile import ClientPart
 from veilcast.relay.way import Way
-from veilcast.topics import TOPIC, Conjunction, Equal
+from veilcast.topics import topic_of, topics_of
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Message
 from veilcast.wire.relay import Code, Delivery, Receipt, Reply
@@ -86,12 +86,9 @@ class Client:
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that the publication is labelled with, or on none."""
-        topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
-        if not topics:
-            raise LocalError("a publication names its topic: it needs a label")
         span = self._part.spans(now, 0)[0]
         letters = []
-        for topic in dict.fromkeys(topics):
+        for topic in topics_of(publication):
             keys = self._part.keys(topic, span, now)
             letter = self._records.draft(topic, None, publication)
             self._part.check(keys, letter)
@@ -108,7 +105,7 @@ class Client:
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""
-        topic, wanted = _topic_of(interest)
+        topic, wanted = topic_of(interest)
         self._leasing.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1
@@ -282,12 +279,3 @@ class Client:
             self._frames.append(Frame(peer, data))
         else:
             self._pacer.put(peer, data)
-
-
-def _topic_of(interest: Interest) -> tuple[str, Conjunction]:
-    """The label, whose keys a subscription is leased with, and all of it."""
-    if isinstance(interest, Conjunction):
-        for constraint in interest.constraints:
-            if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
-                return constraint.text, interest
-    raise LocalError("a subscription names its topic: it needs a label")

@@ -18,7 +18,18 @@ from veilcast.topics.cells import Cell, all_cells, cell_of, cells_of
 from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
 from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries, queries_received
 from veilcast.topics.index import BloomIndex
-from veilcast.topics.interests import TOPIC, All, Box, Conjunction, Constraint, Equal, Label, Range
+from veilcast.topics.interests import (
+    TOPIC,
+    All,
+    Box,
+    Conjunction,
+    Constraint,
+    Equal,
+    Label,
+    Range,
+    topic_of,
+    topics_of,
+)
 
 __all__ = [
     "Label",
@@ -29,6 +40,8 @@ __all__ = [
     "Conjunction",
     "Constraint",
     "TOPIC",
+    "topic_of",
+    "topics_of",
     "Domain",
     "Strings",
     "Integers",

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias, TypeGuard
 import msgspec
 
 from veilcast.errors import LocalError
-from veilcast.machine import Publication, Value
+from veilcast.machine import Interest, Publication, Value
 
 Number: TypeAlias = int | float
 
@@ -162,6 +162,23 @@ class All(Conjunction):
 
 
 # --- what a legal part is; the domains share it -------------------------------------------------------------
+
+
+def topic_of(interest: Interest) -> tuple[str, Conjunction]:
+    """The topic whose keys a subscription is made with, and all that it wants; `LocalError` if it names none."""
+    if isinstance(interest, Conjunction):
+        for constraint in interest.constraints:
+            if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
+                return constraint.text, interest
+    raise LocalError("a subscription names its topic: it needs a label")
+
+
+def topics_of(publication: Publication) -> list[str]:
+    """All topics that a publication is labelled with, each once; `LocalError` if it has none."""
+    topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
+    if not topics:
+        raise LocalError("a publication names its topic: it needs a label")
+    return list(dict.fromkeys(topics))
 
 
 def is_number(value: object) -> TypeGuard[Number]:
