@@ -208,8 +208,8 @@ def test_only_a_member_says_where_it_is_and_only_of_itself_and_of_now(forged: En
 
 def test_a_member_whose_box_is_not_its_memberships_key_is_refused() -> None:
     """A member can sign anything; but what is sealed for its name must be for its certified key."""
-    signed = state(ALICE, _body(address_of(1), b"b" * 32, NOW), purpose=_PURPOSE)
-    assert Desk().ask(Enrol(7, address_of(1), b"b" * 32, NOW, *signed), NOW) == [Refused(7, Code.MALFORMED)]
+    signed = state(ALICE, _body(address_of(1), b"b" * 32, 0, NOW), purpose=_PURPOSE)
+    assert Desk().ask(Enrol(7, address_of(1), b"b" * 32, 0, NOW, *signed), NOW) == [Refused(7, Code.MALFORMED)]
 
 
 def test_who_is_revoked_can_renew_no_more() -> None:

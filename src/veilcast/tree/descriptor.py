@@ -21,24 +21,25 @@ from veilcast.machine import Address
 from veilcast.wire.tree import Enrol
 
 
-def describe(keyring: Keyring, address: Address, number: int, now: int) -> Enrol:
-    """The request to be listed at this address."""
+def describe(keyring: Keyring, address: Address, number: int, now: int, since_us: int = 0) -> Enrol:
+    """The request to be listed at this address, by one who was started then."""
     box = public_of(keyring.membership.link)
-    signed = state(keyring, _body(address, box, now), purpose=_PURPOSE)
-    return Enrol(number, address, box, now, signed.certificates, signed.signature)
+    signed = state(keyring, _body(address, box, since_us, now), purpose=_PURPOSE)
+    return Enrol(number, address, box, since_us, now, signed.certificates, signed.signature)
 
 
 def check_descriptor(enrol: Enrol, reader: Reader, now: int) -> bytes:
     """The name of the node that this is of; raises `RemoteError` unless a member says it of itself."""
-    body, signed = _body(enrol.address, enrol.box, enrol.issued_us), Signed(enrol.certificates, enrol.signature)
+    body = _body(enrol.address, enrol.box, enrol.since_us, enrol.issued_us)
+    signed = Signed(enrol.certificates, enrol.signature)
     node = reader.author(body, signed, "member", now, purpose=_PURPOSE)
     if node != fingerprint(enrol.box):
         raise ForgedError("a node's box is closed with the key of its membership")
     return node
 
 
-def _body(address: str, box: bytes, issued_us: int) -> bytes:
-    return _ENCODER.encode((address, box, issued_us))
+def _body(address: str, box: bytes, since_us: int, issued_us: int) -> bytes:
+    return _ENCODER.encode((address, box, since_us, issued_us))
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -152,7 +152,8 @@ class Directory:
             known = self._let_in(node, enrol, known, now)
         until_us = min(enrol.issued_us, now) + self._config.lease_us
         known.issued_us = enrol.issued_us
-        self._renew(node, known, until_us)
+        since_us = max(known.listed.since_us, min(enrol.since_us, now))
+        self._renew(node, known, since_us, until_us)
         self._ledger.after(known.record, now, lambda _: self._answer(Enrolled(enrol.number, until_us), source))
 
     def _checked(self, enrol: Enrol, now: int) -> bytes:
@@ -186,8 +187,9 @@ class Directory:
         self._nodes[node] = _Node(record, Listed(enrol.address, enrol.box, since_us, 0))
         return self._nodes[node]
 
-    def _renew(self, node: bytes, known: _Node, until_us: int) -> None:
-        known.listed = msgspec.structs.replace(known.listed, until_us=until_us)
+    def _renew(self, node: bytes, known: _Node, since_us: int, until_us: int) -> None:
+        """Whoever says that it was started later than we knew has a new life from then on."""
+        known.listed = msgspec.structs.replace(known.listed, since_us=since_us, until_us=until_us)
         self._ends.set(node, until_us)
         self._changed = True
 
@@ -210,7 +212,7 @@ class Directory:
             raise TamperedError("a record of the directory's nodes is damaged") from error
         node = fingerprint(kept.box)
         self._nodes[node] = _Node(record, Listed(kept.address, kept.box, kept.since_us, 0))
-        self._renew(node, self._nodes[node], now + self._config.lease_us)
+        self._renew(node, self._nodes[node], kept.since_us, now + self._config.lease_us)
 
     def _answer(self, message: Message, source: Address) -> None:
         self._frames.append(Frame(source, encode(message)))

@@ -31,16 +31,21 @@ class Grown:
     """`nodes` are in the order of the plan; `guards` begin with the one next to home."""
 
     def __init__(
-        self, secret: Secret, nodes: Sequence[Recipient], home: bytes, guards: Sequence[Recipient], depth: int
+        self,
+        secret: Secret,
+        nodes: Sequence[Recipient],
+        home: bytes,
+        end: bytes,
+        guards: Sequence[Recipient],
+        depth: int,
     ) -> None:
-        self._secret, self._home = secret, home
+        """`end` is the name of what comes to `home` when it has come all the way."""
+        self._secret, self._home, self._end = secret, home, end
         self._plan = Hung(
             secret, [each.node for each in nodes], home=home, guards=[each.node for each in guards], r=depth
         )
         self._nodes, self._guards = list(nodes), list(guards)
         self._moved: dict[Stop, Stop] = {}
-        self.end = entry_name(self._plan.home_entry)
-        """What comes to its subscriber under this name has come all the way."""
         self.changes = 0
 
     def __len__(self) -> int:
@@ -89,7 +94,7 @@ class Grown:
     def instruction(self, stop: Stop) -> Instruction:
         above = self.up(stop)
         if above is None:
-            return Instruction(self._token(stop), self._home, self.end)
+            return Instruction(self._token(stop), self._home, self._end)
         return Instruction(self._token(stop), self.node(above), self.name(above))
 
     def groups(self, size: int) -> list[tuple[Stop, ...]]:

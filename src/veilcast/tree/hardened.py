@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import Final
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter
@@ -18,6 +19,7 @@ from veilcast.machine import Address, Entropy, Event
 from veilcast.parts.alarms import earliest
 from veilcast.topics import Conjunction
 from veilcast.tree.config import TreeConfig
+from veilcast.tree.ends import Ends
 from veilcast.tree.forwarding import Forwarding
 from veilcast.tree.guards import GUARDS, Guards
 from veilcast.tree.hops import Hops
@@ -59,21 +61,29 @@ class Hardened:
         self._forwarding = Forwarding(config, keyring, home, hops, self._arrive)
         self._guards = Guards(config.chain, home, rng, records.get(GUARDS))
         self._planting = Planting(config, streams, self._prover, home, where, self._forwarding.install, rng, entropy)
+        self._ends = Ends(keyring.membership.link, keyring.epoch_us, ENDS_EACH * config.subscriptions_max)
         self._subscribing = Subscribing(
-            config, self._topics, keyring.epoch_us, home, self._guards, self._planting, rng, entropy
+            config, self._topics, self._ends, keyring.epoch_us, home, self._guards, self._planting, rng, entropy
         )
         self._tending = Tending(config, self._subscribing, self._guards)
         self._probing = Probing(
             config,
             streams,
             where,
-            lambda: self._subscribing.terms,
+            self._subscribing.terms,
             lambda *how: self._tending.judge(self._probing, *how),
             rng,
             entropy,
             now,
         )
-        self._parts = (self._forwarding, self._planting, self._subscribing, self._probing, self._tending)
+        self._parts = (
+            self._forwarding,
+            self._planting,
+            self._ends,
+            self._subscribing,
+            self._probing,
+            self._tending,
+        )
         self.install = self._forwarding.install
         self.offer = self._forwarding.offer
         self.carry = self._forwarding.carry
@@ -115,16 +125,20 @@ class Hardened:
 
     def _arrive(self, carry: Carry, now: int) -> bool:
         """Whether this has come to the end of one of our trees. To its last carrier it is as if it went on."""
-        term = self._subscribing.ends_at(carry.entry)
-        if term is None:
+        end = self._ends.get(carry.entry)
+        if end is None:
             return False
-        if not self._probing.returned(carry.message, now):
-            topic = term.wish.topic
+        if end.wish.readers and not self._probing.returned(carry.message, now):
+            topic = end.wish.topic
             try:
-                keys = self._topics.keys(topic, term.epoch)
-                content = open_note(keys, carry.body, "tree", self._root, term.epoch)
+                keys = self._topics.keys(topic, end.epoch)
+                content = open_note(keys, carry.body, "tree", self._root, end.epoch)
             except VeilcastError as error:  # Not a note for us, or one for which our grant has ended.
                 self._failed(error)
             else:
-                self._deliver(topic, content, [term.wish], now)
+                self._deliver(topic, content, [end.wish], now)
         return True
+
+
+ENDS_EACH: Final = 8
+"""Of each subscription: for a few epochs, and for some that were given up."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -29,7 +29,10 @@ Where: TypeAlias = Callable[[bytes], Address | None]
 
 
 class Hops:
-    """Bounded: `holds_max` messages, of which `holds_each` for one node."""
+    """Bounded: `holds_max` messages, of which `holds_each` for one node, and few for all who are not listed.
+
+    Whoever could fill the room with what is for nobody would shut everybody out.
+    """
 
     def __init__(self, config: TreeConfig, streams: Streams, where: Where, rng: Random) -> None:
         self._config, self._streams, self._where, self._rng = config, streams, where, rng
@@ -48,7 +51,10 @@ class Hops:
         return max(self._held.values(), default=0)
 
     def has_room(self, node: bytes) -> bool:
-        return len(self) < self._config.holds_max and self._held[node] < self._config.holds_each
+        most = self._config.holds_max
+        if self._where(node) is None:
+            most //= UNLISTED_SHARE
+        return len(self) < most and self._held[node] < self._config.holds_each
 
     def send(self, node: bytes, message: Carry | Install | Offer, now: int, *, entry: bytes | None = None) -> None:
         """Hand this on, which came in under that entry; it is dropped if too much waits already."""
@@ -107,6 +113,10 @@ class Hops:
             del self._under[hold.entry][hold]
             if not self._under[hold.entry]:
                 del self._under[hold.entry]
+
+
+UNLISTED_SHARE: Final = 8
+"""What is for somebody who is not listed is taken while no more than one in so many places is."""
 
 
 @dataclass(slots=True, eq=False)

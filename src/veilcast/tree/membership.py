@@ -1,8 +1,8 @@
 """Membership: a node's place in the listing, and the listing that it has of all others.
 
 Enrols anew when a third of its lease is over, so that a directory may be away for a while. Fetches the whole listing
-now and then, so that nothing shows who needs whom. A listing that fails any check is dropped, and the one we have is
-kept until its own end.
+now and then, so that nothing shows who needs whom. A listing that fails any check is dropped. The last one that was
+good is kept when there is no other: a directory that is away stops nobody.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Membership:
     ) -> None:
         self._config, self._keyring, self._streams, self._changed, self._rng = config, keyring, streams, changed, rng
         self._peer, self._address = way(directory, DIRECTORY), address
-        self._reader = Reader(keyring)
+        self._reader, self._since_us = Reader(keyring), now
         self.home: Final = fingerprint(public_of(keyring.membership.link))
         self.listing = Listing(())
         self.enrolled_until_us = 0
@@ -62,12 +62,11 @@ class Membership:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> None:
-        if self.listing.until_us <= now and len(self.listing):
-            self.listing = Listing(())
-            self._changed(now)
         for due in self._alarms.due(now):
             if due == _ENROL:
-                self._ask(lambda number: describe(self._keyring, self._address, number, now), _ENROL, now)
+                self._ask(
+                    lambda number: describe(self._keyring, self._address, number, now, self._since_us), _ENROL, now
+                )
             elif due == _FETCH:
                 self._gathering = None
                 self._ask(lambda number: Fetch(number, 0, None), _FETCH, now)

@@ -14,11 +14,11 @@ from random import Random
 from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter, Records, letter_id
-from veilcast.errors import ExcessError, ForgedError, LocalError, MalformedError, RemoteError, StaleError, VeilcastError
+from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, VeilcastError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox
-from veilcast.topics import TOPIC, Conjunction, Equal
+from veilcast.topics import topic_of, topics_of
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.guards import GUARDS
 from veilcast.tree.hardened import Hardened
@@ -95,11 +95,8 @@ class TreeNode:
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that the publication is labelled with, or on none."""
-        topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
-        if not topics:
-            raise LocalError("a publication names its topic: it needs a label")
         letters = []
-        for topic in dict.fromkeys(topics):
+        for topic in topics_of(publication):
             letter = self._records.draft(topic, None, publication)
             self._part.offer_of(letter, now)  # Raises for whatever could never be sent.
             letters.append(letter)
@@ -113,7 +110,7 @@ class TreeNode:
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""
-        topic, wanted = _topic_of(interest)
+        topic, wanted = topic_of(interest)
         self._part.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1
@@ -260,12 +257,3 @@ def _code(message: Message, error: RemoteError) -> Code:
     if isinstance(error, ExcessError):
         return Code.FULL
     return Code.UNKNOWN if isinstance(error, StaleError) and isinstance(message, Carry) else Code.MALFORMED
-
-
-def _topic_of(interest: Interest) -> tuple[str, Conjunction]:
-    """The label, whose keys a subscription is planted with, and all of it."""
-    if isinstance(interest, Conjunction):
-        for constraint in interest.constraints:
-            if isinstance(constraint, Equal) and constraint.attribute == TOPIC:
-                return constraint.text, interest
-    raise LocalError("a subscription names its topic: it needs a label")

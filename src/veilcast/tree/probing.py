@@ -51,7 +51,7 @@ class Probing:
         config: TreeConfig,
         streams: Streams,
         where: Callable[[bytes], Address | None],
-        terms: Callable[[], Sequence[Term]],
+        terms: Callable[[int], Sequence[Term]],
         judge: Judge,
         rng: Random,
         entropy: Entropy,
@@ -93,7 +93,8 @@ class Probing:
             self._end(message, probe, Outcome.LOST if probe.taken else Outcome.AWAY, now)
         if self._turn_us is None:
             return
-        terms = [term for term in self._terms() if term.probed_us <= now]
+        standing = self._terms(now)
+        terms = [term for term in standing if term.probed_us <= now]
         for term, stop in self._urgent.due(now):
             if term in terms:
                 self._send(term, stop, now)
@@ -101,7 +102,7 @@ class Probing:
             if (chosen := self._choose(terms)) is not None:
                 self._send(*chosen, now)
             self._turn_us = now + (self._config.first_probe_us if self._new(terms) else self._config.probe_us)
-            waiting = [term.probed_us for term in self._terms() if term.probed_us > now]
+            waiting = [term.probed_us for term in standing if term.probed_us > now]
             self._turn_us = min([self._turn_us, *waiting])
 
     def _new(self, terms: Sequence[Term]) -> list[Term]:

@@ -2,8 +2,10 @@
 
 A tree stands from some time before its epoch to the end of the one after it. The next one is planted at a random moment
 of the second half of an epoch, so that those of one subscriber have nothing in common, also not the time. A tree that
-is over ends by itself; so does a subscription that is given up, which is only not renewed: what still comes is answered
-as before, and dropped here.
+is over ends by itself; so does a subscription that is given up, which is only not renewed.
+
+Trees are kept up while they stand: who was started anew is told again what it forgot, who came later is hung below
+somebody who was there, and nothing goes by those who have left or are to be avoided.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from veilcast.parts.alarms import Alarms
 from veilcast.topics import Conjunction
 from veilcast.tree.bundles import Recipient
 from veilcast.tree.config import TreeConfig
+from veilcast.tree.ends import Ends
 from veilcast.tree.grown import Grown, Stop
 from veilcast.tree.guards import Guards
 from veilcast.tree.listing import Listing
@@ -57,6 +60,7 @@ class Subscribing:
         self,
         config: TreeConfig,
         topics: Topics,
+        ends: Ends,
         epoch_us: int,
         home: bytes,
         guards: Guards,
@@ -64,49 +68,46 @@ class Subscribing:
         rng: Random,
         entropy: Entropy,
     ) -> None:
-        self._config, self._topics, self._epoch_us, self._home = config, topics, epoch_us, home
+        self._config, self._topics, self._ends, self._epoch_us, self._home = config, topics, ends, epoch_us, home
         self._guards, self._planting, self._rng, self._entropy = guards, planting, rng, entropy
         self._listing = Listing(())
         self._avoided: dict[bytes, int] = {}
         self.wishes = Wishes(config.subscriptions_max)
-        self._terms: dict[bytes, Term] = {}
-        """By what comes in at the end of their trees."""
+        self._terms: dict[tuple[Wish, int], Term] = {}
         self._alarms: Alarms[_Due] = Alarms()
 
-    @property
-    def terms(self) -> Sequence[Term]:
-        """All that somebody still wants."""
-        return [term for term in self._terms.values() if term.wish.readers]
+    def terms(self, now: int) -> list[Term]:
+        """The trees of this epoch and of those to come."""
+        epoch = self._topics.epoch(now)
+        return [term for term in self._terms.values() if term.epoch >= epoch]
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """Take up a subscription; `LocalError` for one that can never be planted."""
         epoch = self._topics.epoch(now)
         wanted(interest, self._topics.keys(topic, epoch).record)
-        self._plant(self.wishes.add(number, topic, interest, now), epoch, now)
+        wish = self.wishes.add(number, topic, interest, now)
+        self._ends.open(wish, epoch - 1)  # Something may still be on its way to an earlier life.
+        self._plant(wish, epoch, now)
 
     def remove(self, number: int) -> None:
         wish = self.wishes.remove(number)
         if not wish.readers:
-            for term in self._terms.values():
-                if term.wish is wish:
-                    self._planting.forget(term.tree)
-
-    def ends_at(self, entry: bytes) -> Term | None:
-        """The tree whose end this is."""
-        return self._terms.get(entry)
+            for term in [each for each in self._terms.values() if each.wish is wish]:
+                self._forget(term)
 
     def listed(self, listing: Listing, now: int) -> None:
-        """There is a new listing: newcomers are hung into the trees that stand, and nothing hangs by who has left."""
+        """There is a new listing."""
         before, self._listing = self._listing, listing
         left = [node for node in before.ids if node not in listing]
-        for term in self.terms:
+        anew = [node for node in listing.ids if node in before and _since(listing, node) != _since(before, node)]
+        for term in self.terms(now):
             tree = term.tree
-            known = {tree.node(stop): stop for stop in tree.stops}
+            known = {tree.node(stop) for stop in tree.stops}
             told = [tree.add(self._recipient(node), self._rng) for node in listing.ids if node not in known]
+            told += [stop for node in anew for stop in tree.stops_of(node)]
             for node in left:
                 told += tree.bypass(node)
-                if node in known:
-                    term.reached[known[node]] = None
+                self._count_out(term, node, now)
             self._tell(term, told, now)
         self._rehang(now)
         self._complete(now)
@@ -116,8 +117,9 @@ class Subscribing:
         if node in self._avoided or len(self._avoided) >= AVOIDED_MAX:
             return
         self._avoided[node] = until_us
-        for term in self.terms:
+        for term in self.terms(now):
             self._tell(term, term.tree.bypass(node), now)
+            self._count_out(term, node, now)
         self._rehang(now)
 
     def avoids(self, node: bytes) -> bool:
@@ -130,8 +132,9 @@ class Subscribing:
     def reach(self, term: Term, stop: Stop, now: int) -> None:
         """Something has come all the way from this stop."""
         term.reached[stop] = None
-        if len(term.reached) >= self._config.ready_share * len(term.tree):
-            self._stand(term, now)
+        enough = len(term.reached) >= self._config.ready_share * len(term.tree)
+        if enough and term.epoch <= self._topics.epoch(now):
+            self.wishes.stand(term.wish, now)
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
@@ -140,8 +143,7 @@ class Subscribing:
         self._avoided = {node: until_us for node, until_us in self._avoided.items() if until_us > now}
         for due in self._alarms.due(now):
             if isinstance(due, Term):
-                del self._terms[due.tree.end]
-                self._planting.forget(due.tree)
+                self._forget(due)
             else:
                 self._plant(due[0], due[1], now)
 
@@ -156,6 +158,7 @@ class Subscribing:
     def _plant(self, wish: Wish, epoch: int, now: int) -> None:
         if wish not in self.wishes:
             return
+        self._ends.open(wish, epoch)
         if not self._is_planted(wish, epoch):
             with suppress(LocalError):  # Our grant does not reach so far.
                 self._grow(wish, epoch, now)
@@ -164,7 +167,7 @@ class Subscribing:
             self._alarms.set(following, self._moment(epoch + 1, now))
 
     def _is_planted(self, wish: Wish, epoch: int) -> bool:
-        return any(term.wish is wish and term.epoch == epoch for term in self._terms.values())
+        return (wish, epoch) in self._terms
 
     def _moment(self, epoch: int, now: int) -> int:
         """When the trees of this epoch are planted."""
@@ -180,22 +183,22 @@ class Subscribing:
         keys = self._topics.keys(wish.topic, epoch)
         groups = keyed_groups(subject_key(keys, b"tree"), wanted(wish.interest, keys.record), TAG)
         secret = derive(Secret(self._entropy(KEY)), b"vc/tree", wish.spelled)
-        nodes = [self._recipient(node) for node in self._listing.ids]
-        tree = Grown(secret, nodes, self._home, [self._recipient(node) for node in guards], self._config.depth)
-        for node in self._avoided:
-            tree.bypass(node)
+        nodes, chain = ([self._recipient(node) for node in each] for each in (self._listing.ids, guards))
+        tree = Grown(secret, nodes, self._home, self._ends.open(wish, epoch), chain, self._config.depth)
         until_us, probed_us = (epoch + 2) * self._epoch_us, now + self._config.spread_us + _HANDED_ON_US
         term = Term(wish, epoch, tree, groups, until_us, probed_us)
-        for stop in tree.stops_of(self._home):
-            term.reached[stop] = None
-        self._terms[tree.end] = term
-        self._alarms.set(term, term.until_us + 1_000_000)
+        self._terms[wish, epoch] = term
+        self._alarms.set(term, term.until_us)
+        self._count_out(term, self._home, now)
+        for node in self._avoided:
+            tree.bypass(node)
+            self._count_out(term, node, now)
         self._planting.plant(tree, groups, term.until_us, now)
 
     def _rehang(self, now: int) -> None:
         """See to it that all trees hang by the guards that we have."""
         guards = self._guards.chain(self._listing, self._avoided)
-        for term in self.terms:
+        for term in self.terms(now):
             for stop, guard in zip(term.tree.chain, guards, strict=False):
                 if term.tree.node(stop) != guard:
                     self._tell(term, term.tree.replace(stop, self._recipient(guard)), now)
@@ -204,15 +207,28 @@ class Subscribing:
         if stops:
             self._planting.tell(term.tree, stops, term.groups, term.until_us, now)
 
-    def _stand(self, term: Term, now: int) -> None:
-        if term.epoch <= self._topics.epoch(now):
-            self.wishes.stand(term.wish, now)
+    def _count_out(self, term: Term, node: bytes, now: int) -> None:
+        """Nothing is to be waited for from this node."""
+        for stop in term.tree.stops_of(node):
+            if stop >= 0:
+                self.reach(term, stop, now)
+
+    def _forget(self, term: Term) -> None:
+        self._terms.pop((term.wish, term.epoch), None)
+        self._alarms.drop(term)
+        self._planting.forget(term.tree)
 
     def _recipient(self, node: bytes) -> Recipient:
         number = self._listing.numbered(node)
         if number is None:
             raise LocalError("a node that is not listed")
         return Recipient(node, self._listing.boxes[number])
+
+
+def _since(listing: Listing, node: bytes) -> int | None:
+    """When the life of a node began, as far as is known."""
+    number = listing.numbered(node)
+    return None if number is None else listing.since[number]
 
 
 _Due: TypeAlias = Term | tuple[Wish, int]

@@ -49,7 +49,8 @@ class Code(IntEnum):
 
 
 class Listed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node as the directory lists it, from `since_us` to `until_us`. Instructions for it are sealed with `box`.
+    """A node as the directory lists it until `until_us`, in the life that it began at `since_us`, or in which it came.
+    Instructions for it are sealed with `box`.
 
     That is the key which its membership is certified for, and the node's name is the key's fingerprint: a directory
     can leave a node out, and say that it is somewhere else, but nobody can open in its place what is sealed for it.
@@ -68,12 +69,14 @@ class Listed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 class Enrol(Message, frozen=True):
     """A node to the directory: list me, at this address, from now on for one lease. Signed by the certified member.
 
-    `box` is the key of its membership. Of two enrolments the one that was issued later counts.
+    `box` is the key of its membership, and `since_us` when it was started: who starts anew has forgotten what it was
+    told. Of two enrolments the one that was issued later counts.
     """
 
     number: Counter
     address: Name
     box: BoxKey
+    since_us: Moment
     issued_us: Moment
     certificates: Certificates
     signature: Signature
