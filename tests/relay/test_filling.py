@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.authority.content import Content
+from veilcast.authority.filling import filled
 from veilcast.authority.letters import Letter
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.subjects import Groups, wanted
 from veilcast.crypto.bulk import one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.machine import Publication
-from veilcast.relay.filling import filled
 from veilcast.relay.hardened import HardenedClient, HardenedProxy, HardenedServer
 from veilcast.relay.joining import ServerKeys
 from veilcast.relay.profile import Span

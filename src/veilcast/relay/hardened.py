@@ -14,6 +14,7 @@ from typing import Final
 from veilcast.authority import subjects
 from veilcast.authority.content import check_content
 from veilcast.authority.epoch import epoch_of
+from veilcast.authority.filling import filled
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.authority.subjects import Groups
@@ -25,7 +26,6 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies, joining
-from veilcast.relay.filling import filled
 from veilcast.relay.hiding import Hiding
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic
 from veilcast.relay.profile import Opened, Reader, Span, Taken, Taking

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
+from veilcast.authority.filling import filled
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter
 from veilcast.authority.notes import open_note, seal_note
-from veilcast.authority.subjects import keyed_groups, said, subject_key
+from veilcast.authority.subjects import keyed, keyed_groups, said, subject_key
 from veilcast.errors import VeilcastError
 from veilcast.machine import Address, Entropy, Event
 from veilcast.parts.alarms import earliest
@@ -90,7 +91,10 @@ class Hardened:
 
     def offer_of(self, letter: Letter, now: int) -> Offer:
         keys = self._topics.keys(letter.topic, self._topics.epoch(now))
-        groups = keyed_groups(subject_key(keys, b"tree"), said(letter.content.publication, keys.record), TAG)
+        key = subject_key(keys, b"tree")
+        tags = keyed_groups(key, said(letter.content.publication, keys.record), TAG)
+        # A filler that came once and never again would be known for one: these are the topic's, as its label is.
+        groups = filled(tags, lambda place: keyed(key, b"filler %d" % place, TAG))
         body = seal_note(keys, letter.content, "tree", self._entropy)
         return self._prover.prove(Offer(0, self._entropy(NOTE_ID), groups, None, body))
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
 
+from veilcast.authority.filling import filled
 from veilcast.authority.subjects import Groups, keyed_groups, subject_key, wanted
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import KEY
@@ -181,7 +182,8 @@ class Subscribing:
         if not guards or self._home not in self._listing:
             return  # There is nobody yet.
         keys = self._topics.keys(wish.topic, epoch)
-        groups = keyed_groups(subject_key(keys, b"tree"), wanted(wish.interest, keys.record), TAG)
+        plain = keyed_groups(subject_key(keys, b"tree"), wanted(wish.interest, keys.record), TAG)
+        groups = filled(plain, lambda place: self._entropy(TAG))
         secret = derive(Secret(self._entropy(KEY)), b"vc/tree", wish.spelled)
         nodes, chain = ([self._recipient(node) for node in each] for each in (self._listing.ids, guards))
         tree = Grown(secret, nodes, self._home, self._ends.open(wish, epoch), chain, self._config.depth)
