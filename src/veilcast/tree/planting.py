@@ -8,11 +8,13 @@ at random moments. When the first does not answer, another of the group is the f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from veilcast.authority.subjects import Groups
+from veilcast.errors import RemoteError
 from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
@@ -103,9 +105,10 @@ class Planting:
         for stops in parcels:
             parcel = Parcel(tree, stops, groups, until_us + tree.changes)
             self._alarms.set(parcel, now + self._rng.randrange(within_us + 1))
-            own = [stop for stop in stops if tree.node(stop) == self._home]
-            if own:  # We need nobody to tell us; the others tell us, too, or they would see who is left out.
-                self._keep(self._wrapped(parcel, own, 0), now)
+            for own in [stop for stop in stops if tree.node(stop) == self._home]:
+                # We need nobody to tell us; but others do, too, or they would see who is left out.
+                with suppress(RemoteError):  # What we have is newer.
+                    self._keep(self._wrapped(parcel, [own], 0), now)
 
     def _send(self, parcel: Parcel, now: int) -> None:
         stops = self._in_order(parcel)
@@ -113,7 +116,6 @@ class Planting:
             return
         first = parcel.tree.node(stops[0])
         if first == self._home:
-            self._keep(self._wrapped(parcel, stops, 0), now)
             return
         address = self._where(first)
         peer = None if address is None else way(address, fresh(FOR_INSTALL, self._entropy))

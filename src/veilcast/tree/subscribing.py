@@ -115,9 +115,11 @@ class Subscribing:
 
     def avoid(self, node: bytes, until_us: int, now: int) -> None:
         """Let nothing of ours depend on this node until then."""
-        if node in self._avoided or len(self._avoided) >= AVOIDED_MAX:
+        if node in self._avoided:
             return
         self._avoided[node] = until_us
+        while len(self._avoided) > max(1, len(self._listing) // AVOIDED_SHARE):
+            del self._avoided[next(iter(self._avoided))]
         for term in self.terms(now):
             self._tell(term, term.tree.bypass(node), now)
             self._count_out(term, node, now)
@@ -235,6 +237,8 @@ def _since(listing: Listing, node: bytes) -> int | None:
 
 _Due: TypeAlias = Term | tuple[Wish, int]
 """A tree that is over, or one to be planted."""
-AVOIDED_MAX: Final = 1_024
+AVOIDED_SHARE: Final = 3
+"""No more than one of so many nodes is avoided: who finds fault with more has been away itself, and those it avoided
+first are given another chance."""
 _HANDED_ON_US: Final = 1_000_000
 """For the last of a group to have its instruction, once the first has."""
