@@ -187,8 +187,7 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             case "complete":
                 return Complete(diary, wishes)
             case "frugal":
-                longest = self.tree.depth + self.tree.chain + HUNG
-                return Frugal(longest * sum(map(len, wishes.values())))
+                return Frugal(sum(map(len, wishes.values())))
             case _:
                 return Bounded("entries over the bounds of a table", 0, self._excess)
 
@@ -229,6 +228,4 @@ def _bounds(population: TreePopulation, machine: TreeNode | Directory) -> dict[s
 
 
 DIRECTORY: Final = Address("directory")
-HUNG: Final = 6
-"""How much longer a way may be than its tree is deep: newcomers hang below those who were there."""
 _CHECKS: Final = ("once", "intact", "matching", "complete", "frugal", "bounds")

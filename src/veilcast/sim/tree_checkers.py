@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from veilcast.machine import Address, Frame
 from veilcast.sim.checkers import Checker, ViolationError
-from veilcast.tree.purposes import HOP
+from veilcast.tree.purposes import HOP, split
 from veilcast.wire import decode
+from veilcast.wire.messages import Message
 from veilcast.wire.tree import TYPE_BYTES, Carry, Offer
 
 if TYPE_CHECKING:
@@ -17,25 +18,37 @@ if TYPE_CHECKING:
 
 
 class Frugal(Checker):
-    """No message is sent on to more entries of routing tables than there are on the ways to those who want it.
+    """Nobody multiplies messages: what comes to a node under one entry goes on under one.
 
-    The same message for the same entry again is a repeat, and counts once. For the hardened profile: only there do
-    messages say which entry they are for.
+    Under a few more where it was turned to other parents, since what waits for one is then sent to the next, too. The
+    origin of a publication sends it to as many as want it. The same message for the same entry again is a repeat, and
+    counts once. For the hardened profile: only there do messages say which entry they are for.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._entries: dict[bytes, dict[bytes, None]] = {}
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._came: dict[tuple[bytes, Address], dict[bytes, None]] = {}
+        self._went: dict[tuple[bytes, Address], dict[bytes, None]] = {}
 
     def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
         for frame in frames:
-            if frame.data[:1] == _CARRY:
-                message = decode(frame.data)
-                assert isinstance(message, Carry)
-                entries = self._entries.setdefault(message.message, {})
-                entries[message.entry] = None
-                if len(entries) > self._most:
-                    raise ViolationError(f"{address} sends a message on to entry {len(entries)} of {self._most}")
+            if frame.data[:1] in (_CARRY, _OFFER):
+                self._see(address, frame, decode(frame.data))
+
+    def _see(self, address: Address, frame: Frame, message: Message) -> None:
+        assert isinstance(message, Carry | Offer)
+        purpose, target = split(frame.destination)
+        came = self._came.setdefault((message.message, target), {})
+        if isinstance(message, Offer):
+            came.update((b"%d" % number, None) for number in range(self._wanted))
+            return
+        came[message.entry] = None
+        if purpose == HOP:
+            went = self._went.setdefault((message.message, address), {})
+            went[message.entry] = None
+            most = TURNS * len(self._came.get((message.message, address), ()))
+            if len(went) > most:
+                raise ViolationError(f"{address} sends a message on under {len(went)} entries, and {most} were to be")
 
 
 class Traffic(Checker):
@@ -54,6 +67,9 @@ class Traffic(Checker):
         if self.total > self._most:
             raise ViolationError(f"{self.total} copies, and there is no end of it")
 
+
+TURNS: Final = 3
+"""Parents that an entry may have one after the other while a message waits."""
 
 _TYPE_OF = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
 _TO_PARENT = f"{HOP}@"

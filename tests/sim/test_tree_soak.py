@@ -1,0 +1,157 @@
+"""The tree's soak: what its seeds draw, that trees hold under it, and that planted bugs are found.
+
+The same seeds pass without a bug, so it is the bug that is found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from veilcast.cli.main import main
+from veilcast.machine import Address
+from veilcast.sim import scenario, tree_soak
+from veilcast.sim.faults import Crash, Cut, Skew
+from veilcast.sim.scenario import Config, Outcome, Scenario
+from veilcast.sim.tree import TreePopulation
+from veilcast.tree import subscribing
+from veilcast.tree.forwarding import Forwarding
+from veilcast.tree.probing import Outcome as Ended
+from veilcast.tree.publishing import Publishing
+from veilcast.tree.tending import Tending
+from veilcast.wire.tree import Carry
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+PLANS = [tree_soak.plan(seed).config for seed in range(100)]
+SECOND = 1_000_000
+
+
+def test_a_tree_delivers_again_a_minute_after_the_last_fault() -> None:
+    outcome = tree_soak.run(1)
+    assert outcome.violations == ()
+    assert outcome.deliveries > 0
+    assert outcome.duration_us == tree_soak.DURATION_US
+
+
+@pytest.mark.all_only
+def test_ten_more_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    """`veilcast sim soak --of tree --seeds 500` is the heavy form."""
+    assert main(["sim", "soak", "--of", "tree", "--seed", "2", "--seeds", "10", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["passed"] == 10
+    assert set(told["passed_by_variant"]) <= {f"tree soak {variant}" for variant in tree_soak.VARIANTS}
+
+
+def test_every_part_of_a_tree_dies_in_some_seed_and_all_but_one_are_back_before_the_calm() -> None:
+    crashes = [fault for plan in PLANS for fault in plan.faults if isinstance(fault, Crash)]
+    assert {fault.node for fault in crashes} == set(tree_soak.VARIANTS["hardened"].addresses())
+    assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
+    for plan in PLANS:
+        assert isinstance(plan.population, TreePopulation)
+        lasting = [fault for fault in plan.faults if not isinstance(fault, Skew | Cut)]
+        (last,) = [fault for fault in lasting if fault.for_us is None]
+        assert isinstance(last, Crash)
+        assert last.at_us == tree_soak.CALM_US
+        busy = (*plan.population.publisher_names(), *plan.population.subscriber_names())
+        assert last.node not in busy
+        for fault in lasting:
+            assert fault.at_us >= tree_soak.QUIET_US
+            assert fault.at_us + (fault.for_us or 0) <= tree_soak.CALM_US
+
+
+SMALL = TreePopulation(
+    nodes=8,
+    publishers=1,
+    subscribers=2,
+    topics=1,
+    bits=0,
+    notes=20,
+    first_us=30 * SECOND,
+    every_us=2 * SECOND,
+    tree=msgspec.structs.replace(tree_soak.VARIANTS["hardened"].tree, copies=1),
+    directory=tree_soak.VARIANTS["hardened"].directory,
+    checks=("once", "intact", "matching", "complete", "frugal", "bounds"),
+)
+"""Where every publication has one origin only, so that nothing makes up for what goes wrong on its way."""
+
+
+TWICE = msgspec.structs.replace(SMALL.tree, copies=2)
+"""For where an origin may itself be the one that keeps what it gets."""
+
+
+def run(*faults: Any, **changes: Any) -> Outcome:
+    population = msgspec.structs.replace(SMALL, **changes)
+    duration_us = population.first_us + population.notes * population.every_us + 20 * SECOND
+    config = Config("a bug", duration_us, population, faults=faults, epoch_us=3_600 * SECOND)
+    return scenario.run(Scenario("planted", config), 3)
+
+
+def forwards_on_topic_only(patch: pytest.MonkeyPatch) -> None:
+    """Whatever comes in under one entry goes on by all, which want the same here; as in the paper."""
+
+    def carry(self: Forwarding, carried: Carry, now: int) -> None:
+        entry = self._take(carried, now)
+        if entry is not None:
+            for each in list(self._entries._entries.values()):
+                self._pass_on(each, carried.message, carried.body, now)
+
+    patch.setattr(Forwarding, "carry", carry)
+
+
+def is_never_told_again(patch: pytest.MonkeyPatch) -> None:
+    """A node that has started anew has no entries, and its subscribers do not care."""
+    judge = Tending.judge
+
+    def deaf(self: Tending, probing: Any, term: Any, stop: int, way: Any, how: Ended, now: int) -> None:
+        if how is not Ended.MISSING:
+            judge(self, probing, term, stop, way, how, now)
+
+    patch.setattr(Tending, "judge", deaf)
+    patch.setattr(subscribing, "_since", lambda listing, node: 0)
+
+
+def never_finds_who_loses_things(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Tending, "_leave", lambda self, node, now: None)
+
+
+def settles_before_anybody_has_heard(patch: pytest.MonkeyPatch) -> None:
+    """What is on its way is taken off the disk, and gone if the publisher dies then."""
+    send = Publishing.send
+
+    def hasty(self: Publishing, record: int, letter: Any, now: int) -> None:
+        send(self, record, letter, now)
+        self._records.settle(record, letter)
+
+    patch.setattr(Publishing, "send", hasty)
+
+
+PLANTED: list[tuple[Plant, tuple[Any, ...], dict[str, Any], str]] = [
+    (forwards_on_topic_only, (), {"subscribers": 6, "notes": 2}, "Frugal"),
+    (
+        is_never_told_again,
+        tuple(Crash(at_us=at * SECOND, for_us=SECOND, node=Address(f"n{node}")) for at, node in ((12, 2), (16, 3))),
+        {"first_us": 80 * SECOND},
+        "Complete",
+    ),
+    (never_finds_who_loses_things, (), {"hoarders": 1, "first_us": 80 * SECOND, "tree": TWICE}, "Complete"),
+    (
+        settles_before_anybody_has_heard,
+        (Crash(at_us=30 * SECOND + 10_000, for_us=2 * SECOND, node=Address("n0")),),
+        {"notes": 1},
+        "Complete",
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "faults", "changes", "by"), PLANTED, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_planted_bug_is_found(
+    monkeypatch: pytest.MonkeyPatch, plant: Plant, faults: tuple[Any, ...], changes: dict[str, Any], by: str
+) -> None:
+    assert run(*faults, **changes).violations == ()
+    plant(monkeypatch)
+    (violation,) = run(*faults, **changes).violations
+    assert violation.startswith(by)
