@@ -11,7 +11,6 @@ import io
 import logging
 import os
 import re
-import shutil
 import signal
 import sys
 import time
@@ -24,11 +23,12 @@ import pytest
 from veilcast.cli.localnet import Plan
 from veilcast.net import testnet
 from veilcast.net.log import LogFormatter
+from veilcast.net.tor import started
 from veilcast.observe import Cell, read_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from sockets import connections, straight
-from tree_house import House, in_house, private_tor
+from tree_house import House, in_house
 
 PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]
@@ -38,9 +38,8 @@ WITHIN_S = 60.0
 
 
 @pytest.mark.all_only
-@pytest.mark.skipif(shutil.which("tor", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="there is no tor here")
 def test_all_is_delivered_also_when_a_relay_of_tor_and_a_node_are_killed_and_no_address_shows(
-    tmp_path: Path, disk: Path
+    tor_network: Path, tmp_path: Path, disk: Path
 ) -> None:
     async def test(house: House) -> None:
         await house.start(*house.names())
@@ -51,21 +50,21 @@ def test_all_is_delivered_also_when_a_relay_of_tor_and_a_node_are_killed_and_no_
         assert connections()
         assert straight() == []
 
-        kill_a_relay(tmp_path)
+        kill_a_relay(tor_network.parent)
         await house.cut(house.others[0])
         assert await resumed(house) < WITHIN_S
         assert straight() == []
         for name in house.names()[1:]:
             assert peers_in(house.tap(name)) - OURS == set(), name
 
-    with private_tor(tmp_path) as tor, logged() as text:
+    with started(tmp_path, network=tor_network) as tor, logged() as text:
         in_house(disk, PLAN, test, tor=tor, within_s=130.0)
     assert "started" in text.getvalue()
     assert re.findall(r"\d+\.\d+\.\d+\.\d+|onion", text.getvalue()) == []
 
 
 def kill_a_relay(home: Path) -> None:
-    part = next(part for part in testnet.parts(home / "testnet") if part.name.startswith("r"))
+    part = next(part for part in testnet.parts(home) if part.name.startswith("r"))
     assert part.pid is not None
     os.kill(part.pid, signal.SIGKILL)
 

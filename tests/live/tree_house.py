@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -15,9 +14,8 @@ from veilcast.cli import localtree
 from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Plan
 from veilcast.cli.tap import tapped
-from veilcast.net import testnet
 from veilcast.net.service import Station
-from veilcast.net.tor import Tor, started
+from veilcast.net.tor import Tor
 
 sys.path.insert(0, str(Path(__file__).parent))
 from house import House as AnyHouse
@@ -44,17 +42,6 @@ class House(AnyHouse):
 
     def tap(self, name: str) -> Path:
         return self.directory / name / "tap"
-
-
-@contextmanager
-def private_tor(directory: Path) -> Iterator[Tor]:
-    """A private network and one Tor in it for all nodes; both end with this process, whatever happens."""
-    testnet.up(directory / "testnet", owner=os.getpid())
-    try:
-        with started(directory / "tor", network=testnet.network_file(directory / "testnet")) as tor:
-            yield tor
-    finally:
-        testnet.down(directory / "testnet")
 
 
 def in_house(
