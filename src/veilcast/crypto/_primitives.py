@@ -1,9 +1,8 @@
 """The only file that calls cryptographic libraries, but for `x509`. Nothing outside `veilcast.crypto` imports it.
 
 Thin, typed wrappers with one job each: translate the libraries' exceptions into `ForgedError` / `MalformedError`, and
-take all randomness as an argument. `cryptography` gives ciphers and X25519 for keys that serve often, PyNaCl
-X25519 for those that serve once, Ed25519 (it verifies twice as fast) and Argon2id, `hashlib` the hashes, rbcl
-(libsodium) ristretto255.
+take all randomness as an argument. `cryptography` gives ciphers, PyNaCl Ed25519 and X25519 (half as long as OpenSSL's)
+and Argon2id, `hashlib` the hashes, rbcl (libsodium) ristretto255.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESGCMSIV, AESSIV, ChaCha20Poly1305
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -135,24 +133,11 @@ def x25519_public(private: bytes) -> bytes:
     return bytes(sodium.crypto_scalarmult_base(private))
 
 
-def x25519_private(private: bytes) -> X25519PrivateKey:
-    """A loaded key for many agreements: loading one costs as much as an agreement."""
-    return X25519PrivateKey.from_private_bytes(private)
-
-
 def x25519(private: bytes, public: bytes) -> bytes:
-    """One agreement of a key that serves no other: libsodium need not load it, which halves the time."""
-    try:
-        return bytes(sodium.crypto_scalarmult(private, public))
-    except sodium_errors.RuntimeError as error:
-        raise MalformedError("not a usable X25519 public key") from error
-
-
-def x25519_agree(private: X25519PrivateKey, public: bytes) -> bytes:
     """The shared secret; a public key of small order is refused."""
     try:
-        return private.exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError as error:
+        return bytes(sodium.crypto_scalarmult(private, public))
+    except (sodium_errors.RuntimeError, sodium_errors.ValueError, sodium_errors.TypeError) as error:
         raise MalformedError("not a usable X25519 public key") from error
 
 

@@ -66,22 +66,22 @@ class Role(Enum):
 
 
 class Keypair:
-    """An X25519 key, loaded once for any number of handshakes: loading costs as much as an agreement."""
+    """An X25519 key for any number of handshakes: to find its public half costs half as much as an agreement."""
 
     __slots__ = ("_private", "public")
 
     def __init__(self, private: Secret) -> None:
         if len(private) != KEY_SIZE:
             raise LocalError(f"an X25519 key has {KEY_SIZE} bytes, not {len(private)}")
-        self._private = primitives.x25519_private(private.reveal())
-        self.public: Final = self._private.public_key().public_bytes_raw()
+        self._private = private
+        self.public: Final = primitives.x25519_public(private.reveal())
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Keypair:
         return cls(Secret(entropy(KEY_SIZE)))
 
     def agree(self, public: bytes) -> bytes:
-        return primitives.x25519_agree(self._private, public)
+        return primitives.x25519(self._private.reveal(), public)
 
     def __repr__(self) -> str:
         return f"<Keypair {self.public.hex()}>"
