@@ -88,8 +88,8 @@ def test_many_at_once_are_what_each_alone_would_be(wanted: list[bytes], seed: in
     assert asked == [len(wanted), len(wanted), 2 * len(wanted), len(wanted)]
     assert moved == [subjects.move_veiled(each, moves, mask) for each in uploaded]
     assert tags == [subjects.tag_veiled(each, unveil) for each in moved]
-    alone = random.Random(seed).randbytes
-    assert uploaded == [subjects.upload_veiled(each, key, subjects.bound(subject, bond), alone) for each in wanted]
+    alone = [subjects.upload_veiled(each, key, subjects.bound(subject, bond), entropy) for each in wanted]
+    assert tags == [subjects.tag_veiled(subjects.move_veiled(each, moves, mask), unveil) for each in alone]
 
 
 def test_nothing_of_an_upload_repeats(entropy: Entropy) -> None:

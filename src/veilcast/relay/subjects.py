@@ -17,8 +17,9 @@ knows k_r, can try any element it thinks of (`tests/papers/test_p2_relay_flaws.p
   k_r xs H, so even a server that has a topic's key cannot try its elements at home. As a user it can send them one by
   one through the proxy, as fast as the proxy's limits let it.
 
-And an upload is bound to the box that it comes with: for Y stands Y times a number, the bond, that is drawn for each
-upload and told the server in the box. What comes with another box has no tag that anybody has. Otherwise a proxy could
+And an upload is bound to the box that it comes with: for Y stands Y over a number, the bond, that is drawn for each
+upload and told the server in the box. (Over, not times: so nobody has to invert it. The client draws sigma, veils with
+sigma Y, and adds sigma times the bond to k_u H.) What comes with another box has no tag that anybody has. Otherwise a proxy could
 send the subjects of a subscription as those of a publication of its own, and see by the deliveries who wants the same.
 
 A veiled upload is a `Ciphertext` of the group: the same arithmetic moves messages in `paper` (`bodies`).
@@ -59,7 +60,7 @@ def tag(moved: Point) -> bytes:
 
 def bound(subject: Point, bond: Scalar) -> Point:
     """The client: the subject key for what comes with the box that the bond is in."""
-    return subject * bond
+    return subject * bond.inverse()
 
 
 def upload_veiled(element: bytes, key: Scalar, subject: Point, entropy: Entropy) -> Ciphertext:
@@ -74,7 +75,7 @@ def move_veiled(uploaded: Ciphertext, transformation: Scalar, mask: Scalar) -> C
 
 def unveil(keys: ServerKeys, bond: Scalar) -> Scalar:
     """The server: what takes the veil off, if the bond is that of the upload."""
-    return keys.unveil / bond
+    return keys.unveil * bond
 
 
 def tag_veiled(moved: Ciphertext, unveil: Scalar) -> bytes:
@@ -90,10 +91,11 @@ def hidden_many(elements: Sequence[bytes], key: Scalar, multiply: Multiply = one
 def veil_many(
     hidden: Sequence[Point], subject: Point, bond: Scalar, entropy: Entropy, multiply: Multiply = one_by_one
 ) -> list[Ciphertext]:
-    """The client: `upload_veiled` for each, bound. Rho times the bond costs less than to bind the subject key."""
-    rhos = [Scalar.draw(entropy) for _ in hidden]
-    veils = multiply([(subject, rho * bond) for rho in rhos])
-    return [Ciphertext(point + rho.public(), veil) for point, rho, veil in zip(hidden, rhos, veils, strict=True)]
+    """The client: `upload_veiled` for each, bound, where rho is sigma times the bond."""
+    sigmas = [Scalar.draw(entropy) for _ in hidden]
+    veils = multiply([(subject, sigma) for sigma in sigmas])
+    masks = [(sigma * bond).public() for sigma in sigmas]
+    return [Ciphertext(point + mask, veil) for point, mask, veil in zip(hidden, masks, veils, strict=True)]
 
 
 def move_many(
