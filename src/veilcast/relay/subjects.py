@@ -18,9 +18,10 @@ knows k_r, can try any element it thinks of (`tests/papers/test_p2_relay_flaws.p
   one through the proxy, as fast as the proxy's limits let it.
 
 And an upload is bound to the box that it comes with: for Y stands Y over a number, the bond, that is drawn for each
-upload and told the server in the box. (Over, not times: so nobody has to invert it. The client draws sigma, veils with
-sigma Y, and adds sigma times the bond to k_u H.) What comes with another box has no tag that anybody has. Otherwise a proxy could
-send the subjects of a subscription as those of a publication of its own, and see by the deliveries who wants the same.
+upload and told the server in the box. (Over, not times, so that nobody has to invert it: the client draws sigma, rho is
+sigma times the bond, and rho Y over the bond is sigma Y.) What comes with another box has no tag that anybody has.
+Otherwise a proxy could send the subjects of a subscription as those of a publication of its own, and see by the
+deliveries who wants the same.
 
 A veiled upload is a `Ciphertext` of the group: the same arithmetic moves messages in `paper` (`bodies`).
 """

@@ -21,7 +21,7 @@ from veilcast.crypto.group import Scalar
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Address, Entropy, Event
 from veilcast.parts.alarms import Alarms, earliest
-from veilcast.parts.calling import Caller, backoff
+from veilcast.parts.calling import DOUBLINGS, Caller, backoff
 from veilcast.parts.ledger import Then
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.joining import Begun, ServerPublic, begin
@@ -44,6 +44,8 @@ class _Request:
     given_up: bool = False
     """It was last sent as a release, which nobody proves: that is no loss."""
     tries: int = 0
+    sent_us: int = 0
+    """When it was sent first."""
 
 
 class Way:
@@ -73,6 +75,7 @@ class Way:
         self._enrolling: tuple[int, Begun, int] | None = None
         self._forgotten = 0
         """How often the proxy did not know us, since something was done for us."""
+        self._answers = _Answers(config.retry_us << DOUBLINGS)
         self._flying: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
         self._alarms: Alarms[int] = Alarms()
@@ -131,6 +134,7 @@ class Way:
             raise ForgedError("a proxy says that something is done, and not the server")
         if code is Code.DONE:
             self._forgotten = 0
+        self._answers.note(request, now)
         if code is Code.DONE or (code is Code.UNKNOWN and request.unknown is not None):
             del self._flying[reply.number]
             self._alarms.drop(reply.number)
@@ -213,7 +217,10 @@ class Way:
         self._again(number, request, now)
 
     def _again(self, number: int, request: _Request, now: int) -> None:
-        self._alarms.set(number, now + backoff(self._rng, self._config.retry_us, request.tries))
+        if not request.tries:
+            request.sent_us = now
+        pause_us = backoff(self._rng, self._config.retry_us, request.tries)
+        self._alarms.set(number, now + max(pause_us, self._answers.patience_us))
         request.tries += 1
 
     def _refused(self, number: int, code: Code) -> None:
@@ -228,6 +235,25 @@ class Way:
     def _next(self) -> int:
         self._number = (self._number + 1) % _NUMBERS
         return self._number
+
+
+class _Answers:
+    """How long answers take, so that nobody is asked twice who is only busy: to answer twice would make it busier.
+
+    Only answers to what was asked once count, since of others nobody knows to which asking they are.
+    """
+
+    def __init__(self, most_us: int) -> None:
+        self._most_us, self._usual_us = most_us, 0
+
+    @property
+    def patience_us(self) -> int:
+        """For how long at least an answer is waited for."""
+        return min(2 * self._usual_us, self._most_us)
+
+    def note(self, request: _Request, now: int) -> None:
+        if request.tries == 1:
+            self._usual_us += (now - request.sent_us - self._usual_us) // 8
 
 
 _NUMBERS: Final = 1 << 32
