@@ -1,0 +1,117 @@
+"""What a coalition sees of trees that are drawn anew: what its nodes were told, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels import tree
+from veilcast.lab.kernels.entries import rows
+from veilcast.lab.kernels.refreshes import INSTALL, LAYER, Habit, Village, branches, paths, watched
+
+NODES = 120
+
+
+def village(readers: int = 1, share: float = 0.2, seed: int = 1) -> Village:
+    drawn = tree.some(NODES, readers + round(share * NODES), seed, "village")
+    return Village(NODES, np.sort(drawn[readers:]), drawn[:readers], np.arange(readers), seed)
+
+
+def test_every_insider_is_told_its_parent_in_every_tree() -> None:
+    people = village(3)
+    entries = watched(people, Habit("paper"), 4, 10)
+    assert len(entries) == 4 * 3 * people.insiders.size
+    for refresh in range(4):
+        above = tree.parents(tree.rooted(NODES, 3, people.readers, 1, "refresh", refresh))
+        for topic in range(3):
+            told = entries.of(topic).where(entries.of(topic).refresh == refresh)
+            assert (told.parent == above[told.observer, topic]).all()
+    assert len(entries.until(2)) == 2 * 3 * people.insiders.size
+
+
+def test_the_papers_bundles_are_as_long_as_branches_are_large_and_hardened_ones_all_the_same() -> None:
+    people = village()
+    branch = branches(NODES, tree.branching(NODES, 3))
+    assert branch[0] == NODES
+    assert branch[-1] == 1
+    below = watched(people, Habit("paper"), 30, 10)
+    at_top = below.parent == people.readers[0]
+    assert below.size[at_top].min() >= below.size[~at_top].max() < below.size[at_top].max()
+    assert set((below.size // LAYER).tolist()) <= set(branch[1:].tolist())
+    assert set(watched(people, Habit(), 5, 10).size.tolist()) == {INSTALL}
+    apart = watched(people, Habit(padded=False), 200, 10)
+    ordinary = apart.where(apart.behind == -1)
+    assert abs(np.corrcoef(ordinary.size, ordinary.carried)[0, 1]) < 0.05
+
+
+def test_guards_of_the_coalition_know_the_next_one_and_their_place_in_every_refresh() -> None:
+    for seed in range(6):
+        people = village(share=0.5, seed=seed)
+        told = watched(people, Habit(chain=4), 3, 10)
+        chained = told.where(told.behind > 0)
+        assert set(chained.carried.tolist()) <= {10}
+        assert set(chained.observer.tolist()) <= set(people.insiders.tolist())
+        for place in np.unique(chained.behind):
+            here = chained.where(chained.behind == place)
+            assert len(here) == 3
+            assert np.unique(here.parent).size == 1
+            assert (here.parent[0] == people.readers[0]) == (place == 4)
+
+
+def test_with_a_tail_the_subscriber_stands_behind_any_guard_and_without_it_behind_the_last() -> None:
+    places = set()
+    for seed in range(60):
+        people = village(share=0.9, seed=seed)
+        told = watched(people, Habit(chain=2, tail=2), 1, 1)
+        places |= set(told.behind[(told.parent == people.readers[0]) & (told.behind > 0)].tolist())
+    assert places == {1, 2, 3, 4}
+
+
+def test_guards_outlast_refreshes_unless_they_leave_or_are_fresh() -> None:
+    people = village(share=0.95)
+    kept, leaving, fresh = (
+        np.unique(told.parent[told.behind == 1]).size
+        for told in (watched(people, habit, 40, 1) for habit in (Habit(), Habit(turnover=0.1), Habit(kept=False)))
+    )
+    assert kept == 1 < leaving < fresh
+
+
+def test_all_topics_of_a_subscriber_hang_by_the_same_guards() -> None:
+    people = village(share=0.95)._replace(readers=np.array([5, 5]), topics=np.array([0, 1]))
+    people = people._replace(insiders=np.setdiff1d(np.arange(NODES), [5]))
+    told = watched(people, Habit(), 1, 1)
+    by_topic = [told.of(topic).where(told.of(topic).behind > 0).parent.tolist() for topic in (0, 1)]
+    assert by_topic[0] == by_topic[1]
+    assert len(by_topic[0]) == 3
+
+
+def test_whoever_stands_at_the_root_hands_on_to_the_chain() -> None:
+    people = village(share=0.95)
+    told = watched(people, Habit(), 20, 1)
+    first = told.observer[told.behind == 1]
+    assert set(told.parent[told.behind == 0].tolist()) == set(first.tolist())
+
+
+def test_a_path_is_owned_if_all_on_it_collude() -> None:
+    everybody = village(share=(NODES - 1) / NODES, seed=2)
+    for habit in (Habit("paper"), Habit()):
+        runs, last, owned = paths(everybody, habit, 50)
+        known = last == everybody.readers[0]
+        assert owned > 0.9
+        assert known.all()
+        assert runs.max() == (3 if habit.profile == "paper" else 7)
+    assert paths(village(share=0.0, seed=3)._replace(insiders=np.empty(0, np.int64)), Habit(), 50).owned == 0
+
+
+def test_what_was_seen_are_rows_of_the_table() -> None:
+    people = village()
+    entries = watched(people, Habit("paper"), 1, 1)
+    first = next(rows(entries, "r", "n{}".format, lambda refresh, topic: bytes([refresh, topic])))
+    assert first.role == f"tree:n{entries.observer[0]}"
+    assert (first.pseudonym, first.tag, first.size) == (f"n{entries.parent[0]}", b"\0\0", entries.size[0])
+
+
+def test_no_hardened_tree_hangs_by_nothing() -> None:
+    with pytest.raises(ConfigError, match="one guard at least"):
+        watched(village(), Habit(chain=0), 1, 1)
