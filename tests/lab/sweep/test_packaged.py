@@ -20,10 +20,12 @@ TRAINED = ["mesh-attacks", "mesh-hardened-aim", "mesh-kappa"]
 LARGE = ("mesh-million", "mesh-gnutella", "mesh-deezer", "mesh-tokens-deezer", "relay-tags-deezer")
 CROWDED = ["relay-attacks"]
 """Those with many users, who need not be as many here."""
+WOODED = [name for name in experiment.names() if name.startswith("tree-")]
+"""Those with many nodes, and as many trees, of whom fewer do here."""
 SMALL = [
     name
     for name in experiment.names()
-    if name not in (*LARGE, *TRAINED, *CROWDED)
+    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED)
     and not name.startswith("mesh-attacks-")
     and "kernel" in experiment.load(name)[1].engines
 ]
@@ -96,6 +98,18 @@ def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.Monk
 def test_so_have_those_with_many_users(name: str) -> None:
     def fewer(cell: Cell) -> list[Measure]:
         return ENGINES["kernel"](msgspec.structs.replace(cell.params, nodes=60, topics=6), 0, None)
+
+    assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", WOODED)
+def test_so_have_those_with_trees(name: str) -> None:
+    def fewer(cell: Cell) -> list[Measure]:
+        given = cell.params
+        small = msgspec.structs.replace(
+            given, nodes=60, readers=min(given.readers, 5), publications=min(given.publications, 3)
+        )
+        return ENGINES["kernel"](small, 0, None)
 
     assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
 

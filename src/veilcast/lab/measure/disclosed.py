@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 
 def after(scores: NDArray[np.float64], target: int, *, stays: int = 5) -> int | None:
     """The number of rounds, from 1, until the target is first and stays so; `scores` has a row for each round."""
-    others = np.delete(scores, target, axis=1)
     in_a_row = 0
-    for number, first in enumerate((scores[:, target] > others.max(axis=1)).tolist(), start=1):
-        in_a_row = in_a_row + 1 if first else 0
+    for number, row in enumerate(scores, start=1):
+        in_a_row = in_a_row + 1 if first(row, target) else 0
         if in_a_row == stays:
             return number - stays + 1
     return None
+
+
+def first(scores: NDArray[np.float64], target: int) -> bool:
+    """Whether nobody else is as suspect."""
+    return bool(scores[target] > np.delete(scores, target).max())
 
 
 def survival(times: Sequence[int | None], rounds: int) -> NDArray[np.float64]:

@@ -125,16 +125,39 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """There, how many topics the server, being a user too, may ask about in an epoch."""
     observers: tuple[Observer, ...] = ("server", "proxy", "wires", "server and wires")
     """There, who tries to find out anything."""
+    tree: Literal["", "paper", "hardened"] = ""
+    """Whether there are spanning trees in place of a mesh: what publications cost; over epochs, each of which has new
+    trees, what a coalition finds out; or, with droppers, how subscribers find those."""
+    depth: int = 3
+    """Of trees, in hops."""
+    readers: int = 1
+    """How many subscribe, to one topic."""
+    routing: Literal["trees", "seen", "labels"] = "trees"
+    """By tree; or by topic alone, with a memory of what was seen, or with labels in a header (P2)."""
+    chain: int = 3
+    """Hardened, the guards by which a tree hangs."""
+    tail: int = 0
+    """Above 0, so many more, and the subscriber stands behind any of all of them."""
+    guards: Literal["kept", "fresh"] = "kept"
+    """Whether guards outlast an epoch; a share of them, `churn`, does not even so."""
+    padded: bool = True
+    """Hardened, whether bundles have one size."""
+    droppers: float = 0.0
+    """The share of nodes that throw away what they should hand on, each time with probability `drops`."""
+    drops: float = 1.0
+    circuit: int = 6
+    """How many relays of an anonymous network stand between two nodes of a tree; 0: they talk directly."""
     timed: Literal["", "subscribing", "publishing", "crowd"] = ""
-    """There, what clients wait for (`delay_runs`), with as many of them as each step says; on the machines only."""
+    """Of a relay or of trees, what clients wait for (`delay_runs`), with as many of them as each step says; on the
+    machines only."""
     serial: bool = False
     """There, whether proxies wait for the server's answer to one request before they look at the next."""
 
     def __post_init__(self) -> None:
-        for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn"):
+        for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn", "droppers", "drops"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
-        for name in ("decay", "lock_s", "hop_s", "games", "departures", "hold", "batch", "queries"):
+        for name in ("decay", "lock_s", "hop_s", "games", "departures", "hold", "batch", "queries", "tail", "circuit"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
         if self.nodes < 2 or min(self.publications, self.publishers) < 1 or self.wait_s <= 0:
@@ -155,8 +178,14 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
-        if (self.timed != "") != (self.look == "clients") or (self.timed and not self.relay):
-            raise ConfigError('what is timed is a relay, at numbers of clients (look = "clients")')
+        if self.relay and self.tree:
+            raise ConfigError("a run is of a relay or of trees, not of both")
+        if (self.timed != "") != (self.look == "clients") or (self.timed and not (self.relay or self.tree)):
+            raise ConfigError('what is timed is a relay, or trees, at numbers of clients (look = "clients")')
+        if self.tree and self.look not in ("end", "epochs", "clients"):
+            raise ConfigError("trees are looked at in the end, over epochs, or at numbers of clients")
+        if min(self.depth, self.readers, self.chain) < 1:
+            raise ConfigError("depth, readers and chain must be at least 1")
         if self.relay and not self.timed and (not self.topics or self.look != "epochs"):
             raise ConfigError('a relay has topics, and is looked at over epochs (look = "epochs")')
         if self.topics < 0 or (self.topics and self.attacks):
@@ -200,6 +229,10 @@ _SWITCHES: Final = (
     "wire",
     "publishers",
     "relay",
+    "tree",
+    "readers",
+    "routing",
+    "droppers",
     "batch",
     "constant",
     "queries",

@@ -1,0 +1,82 @@
+"""Runs of spanning trees on the kernels: what publications cost; what a coalition learns; who drops what.
+
+Which of these is meant follows from the parameters: nothing that lasts is looked at in the end, attackers over epochs,
+each of which draws new trees, and with droppers the subscriber's own search for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from veilcast.errors import ConfigError
+from veilcast.lab.kernels import tree
+from veilcast.lab.kernels.chance import stream
+from veilcast.lab.sweep import tree_attacks, tree_droppers, tree_readers
+from veilcast.lab.sweep.params import Measure, Params
+
+
+def run(params: Params, seed: int) -> list[Measure]:
+    if params.look == "end":
+        return _costs(params, seed)
+    if params.droppers:
+        return tree_droppers.run(params, seed)
+    return tree_readers.run(params, seed) if params.topics else tree_attacks.run(params, seed)
+
+
+def _costs(params: Params, seed: int) -> list[Measure]:
+    """Of some publications to some readers: messages, hops, and how often the busiest node sends, beside the one server
+    that would have to send everything to everybody."""
+    params.heed("what trees cost", "tree", "readers", "routing", "publications")
+    readers = tree.some(params.nodes, params.readers, seed, "readers")
+    origin = tree.origins(params.nodes, params.publications, seed)
+    found = {"server": float(params.readers * params.publications)}
+    if params.tree == "hardened" or params.routing == "trees":
+        found |= _by_trees(params, readers, origin, seed)
+    else:
+        above = tree.parents(tree.rooted(params.nodes, params.depth, readers, seed))
+        found |= _by_topic(params, above, origin, seed)
+    return [Measure("", metric, 0, value) for metric, value in found.items()]
+
+
+def _by_trees(params: Params, readers: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
+    if params.routing != "trees":
+        raise ConfigError("hardened trees are never mixed: routing is by trees")
+    if params.tree == "paper":
+        trees = tree.rooted(params.nodes, params.depth, readers, seed)
+        chain = 0
+    else:
+        trees = tree.hung(params.nodes, params.depth, readers.size, seed)
+        # From the root to the first guard, and from the last to the subscriber.
+        chain = params.chain + params.tail + 1
+    cost = tree.climb(trees, origin)
+    sent = cost.sent + (_by_guards(params, readers, origin.size, seed) if chain else 0)
+    return {
+        "messages": cost.messages + chain * readers.size,
+        "copies": cost.copies + chain * readers.size,
+        "hops": cost.hops + chain,
+        "busiest": float(sent.max()),
+        "mean": float(sent.mean()),
+    }
+
+
+def _by_guards(params: Params, readers: tree.Nodes, publications: int, seed: int) -> tree.Nodes:
+    """What nodes send besides, as guards of readers: each of them everything."""
+    rng = np.random.default_rng(stream(seed, "guards"))
+    guards = [rng.permutation(params.nodes)[: params.chain + params.tail] for _ in readers]
+    return publications * np.bincount(np.concatenate(guards), minlength=params.nodes)
+
+
+def _by_topic(params: Params, above: tree.Nodes, origin: tree.Nodes, seed: int) -> dict[str, float]:
+    if params.routing == "seen":
+        messages = [tree.flood(above, int(start)) for start in origin]
+        return {"messages": float(np.mean(messages))}
+    walked = np.array([tree.wander(above, int(start), CUT, LABEL_BITS, seed + at) for at, start in enumerate(origin)])
+    return {"messages": float(walked.mean()), "cut": float(np.mean(walked == CUT))}
+
+
+CUT: Final = 2_000_000
+"""Where counting stops."""
+LABEL_BITS: Final = 128
+"""Of P2's header; with four positions for a label, a path of ten hops ends too early in nearly one of a hundred."""
