@@ -23,8 +23,10 @@ def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
 
 
 def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs, relay_machines
+    from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs, relay_machines, tree_times
 
+    if params.timed and params.tree:
+        return tree_times.run(params, seed, data)
     if params.timed:
         return delay_runs.run(params, seed, data)
     if params.relay:

@@ -1,0 +1,90 @@
+"""How long subscribers of trees wait (P2, Figs. 3 to 5): on the same hosts as a relay's clients, by a model of queues.
+
+Five hundred subscribers of five hundred nodes each are a quarter of a million instructions: too many for the machines
+themselves, whose work is what the model's costs were measured on. What is timed is what is timed of a relay
+(`delay_runs`): subscribing is over when the last node has its instruction. Routing is by trees.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from veilcast.errors import ConfigError
+from veilcast.lab.data import round_trips
+from veilcast.lab.kernels import tree
+from veilcast.lab.kernels.chance import stream
+from veilcast.lab.kernels.tree import Nodes, Trees
+from veilcast.lab.kernels.tree_delays import Groups, Net, Work, deliver, stand
+from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.planet import planet
+from veilcast.machine import Address
+
+
+def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    params.heed("timed runs of trees", "tree", "timed")
+    if max(*params.steps, READERS) > params.nodes:
+        raise ConfigError(f"there must be as many nodes as a step says, and {READERS} at least, not {params.nodes}")
+    hosts = planet([Address(f"c{number}") for number in range(params.nodes)], round_trips(data), seed)
+    net = Net(np.array(hosts.one_way_us, np.int64), params.circuit, stream(seed, "circuits")[0])
+    found = []
+    for step in params.steps:
+        grove = _Grove(params, net, seed)
+        times = grove.subscribing(int(step)) if params.timed == "subscribing" else grove.publishing(params, int(step))
+        found += [Measure("", metric, step, value) for metric, value in times.items()]
+    return found
+
+
+class _Grove:
+    """Nodes are numbered as hosts are, which are dealt at random: so the first of them are any."""
+
+    def __init__(self, params: Params, net: Net, seed: int) -> None:
+        self._net, self._nodes, self._depth = net, params.nodes, params.depth
+        self._guards = params.chain if params.tree == "hardened" else 0
+        self._seed, self._rng = seed, np.random.default_rng(stream(seed, "grove"))
+
+    def subscribing(self, count: int) -> dict[str, float]:
+        readers = np.arange(count)
+        trees, chains = self._planted(readers)
+        groups = self._groups(count) if self._guards else None
+        times = stand(self._net, WORK, trees, readers, chains, groups)
+        return {"subscribed_s": float(times.max()) / 1e6}
+
+    def publishing(self, params: Params, count: int) -> dict[str, float]:
+        """One of so many readers publishes; or so many publish to a few of them."""
+        crowd = params.timed == "crowd"
+        readers, senders = (np.arange(READERS), np.arange(count)) if crowd else (np.arange(count), np.arange(1))
+        trees, chains = self._planted(readers)
+        origin = self._rng.integers(self._nodes, size=senders.size)
+        has = deliver(self._net, WORK, trees, readers, chains, origin, senders)
+        own = {"own_s": float(has[0, 0]) / 1e6}
+        return own if crowd else own | {"last_s": float(has[0].max()) / 1e6}
+
+    def _planted(self, readers: Nodes) -> tuple[Trees, Nodes]:
+        """Trees, and readers x guards, none of them twice on a chain."""
+        names = (self._nodes, self._depth)
+        trees = (
+            tree.hung(*names, readers.size, self._seed) if self._guards else tree.rooted(*names, readers, self._seed)
+        )
+        chains = np.empty((readers.size, self._guards), np.int64)
+        for chain, reader in zip(chains, readers, strict=True):
+            drawn = self._rng.permutation(self._nodes)
+            chain[:] = drawn[drawn != reader][: self._guards]
+        return trees, chains
+
+    def _groups(self, count: int) -> Groups:
+        order = tree.hung(self._nodes, self._depth, count, self._seed, "groups")
+        bundles = -(-self._nodes // GROUP) + self._guards
+        return Groups(order, GROUP, FAN, self._rng.integers(SPREAD_US, size=(count, bundles)))
+
+
+READERS: Final = 50
+"""Of Fig. 5."""
+GROUP: Final = 32
+FAN: Final = 4
+SPREAD_US: Final = 5_000_000
+"""As real nodes have them."""
+WORK: Final = Work(wrap=90, unwrap=250, match=300, take=150, hand=50)
+"""Measured on the machines, on one core."""
