@@ -9,7 +9,7 @@ import pytest
 
 from veilcast.crypto.group import Scalar
 from veilcast.machine import Address
-from veilcast.relay.calling import DOUBLINGS
+from veilcast.parts.calling import DOUBLINGS
 from veilcast.relay.config import ClientConfig
 from veilcast.relay.joining import ServerKeys
 from veilcast.relay.paper import PaperClient
