@@ -14,7 +14,18 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile, TopicRecord
-from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Publication, Record, Settled, Waiting
+from veilcast.machine import (
+    Address,
+    Connect,
+    Delivered,
+    Disconnect,
+    Event,
+    Publication,
+    Record,
+    Settled,
+    Value,
+    Waiting,
+)
 from veilcast.sim.chance import SeededEntropy, derive
 from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
 from veilcast.tree.config import DirectoryConfig, TreeConfig
@@ -139,8 +150,9 @@ class Grove:
         self.wants[Address(name)].append(wanted)
         return int(self.do(name, lambda node, now: node.subscribe(wanted, now)))
 
-    def publish(self, name: str, body: bytes, **pairs: Any) -> int:
-        publication = Publication((Label(TOPIC).pair, *({"level": 1, "kind": "red"} | pairs).items()), body)
+    def publish(self, name: str, body: bytes, **pairs: Value) -> int:
+        values: dict[str, Value] = {"level": 1, "kind": "red", **pairs}
+        publication = Publication((Label(TOPIC).pair, *values.items()), body)
         return int(self.do(name, lambda node, now: node.publish(publication, now)))
 
     def heard_by(self, name: str) -> list[bytes]:

@@ -1,12 +1,11 @@
 """Filling: groups of elements are brought to a few sizes and out of their order before they leave (hardened).
 
 Pure. How many elements a range has tells where it lies, and how many a publication has tells its topic's attributes;
-prefixes that go out from the shortest to the longest tell whoever matches the level of each tag. So each group is filled up
-to a power of two with elements that nobody else has, and sorted. Elements are keyed, and to whoever lacks the key their
-order is chance; and it is the same each time, so what is sent again is what it was.
-
-What remains: of how many groups a subscription consists, and the size of each up to a factor of two. Fillers are never
-wanted by anybody or never published: in the time of an epoch who matches may suspect tags that nothing ever meets.
+prefixes that go out from the shortest to the longest tell whoever matches the level of each tag. So each group is
+filled up to a power of two with elements that nobody else has, and sorted. Elements are keyed, and to whoever lacks the
+key their order is chance; and it is the same each time, so what is sent again is what it was. What remains: of how many
+groups a subscription consists, and the size of each up to a factor of two. Fillers are never wanted by anybody or never
+published: in the time of an epoch who matches may suspect tags that nothing ever meets.
 """
 
 from __future__ import annotations
