@@ -14,18 +14,9 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile, TopicRecord
-from veilcast.machine import (
-    Address,
-    Connect,
-    Delivered,
-    Disconnect,
-    Event,
-    Publication,
-    Record,
-    Settled,
-    Value,
-    Waiting,
-)
+from veilcast.crypto.agree import public_of
+from veilcast.crypto.derive import fingerprint
+from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Publication, Record, Settled, Waiting
 from veilcast.sim.chance import SeededEntropy, derive
 from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
 from veilcast.tree.config import DirectoryConfig, TreeConfig
@@ -37,7 +28,7 @@ from veilcast.wire.messages import Message
 SECOND = 1_000_000
 TOPIC = "tree"
 SCHEMA = Schema((Integers("level", 0, 15, 4), Strings("kind")))
-EPOCH_US = 300 * SECOND
+EPOCH_US = 150 * SECOND
 START = 1_800_000_000 * SECOND
 DIRECTORY = Address("directory:1")
 QUICK = TreeConfig(
@@ -67,6 +58,11 @@ def keyring(number: int, profile: Profile) -> Keyring:
     wanted: list[Any] = [(TOPIC, "publisher")] if number >= 0 else []
     standing: Any = "member" if number >= 0 else "directory"
     return issuer.grant_ready(authority(profile), f"m{number}", wanted, first, 64, entropy, standing)[1]
+
+
+@cache
+def name_of(number: int, profile: Profile) -> bytes:
+    return fingerprint(public_of(keyring(number, profile).membership.link))
 
 
 @dataclass
@@ -112,6 +108,8 @@ class Grove:
         self.seen: list[tuple[str, str, Message]] = []
         """Every message that arrived: by whom, under which name of its sender, what."""
         self.lose: Callable[[Address, Address, Message], bool] = lambda callee, source, message: False
+        self.cut_off: set[Address] = set()
+        """Who can neither call nor be called; streams that stand stay."""
         self.places: dict[Address, Place] = {}
         self.wants: dict[Address, list[Conjunction]] = {}
         self.names = [Address(f"n{number}:1") for number in range(nodes)]
@@ -150,13 +148,17 @@ class Grove:
         self.wants[Address(name)].append(wanted)
         return int(self.do(name, lambda node, now: node.subscribe(wanted, now)))
 
-    def publish(self, name: str, body: bytes, **pairs: Value) -> int:
-        values: dict[str, Value] = {"level": 1, "kind": "red", **pairs}
-        publication = Publication((Label(TOPIC).pair, *values.items()), body)
+    def publish(self, name: str, body: bytes, **pairs: Any) -> int:
+        said: dict[str, Any] = {"level": 1, "kind": "red"} | pairs
+        publication = Publication((Label(TOPIC).pair, *said.items()), body)
         return int(self.do(name, lambda node, now: node.publish(publication, now)))
 
     def heard_by(self, name: str) -> list[bytes]:
         return [body for node, _, body in self.heard if node == name]
+
+    def called(self, node: bytes) -> str:
+        """The address of the node of this name."""
+        return next(name for name in self.names if name_of(self.names.index(name), self.profile) == node)
 
     def stands(self, name: str) -> bool:
         """Whether the last subscription of this node has been reported to stand."""
@@ -246,7 +248,7 @@ class Grove:
             return
         callee = Address(peer.partition("@")[2])
         target = self.places.get(callee)
-        if target is None or target.machine is None:
+        if target is None or target.machine is None or self.cut_off & {name, callee}:
             machine.peer_lost(peer, self.now)
         else:
             if (name, peer) not in self._outbound:
@@ -289,3 +291,8 @@ class Grove:
                     self._turn(name)
 
             self._after(self._latency_us, tell)
+
+
+def part_of(grove: Grove, name: str) -> Any:
+    """What a node leaves to its profile."""
+    return grove.machine(name)._part

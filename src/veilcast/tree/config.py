@@ -63,8 +63,7 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_us: int = 10_000_000
     """How long a request waits for its answer before the stream is given up for another."""
     connect_us: int = 2_000_000
-    """How long after a call for a stream that failed the next one is made; doubled with every time, up to sixteen
-    times."""
+    """How long after a call for a stream that failed the next one is made; doubled each time, up to four times."""
     idle_us: int = 60_000_000
     """A stream to a parent that carried nothing for so long is closed."""
     streams_max: int = 512

@@ -3,13 +3,13 @@
 An instruction comes in a layer that only this node can open, together with the layers of others, which are handed on.
 A publication is matched once, by the origin that its publisher chose; from there on each copy is addressed to one entry
 of the next node's table, and no more is known of it. A message that comes again under the same entry is answered and
-dropped, so nothing can go in circles.
+dropped, so nothing can go in circles. What waits for somebody who is away, under an entry that is turned to somebody
+else, goes there, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto.noise import Keypair
-from veilcast.errors import ExcessError, MalformedError, RemoteError, StaleError
+from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.link.recent import remember
 from veilcast.tree.bundles import open_layer
 from veilcast.tree.config import TreeConfig
@@ -36,12 +36,11 @@ class Forwarding:
         self,
         config: TreeConfig,
         keyring: Keyring,
-        home: bytes,
         hops: Hops,
         arrive: Callable[[Carry, int], bool],
     ) -> None:
-        """`home` is this node; `arrive` takes what has come to the end of its way, and says whether it was that."""
-        self._config, self._home, self._hops, self._arrive = config, home, hops, arrive
+        """`arrive` takes what has come to the end of its way, and says whether it was that."""
+        self._config, self._hops, self._arrive = config, hops, arrive
         self._epoch_us = keyring.epoch_us
         self._box = Keypair(keyring.membership.link)
         self._prover = Prover(keyring)
@@ -65,7 +64,8 @@ class Forwarding:
             raise StaleError("an instruction for another time")
         layer = open_layer(self._box, unpad(install.sealed), context=context_of(install.until_us, install.groups))
         entry = self._entries.put(layer.instruction, install.groups, install.until_us)
-        self._hops.turn(entry.name, entry.parent, entry.parent_entry, now)
+        for held in self._hops.waiting(entry.name, entry.parent):
+            self._pass_on(entry, held.message, held.body, now)
         for child, bundle in layer.children:
             passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL), proof=None)
             self._hops.send(child, self._prover.prove(passed), now)
@@ -84,7 +84,16 @@ class Forwarding:
 
     def carry(self, carry: Carry, now: int) -> None:
         """Send it on to where its entry says; `StaleError` for an entry that we do not have."""
-        entry = self._take(carry, now)
+        if (carry.entry, carry.message) in self._seen:
+            return
+        entry = None
+        if not self._arrive(carry, now):
+            entry = self._entries.get(carry.entry)
+            if entry is None or entry.until_us <= now:
+                raise StaleError("nothing is known of this entry")
+            if not self._hops.has_room(entry.parent):
+                raise ExcessError("too much waits for this parent")
+        self._remember(carry.entry, carry.message)
         if entry is not None:
             self._pass_on(entry, carry.message, carry.body, now)
 
@@ -94,31 +103,9 @@ class Forwarding:
     def handle(self, now: int) -> None:
         self._entries.expire(now)
 
-    def _take(self, carry: Carry, now: int) -> Entry | None:
-        """The entry it goes on by; None if it has arrived, or was here before."""
-        if (carry.entry, carry.message) in self._seen:
-            return None
-        entry = None
-        if not self._arrive(carry, now):
-            entry = self._entries.get(carry.entry)
-            if entry is None or entry.until_us <= now:
-                raise StaleError("nothing is known of this entry")
-            if not self._hops.has_room(entry.parent):
-                raise ExcessError("too much waits for this parent")
-        self._remember(carry.entry, carry.message)
-        return entry
-
     def _pass_on(self, entry: Entry, message: bytes, body: bytes, now: int) -> None:
-        onward = Carry(0, entry.parent_entry, message, body)
-        if entry.parent == self._home:
-            # A guard may be the root of the tree that hangs by it, and so its own parent; nobody is that twice.
-            with suppress(RemoteError):
-                beyond = self._take(onward, now)
-                if beyond is not None and beyond.parent != self._home:
-                    onward = Carry(0, beyond.parent_entry, message, body)
-                    self._hops.send(beyond.parent, onward, now, entry=beyond.name)
-        else:
-            self._hops.send(entry.parent, onward, now, entry=entry.name)
+        """To its parent, who may be this node itself: a guard may be the root of the tree that hangs by it."""
+        self._hops.send(entry.parent, Carry(0, entry.parent_entry, message, body), now, entry=entry.name)
 
     def _remember(self, entry: bytes, message: bytes) -> None:
         remember(self._seen, (entry, message), None, self._config.seen_max)

@@ -1,15 +1,16 @@
 """Guards: the few nodes that stand between a subscriber and all its trees, for as long as they live.
 
 A tree is drawn anew in every epoch, and whoever has a subscriber for a parent has it in every one; the more nodes ever
-stand next to it, the likelier one of them counts. So these are drawn once, kept over restarts, and replaced only when
-they are listed no more or have been found to lose what they should pass on. All subscriptions of a node have the same:
-with guards of its own, each would be another draw.
+stand next to it, the likelier one of them counts. So these are drawn once and kept over restarts. Who is away, or is to
+be avoided, has a deputy, who is drawn as rarely, and gives the place back when the first can have it again: a directory
+that leaves somebody out for a while, or a guard that is made unreachable, moves nobody for good. All subscriptions of a
+node have the same guards: with some of its own, each would be another draw.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container
 from random import Random
 from typing import Final
 
@@ -22,46 +23,54 @@ from veilcast.wire.geometry import NODE
 
 
 class Guards:
-    """Bounded: `most` of them. `kept` is what an earlier life had written down."""
+    """Bounded: `most` places, and `DEPUTIES` for each. `kept` is what an earlier life had written down."""
 
     def __init__(self, most: int, home: bytes, rng: Random, kept: bytes | None) -> None:
-        self._most, self._home, self._rng = most, home, rng
-        self._chain = list(_read(kept))[:most] if kept is not None else []
+        self._home, self._rng = home, rng
+        self._places = _read(kept)[:most] if kept is not None else []
+        self._places += [[] for _ in range(most - len(self._places))]
+        self._chain: tuple[bytes, ...] = ()
         self._events: deque[Event] = deque()
 
     def __contains__(self, node: bytes) -> bool:
+        """Whether it stands guard now."""
         return node in self._chain
 
-    def chain(self, listing: Listing, avoided: Iterable[bytes]) -> tuple[bytes, ...]:
-        """From the one next to home on, all of them listed; fewer where there are not so many others."""
-        before, avoided = tuple(self._chain), set(avoided)
-        others = [node for node in listing.ids if node != self._home]
-        fit = [node for node in others if node not in avoided and node not in self._chain]
-        self._rng.shuffle(fit)
-        for place, guard in enumerate(self._chain):
-            if (guard not in listing or guard in avoided) and fit:
-                self._chain[place] = fit.pop()
-        self._chain = [guard for guard in self._chain if guard in listing]
-        while fit and len(self._chain) < self._most:
-            self._chain.append(fit.pop())
-        if tuple(self._chain) != before:
-            self._events.append(Record(GUARDS, _ENCODER.encode(self._chain)))
-        return tuple(self._chain)
+    def chain(self, listing: Listing, avoided: Container[bytes]) -> tuple[bytes, ...]:
+        """From the one next to home on; fewer where there are not so many others."""
+        known = {node for place in self._places for node in place}
+        new = [node for node in listing.ids if node != self._home and node not in known and node not in avoided]
+        self._rng.shuffle(new)
+        chain, drawn = [], False
+        for place in self._places:
+            fit = next((node for node in place if node in listing and node not in avoided), None)
+            if fit is None and new:
+                fit, drawn = new.pop(), True
+                del place[DEPUTIES:]
+                place.append(fit)
+            if fit is not None:
+                chain.append(fit)
+        if drawn:
+            self._events.append(Record(GUARDS, _ENCODER.encode(self._places)))
+        self._chain = tuple(chain)
+        return self._chain
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else None
 
 
-def _read(kept: bytes) -> list[bytes]:
+def _read(kept: bytes) -> list[list[bytes]]:
     try:
-        chain = msgspec.msgpack.decode(kept, type=list[bytes])
+        places = msgspec.msgpack.decode(kept, type=list[list[bytes]])
     except msgspec.DecodeError as error:
         raise TamperedError("the record of the guards is damaged") from error
-    if any(len(guard) != NODE for guard in chain):
+    if any(len(guard) != NODE for place in places for guard in place):
         raise TamperedError("the record of the guards is damaged")
-    return chain
+    return places
 
 
 GUARDS: Final = 1
 """The number of the record that they stand in."""
+DEPUTIES: Final = 3
+"""For each place; the last drawn gives way to another."""
 _ENCODER: Final = msgspec.msgpack.Encoder()

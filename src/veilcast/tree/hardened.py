@@ -59,7 +59,7 @@ class Hardened:
         self.copies = config.copies
         self._prover = Prover(keyring)
         self._topics = Topics(config, keyring)
-        self._forwarding = Forwarding(config, keyring, home, hops, self._arrive)
+        self._forwarding = Forwarding(config, keyring, hops, self._arrive)
         self._guards = Guards(config.chain, home, rng, records.get(GUARDS))
         self._planting = Planting(config, streams, self._prover, home, where, self._forwarding.install, rng, entropy)
         self._ends = Ends(keyring.membership.link, keyring.epoch_us, ENDS_EACH * config.subscriptions_max)

@@ -2,8 +2,7 @@
 
 A message goes to a node of the listing, on the one stream there is to it for all that climbs. Who refuses it for now is
 asked again later: it may just have started anew, and be told its instructions again. Who is listed no more may be
-listed again. What waits under an entry that is turned to somebody else goes there, too. What could not be handed on in
-time, or finds no room, is dropped, and counted.
+listed again. What could not be handed on in time, or finds no room, is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -16,16 +15,20 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from veilcast.errors import ExcessError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.purposes import HOP, way
-from veilcast.tree.streams import Answer, Streams
+from veilcast.tree.streams import DOUBLINGS, Answer, Streams
 from veilcast.wire.tree import Carry, Code, Install, Offer, Refused
 
 Where: TypeAlias = Callable[[bytes], Address | None]
-"""The address of a node, if it is listed."""
+"""The address of another node, if it is listed."""
+
+Keep: TypeAlias = Callable[[Carry, int], None]
+"""Takes what a node has to hand on to itself; raises `RemoteError`."""
 
 
 class Hops:
@@ -34,8 +37,11 @@ class Hops:
     Whoever could fill the room with what is for nobody would shut everybody out.
     """
 
-    def __init__(self, config: TreeConfig, streams: Streams, where: Where, rng: Random) -> None:
-        self._config, self._streams, self._where, self._rng = config, streams, where, rng
+    def __init__(
+        self, config: TreeConfig, streams: Streams, home: bytes, where: Where, keep: Keep, rng: Random
+    ) -> None:
+        self._config, self._streams, self._home, self._where = config, streams, home, where
+        self._keep, self._rng = keep, rng
         self._held: Counter[bytes] = Counter()
         self._under: dict[bytes, dict[_Hold, None]] = {}
         """What waits under each entry of our table."""
@@ -52,7 +58,7 @@ class Hops:
 
     def has_room(self, node: bytes) -> bool:
         most = self._config.holds_max
-        if self._where(node) is None:
+        if self._where(node) is None and node != self._home:
             most //= UNLISTED_SHARE
         return len(self) < most and self._held[node] < self._config.holds_each
 
@@ -65,13 +71,17 @@ class Hops:
         hold = _Hold(node, message, now + self._config.hold_us, entry)
         if entry is not None:
             self._under.setdefault(entry, {})[hold] = None
-        self._try(hold, now)
+        if node == self._home:
+            self._again.set(
+                hold, now
+            )  # Not at once: whoever is its own parent a thousand times takes a thousand turns.
+        else:
+            self._try(hold, now)
 
-    def turn(self, entry: bytes, node: bytes, node_entry: bytes, now: int) -> None:
-        """What came in under this entry goes to that node from now on; what waits for another is sent there besides."""
-        for hold in list(self._under.get(entry, ())):
-            if isinstance(hold.message, Carry) and hold.node != node:
-                self.send(node, Carry(0, node_entry, hold.message.message, hold.message.body), now, entry=entry)
+    def waiting(self, entry: bytes, besides: bytes) -> list[Carry]:
+        """What came in under this entry and waits for another node than this."""
+        held = self._under.get(entry, ())
+        return [hold.message for hold in held if isinstance(hold.message, Carry) and hold.node != besides]
 
     def next_us(self) -> int | None:
         return self._again.next_us()
@@ -84,8 +94,21 @@ class Hops:
         address = self._where(hold.node)
         if now >= hold.until_us:
             self._end(hold, dropped=True)
+        elif hold.node == self._home:
+            self._take(hold, now)
         elif address is None or not self._ask(hold, address, now):
             self._later(hold, now)
+
+    def _take(self, hold: _Hold, now: int) -> None:
+        try:
+            if isinstance(hold.message, Carry):
+                self._keep(hold.message, now)
+        except (StaleError, ExcessError):
+            self._later(hold, now)
+        except RemoteError:
+            self._end(hold, dropped=True)
+        else:
+            self._end(hold, dropped=False)
 
     def _ask(self, hold: _Hold, address: Address, now: int) -> bool:
         def build(number: int) -> Carry | Install | Offer:
@@ -101,7 +124,7 @@ class Hops:
         return self._streams.ask(way(address, HOP), build, then, until_us=hold.until_us, linger_us=linger_us, now=now)
 
     def _later(self, hold: _Hold, now: int) -> None:
-        self._again.set(hold, now + backoff(self._rng, self._config.connect_us, hold.tries))
+        self._again.set(hold, now + backoff(self._rng, self._config.connect_us, min(hold.tries, DOUBLINGS)))
         hold.tries += 1
 
     def _end(self, hold: _Hold, *, dropped: bool) -> None:

@@ -84,9 +84,7 @@ class Paper:
         self._rng, self._entropy = rng, entropy
         self._topics = Topics(config, keyring)
         self._wishes = Wishes(config.subscriptions_max)
-        self._pouring = Pouring(
-            config, Keypair(keyring.membership.link), home, hops, self._pass_by, self._arrive, rng, now
-        )
+        self._pouring = Pouring(config, Keypair(keyring.membership.link), hops, self._pass_by, self._arrive, rng, now)
         self.install, self.offer, self.carry = self._pouring.install, self._pouring.offer, self._pouring.carry
         self._listing = Listing(())
         self._trees: dict[bytes, Tree] = {}

@@ -38,7 +38,6 @@ class Pouring:
         self,
         config: TreeConfig,
         box: Keypair,
-        home: bytes,
         hops: Hops,
         arrive: Callable[[Offer, int], None],
         end: Callable[[Carry, int], bool],
@@ -46,7 +45,7 @@ class Pouring:
         now: int,
     ) -> None:
         """`arrive` is shown all that passes; `end` takes what has come to the end of its tree, and says if it has."""
-        self._config, self._box, self._home, self._hops = config, box, home, hops
+        self._config, self._box, self._hops = config, box, hops
         self._arrive, self._end = arrive, end
         self._trees = config.routing == "trees"
         self._filters = Filters(config.filter_geometry, destinations=config.filters_max, counting=config.counting)
@@ -89,7 +88,7 @@ class Pouring:
         for destination in self._filters.match(offer.groups):
             if self._trees:
                 self._hops.send(self._parents[destination], Carry(0, destination, offer.message, offer.body), now)
-            elif destination != self._home:
+            else:
                 self._hops.send(destination, msgspec.structs.replace(marked, number=0), now)
 
     def carry(self, carry: Carry, now: int) -> None:

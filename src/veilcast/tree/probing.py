@@ -158,8 +158,8 @@ class Probing:
     def _end(self, message: bytes, probe: _Probe, outcome: Outcome, now: int) -> None:
         del self._probes[message]
         self._ends.drop(message)
-        if outcome is Outcome.AWAY and self._streams.answered_us <= probe.sent_us:
-            return  # Nobody answers us: it is we who are away.
+        if outcome is Outcome.AWAY and not self._streams.steady_us <= probe.sent_us < self._streams.answered_us:
+            return  # Nobody answered us in this time: it was we who were away.
         self._judge(probe.term, probe.stop, probe.way, outcome, now)
 
 

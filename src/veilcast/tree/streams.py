@@ -41,8 +41,8 @@ class Streams:
         self._streams: dict[Address, _Stream] = {}
         self._alarms: Alarms[Address] = Alarms()
         self._events: deque[Event] = deque()
-        self.answered_us = 0
-        """When anybody answered anything."""
+        self.answered_us = self.steady_us = 0
+        """When anybody answered anything, and since when there was no long time without an answer."""
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -70,7 +70,10 @@ class Streams:
         errand = None if stream is None else stream.errands.pop(answer.number, None)
         if stream is None or errand is None:
             raise StaleError("an answer that nobody waits for")
-        stream.idle_us, stream.calls, self.answered_us = now + stream.linger_us, 0, now
+        stream.idle_us, stream.calls = now + stream.linger_us, 0
+        if now > self.answered_us + self._config.retry_us:
+            self.steady_us = now
+        self.answered_us = now
         try:
             errand.then(answer, now)
         finally:
@@ -121,8 +124,7 @@ class Streams:
             return
         if not stream.up and stream.call_us <= now:
             self._events.append(Connect(stream.peer))
-            stream.call_us = now + backoff(self._rng, self._config.connect_us, stream.calls)
-            stream.calls += 1
+            stream.call_us = self._pause(stream, now)
         self._alarms.set(stream.peer, stream.due_us)
 
     def _send(self, stream: _Stream, number: int, errand: _Errand, now: int) -> None:
@@ -132,8 +134,11 @@ class Streams:
     def _down(self, stream: _Stream, now: int) -> None:
         if stream.up:
             stream.up = False
-            stream.call_us = now + backoff(self._rng, self._config.connect_us, stream.calls)
-            stream.calls += 1
+            stream.call_us = self._pause(stream, now)
+
+    def _pause(self, stream: _Stream, now: int) -> int:
+        stream.calls += 1
+        return now + backoff(self._rng, self._config.connect_us, min(stream.calls - 1, DOUBLINGS))
 
     def _close(self, stream: _Stream) -> None:
         del self._streams[stream.peer]
@@ -180,4 +185,6 @@ class _Stream:
         return min(*ends, *(errand.answer_us for errand in self.errands.values()))
 
 
+DOUBLINGS: Final = 2
+"""So often a pause is doubled: whoever comes back is to be found soon."""
 _NUMBERS: Final = 1 << 32

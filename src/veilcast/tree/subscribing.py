@@ -182,7 +182,7 @@ class Subscribing:
     def _grow(self, wish: Wish, epoch: int, now: int) -> None:
         guards = self._guards.chain(self._listing, self._avoided)
         if not guards or self._home not in self._listing:
-            return  # There is nobody yet.
+            return  # There is nobody yet, or nobody knows of us.
         keys = self._topics.keys(wish.topic, epoch)
         plain = keyed_groups(subject_key(keys, b"tree"), wanted(wish.interest, keys.record), TAG)
         groups = filled(plain, lambda place: self._entropy(TAG))

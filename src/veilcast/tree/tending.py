@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from veilcast.tree.config import TreeConfig
+from veilcast.link.recent import remember
+from veilcast.tree.config import CHAIN_MAX, TreeConfig
 from veilcast.tree.grown import Stop
 from veilcast.tree.guards import Guards
 from veilcast.tree.probing import Outcome, Probing
@@ -30,8 +31,8 @@ class Tending:
         self._suspects = Suspects(remembered=config.probes_kept)
         self._failed: Counter[bytes] = Counter()
         """How often in a row each node gave no answer, or had no entry."""
-        self._patient_us = 0
-        """Until then no guard is held to lose things: it might be that nobody can reach us."""
+        self._accused: dict[bytes, int] = {}
+        """Guards that seemed to lose things, and when."""
         self._verdict_us: int | None = None
 
     def judge(self, probing: Probing, term: Term, stop: Stop, way: Sequence[bytes], how: Outcome, now: int) -> None:
@@ -77,11 +78,12 @@ class Tending:
             probing.urge(term, stop, now + self._config.connect_us)
 
     def _blame(self, node: bytes, now: int) -> None:
-        if node in self._guards:
-            if now < self._patient_us:
-                return
-            self._patient_us = now + self._config.probe_wait_us * PATIENCE
-        self._leave(node, now)
+        """A guard is given a second chance, from the beginning: it might have been that nobody could reach us."""
+        if node in self._guards and now > self._accused.get(node, -CHANCE_US) + CHANCE_US:
+            remember(self._accused, node, now, CHAIN_MAX)
+            self._suspects.forget(node)
+        else:
+            self._leave(node, now)
 
     def _leave(self, node: bytes, now: int) -> None:
         self._suspects.forget(node)
@@ -90,5 +92,5 @@ class Tending:
 
 MISSING_MAX: Final = 4
 """So often a node may lack what it was told before it is held to be away."""
-PATIENCE: Final = 3
-"""Guards that seem to lose things are replaced one by one, with so many probes' time between."""
+CHANCE_US: Final = 600_000_000
+"""For so long it is remembered that a guard has had its second chance."""
