@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import heappop, heappush
@@ -16,13 +16,24 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile, TopicRecord
 from veilcast.crypto.agree import public_of
 from veilcast.crypto.derive import fingerprint
-from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Publication, Record, Settled, Waiting
+from veilcast.machine import (
+    Address,
+    Connect,
+    Delivered,
+    Disconnect,
+    Event,
+    Frame,
+    Publication,
+    Record,
+    Settled,
+    Waiting,
+)
 from veilcast.sim.chance import SeededEntropy, derive
 from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
 from veilcast.tree.config import DirectoryConfig, TreeConfig
 from veilcast.tree.directory import Directory
 from veilcast.tree.node import TreeNode
-from veilcast.wire import decode
+from veilcast.wire import decode, encode
 from veilcast.wire.messages import Message
 
 SECOND = 1_000_000
@@ -107,7 +118,8 @@ class Grove:
         self.events: list[tuple[str, Event]] = []
         self.seen: list[tuple[str, str, Message]] = []
         """Every message that arrived: by whom, under which name of its sender, what."""
-        self.lose: Callable[[Address, Address, Message], bool] = lambda callee, source, message: False
+        self.rewrite: Callable[[str, Message], Message] = lambda source, message: message
+        """What becomes of a message on its way; `source` is what its receiver knows its sender by."""
         self.cut_off: set[Address] = set()
         """Who can neither call nor be called; streams that stand stay."""
         self.places: dict[Address, Place] = {}
@@ -188,9 +200,11 @@ class Grove:
                 place.machine.subscribe(interest, self.now)
         self._turn(address)
 
-    def inject(self, name: str, message: bytes, source: str = "in:stranger") -> None:
-        """Bytes of somebody who is none of the nodes."""
-        self.do(name, lambda node, now: node.receive(message, Address(source), now))
+    def resend(self, name: str, frames: Sequence[Frame]) -> None:
+        """Frames that a test took from a machine, and that are not for it."""
+        for frame in frames:
+            self._send(Address(name), frame.destination, frame.data)
+        self._turn(Address(name))
 
     # --- the network
 
@@ -271,11 +285,9 @@ class Grove:
         machine = self.places[name].machine
         if machine is None or self._outbound.get((stream.caller, stream.peer)) is not stream:
             return
-        message = decode(data)
-        if self.lose(name, source, message):
-            return
+        message = self.rewrite(source, decode(data))
         self.seen.append((name, source, message))
-        machine.receive(data, source, self.now)
+        machine.receive(encode(message), source, self.now)
         self._turn(name)
 
     def _break(self, stream: Stream, *, told: bool = True) -> None:

@@ -136,8 +136,8 @@ class Subscribing:
         """Something has come all the way from this stop."""
         term.reached[stop] = None
         enough = len(term.reached) >= self._config.ready_share * len(term.tree)
-        if enough and term.epoch <= self._topics.epoch(now):
-            self.wishes.stand(term.wish, now)
+        if enough and self._config.probe_us:
+            self._stand(term, now)
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
@@ -149,6 +149,10 @@ class Subscribing:
                 self._forget(due)
             else:
                 self._plant(due[0], due[1], now)
+        if not self._config.probe_us:
+            for term in self.terms(now):
+                if not self._planting.waits(term.tree):
+                    self._stand(term, now)
 
     # --- inside
 
@@ -210,6 +214,10 @@ class Subscribing:
     def _tell(self, term: Term, stops: Sequence[Stop], now: int) -> None:
         if stops:
             self._planting.tell(term.tree, stops, term.groups, term.until_us, now)
+
+    def _stand(self, term: Term, now: int) -> None:
+        if term.epoch <= self._topics.epoch(now):
+            self.wishes.stand(term.wish, now)
 
     def _count_out(self, term: Term, node: bytes, now: int) -> None:
         """Nothing is to be waited for from this node."""

@@ -1,0 +1,397 @@
+"""What strangers, members who lie, and a directory that lies can do to a node; and that every table has its bound."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.errors import ConfigError, LocalError
+from veilcast.machine import Address, Publication
+from veilcast.topics import Label
+from veilcast.tree.bundles import Instruction, Recipient, wrap_group
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.entries import entry_name
+from veilcast.tree.listing import Listing, publish
+from veilcast.tree.proofs import Prover, context_of
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import INSTALL, MOMENT_MAX
+from veilcast.wire.padding import pad
+from veilcast.wire.tree import Carry, Code, Head, Heard, Install, Listed, Offer, Page, Refused
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
+from grove import DIRECTORY, EPOCH_US, QUICK, SECOND, START, TOPIC, Grove, keyring, name_of, part_of
+from strategies import messages
+
+N0, N1, N2 = (f"n{number}:1" for number in range(3))
+UNTIL = (START // EPOCH_US + 2) * EPOCH_US
+TAG, OTHER = b"t" * 16, b"o" * 16
+GROUPS = ((TAG,),)
+PROVER = Prover(keyring(0, "hardened"))
+BODY = bytes(1053)
+
+
+def token(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def install(
+    to: int, told: Instruction, until_us: int = UNTIL, groups: Any = GROUPS, number: int = 7, proven: bool = True
+) -> Install:
+    """Instructions for one node, as any member can make them."""
+    box = keyring(to, "hardened").membership.certificate.leaf.subject
+    bundle = wrap_group(
+        [Recipient(name_of(to, "hardened"), box)],
+        [told],
+        1,
+        lambda size: bytes(size),
+        context=context_of(until_us, groups),
+    )
+    made = Install(number, until_us, groups, pad(bundle, INSTALL))
+    return PROVER.prove(made) if proven else made
+
+
+def told(own: int, parent: int, parent_token: int) -> Instruction:
+    return Instruction(token(own), name_of(parent, "hardened"), entry_name(token(parent_token)))
+
+
+def ask(grove: Grove, name: str, message: Any, source: str = "in:stranger") -> list[Any]:
+    """Send something to a node on a stream of a stranger, and return what is answered there."""
+    machine = grove.machine(name)
+    machine.receive(encode(message), Address(source), grove.now)
+    frames = machine.frames_to_send(grove.now, 1 << 20)
+    grove.resend(name, [frame for frame in frames if frame.destination != source])
+    return [decode(frame.data) for frame in frames if frame.destination == source]
+
+
+def entries(grove: Grove, name: str) -> int:
+    return int(grove.machine(name).sizes()["entries"])
+
+
+def quiet(nodes: int = 3, **changes: Any) -> Grove:
+    grove = Grove(nodes, config=msgspec.structs.replace(QUICK, **changes))
+    grove.run(6)
+    return grove
+
+
+# --- instructions -----------------------------------------------------------------------------------------------------
+
+
+def test_instructions_of_a_stranger_are_not_even_answered() -> None:
+    grove = quiet()
+    good = install(0, told(1, 1, 2))
+    for bad in (
+        install(0, told(1, 1, 2), proven=False),
+        msgspec.structs.replace(good, until_us=good.until_us - 1),
+        msgspec.structs.replace(good, groups=((OTHER,),)),
+        msgspec.structs.replace(good, proof=bytes(32)),
+    ):
+        assert ask(grove, N0, bad) == []
+    assert entries(grove, N0) == 0
+    assert ask(grove, N0, good) == [Heard(7)]
+    assert entries(grove, N0) == 1
+
+
+def test_who_hands_instructions_on_cannot_change_what_stands_beside_them() -> None:
+    """A member can make a proof for anything; but the layers are bound to tags and end."""
+    grove = quiet()
+    good = install(0, told(1, 1, 2))
+    for changed in (
+        msgspec.structs.replace(good, until_us=good.until_us - 1),
+        msgspec.structs.replace(good, groups=((OTHER,),)),
+    ):
+        assert ask(grove, N0, PROVER.prove(changed)) == []
+    assert entries(grove, N0) == 0
+
+
+@pytest.mark.parametrize("until_us", [START - 1, START + 5 * EPOCH_US, MOMENT_MAX])
+def test_instructions_for_another_time_are_refused(until_us: int) -> None:
+    grove = quiet()
+    assert ask(grove, N0, install(0, told(1, 1, 2), until_us)) == [Refused(7, Code.MALFORMED)]
+    assert entries(grove, N0) == 0
+
+
+def test_instructions_for_nothing_or_for_what_are_no_tags_are_refused() -> None:
+    grove = quiet()
+    for groups in ((), ((),), ((b"short",),), ((TAG,), ())):
+        assert ask(grove, N0, install(0, told(1, 1, 2), groups=groups)) == [Refused(7, Code.MALFORMED)]
+    assert entries(grove, N0) == 0
+
+
+def test_a_child_cannot_turn_its_parent_and_old_instructions_do_not_come_back() -> None:
+    """It knows what to send to, and not the token behind it; who has that sends a later end."""
+    grove = quiet(4)
+    name = entry_name(token(1))
+    assert ask(grove, N0, install(0, told(1, 1, 2))) == [Heard(7)]
+    child = Instruction(name, name_of(3, "hardened"), entry_name(token(9)))
+    ask(grove, N0, install(0, child))
+    table = part_of(grove, N0)._forwarding._entries
+    assert table.get(name).parent == name_of(1, "hardened")
+    ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1))
+    assert table.get(name).parent == name_of(2, "hardened")
+    assert ask(grove, N0, install(0, told(1, 1, 2))) == [Refused(7, Code.MALFORMED)]
+    assert ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1)) == [Heard(7)]
+    assert table.get(name).parent == name_of(2, "hardened")
+    assert entries(grove, N0) == 2
+
+
+def test_a_flood_of_instructions_fills_no_more_than_there_is_room_for() -> None:
+    grove = quiet(entries_max=8, messages_burst=1_000)
+    answers = [ask(grove, N0, install(0, told(number, 1, 2)))[0] for number in range(1, 13)]
+    assert answers == [Heard(7)] * 8 + [Refused(7, Code.FULL)] * 4
+    assert entries(grove, N0) == 8
+    assert ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1)) == [Heard(7)]  # What is there can still be turned.
+    grove.run(2.1 * EPOCH_US / SECOND)
+    assert entries(grove, N0) == 0
+
+
+def test_constraints_have_a_bound_of_their_own() -> None:
+    grove = quiet(columns_max=4)
+    wide = tuple((token(number),) for number in range(3))
+    assert ask(grove, N0, install(0, told(1, 1, 2), groups=wide)) == [Heard(7)]
+    assert ask(grove, N0, install(0, told(2, 1, 2), groups=wide)) == [Refused(7, Code.FULL)]
+    assert entries(grove, N0) == 1
+
+
+def test_instructions_are_limited_for_all_streams_together_and_messages_for_each() -> None:
+    grove = quiet(installs_burst=5, installs_every_us=SECOND)
+    answers = [ask(grove, N0, install(0, told(n, 1, 2)), f"in:stranger {n}")[0] for n in range(1, 9)]
+    assert answers == [Heard(7)] * 5 + [Refused(7, Code.FULL)] * 3
+    grove.run(1)
+    assert ask(grove, N0, install(0, told(9, 1, 2))) == [Heard(7)]
+    grove = quiet(messages_burst=4, messages_every_us=SECOND)
+    sent = [ask(grove, N0, Carry(7, bytes(16), token(number), BODY)) for number in range(8)]
+    assert sent == [[Refused(7, Code.UNKNOWN)]] * 4 + [[]] * 4
+    assert ask(grove, N0, Carry(7, bytes(16), token(9), BODY), "in:another") == [Refused(7, Code.UNKNOWN)]
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_comes_again_is_answered_and_goes_no_further() -> None:
+    grove = quiet()
+    ask(grove, N0, install(0, told(1, 1, 2)))
+    ask(grove, N1, install(1, told(2, 2, 3)))
+    ask(grove, N2, install(2, told(3, 0, 1)))
+    before = len(grove.seen)
+    for _ in range(3):
+        assert ask(grove, N0, Carry(7, entry_name(token(1)), bytes(16), BODY)) == [Heard(7)]
+    grove.run(3)
+    carried = [name for name, _, message in grove.seen[before:] if isinstance(message, Carry)]
+    assert carried == [N1, N2, N0]  # Three who are told to send round and round do it once.
+
+
+def test_an_offer_is_matched_once_and_only_for_a_member() -> None:
+    grove = quiet()
+    ask(grove, N0, install(0, told(1, 1, 2)))
+    ask(grove, N1, install(1, told(2, 2, 3)))
+    offer = Offer(7, bytes(16), GROUPS, None, BODY)
+    assert ask(grove, N0, offer) == []
+    before = len(grove.seen)
+    for _ in range(2):
+        assert ask(grove, N0, PROVER.prove(offer)) == [Heard(7)]
+    grove.run(1)
+    assert [name for name, _, m in grove.seen[before:] if isinstance(m, Carry)].count(N1) == 1
+    labelled = msgspec.structs.replace(offer, labels=bytes(16))
+    assert ask(grove, N0, PROVER.prove(labelled)) == [Refused(7, Code.MALFORMED)]
+
+
+def test_who_is_made_its_own_parent_many_times_takes_turns_and_no_stack() -> None:
+    deep = sys.getrecursionlimit() // 2
+    grove = quiet(messages_burst=10 * deep, installs_burst=10 * deep)
+    for number in range(1, deep + 1):
+        assert ask(grove, N0, install(0, told(number, 0, number + 1))) == [Heard(7)]
+    assert ask(grove, N0, Carry(7, entry_name(token(1)), bytes(16), BODY)) == [Heard(7)]
+    grove.run(1)
+    assert grove.machine(N0).sizes()["held"] == 1  # The last leads nowhere, and waits.
+
+
+def test_what_waits_is_bounded_for_one_parent_for_all_and_most_of_all_for_who_is_not_listed() -> None:
+    grove = quiet(holds_each=5, holds_max=16, messages_burst=1_000)
+    grove.kill(N1)
+    grove.kill(N2)
+    for parent in (1, 2):
+        ask(grove, N0, install(0, told(parent, parent, 9)))
+    ask(grove, N0, install(0, Instruction(token(3), b"nobody is listed", bytes(16))))
+
+    def send(entry: int, count: int) -> list[Any]:
+        names = [entry.to_bytes(8, "big") + number.to_bytes(8, "big") for number in range(count)]
+        return [ask(grove, N0, Carry(7, entry_name(token(entry)), name, BODY))[0] for name in names]
+
+    assert send(3, 4) == [Heard(7)] * 2 + [Refused(7, Code.FULL)] * 2
+    assert send(1, 7) == [Heard(7)] * 5 + [Refused(7, Code.FULL)] * 2
+    assert send(2, 7) == [Heard(7)] * 5 + [Refused(7, Code.FULL)] * 2
+    sizes = grove.machine(N0).sizes()
+    assert (sizes["held"], sizes["held each"]) == (12, 5)
+    grove.run(70)
+    assert grove.machine(N0).sizes()["held"] == 0
+    assert grove.machine(N0).dropped >= 12
+
+
+def test_only_the_last_messages_are_remembered() -> None:
+    grove = quiet(seen_max=10, messages_burst=1_000)
+    ask(grove, N0, install(0, told(1, 1, 2)))
+    for number in range(30):
+        ask(grove, N0, PROVER.prove(Offer(7, token(number), GROUPS, None, BODY)))
+    assert grove.machine(N0).sizes()["seen"] == 10
+
+
+@given(st.lists(messages() | st.binary(max_size=60), max_size=6))
+def test_nothing_that_a_stranger_sends_makes_a_node_stumble(sent: list[Any]) -> None:
+    for each in sent:
+        data = each if isinstance(each, bytes) else encode(each)
+        for source in ("in:stranger", f"directory@{DIRECTORY}", f"hop@{N1}"):
+            QUIET.machine(N0).receive(data, Address(source), QUIET.now)
+    QUIET.machine(N0).frames_to_send(QUIET.now, 1 << 20)
+
+
+QUIET = quiet(2)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_no_more_streams_than_allowed_and_idle_ones_give_way() -> None:
+    grove = quiet(8, streams_max=3)
+    for number in range(1, 8):
+        ask(grove, N0, install(0, told(number, number, 9)))
+        ask(grove, N0, Carry(7, entry_name(token(number)), bytes(16), BODY))
+        grove.run(0.3)
+        assert grove.machine(N0).sizes()["streams"] <= 3
+    grove.run(20)
+    reached = {name for name, _, message in grove.seen if isinstance(message, Carry)}
+    assert len(reached - {N0}) == 7
+
+
+def test_an_answer_that_was_not_asked_for_does_nothing() -> None:
+    grove = quiet()
+    before = dict(grove.machine(N0).sizes())
+    for peer in (f"hop@{N1}", f"directory@{DIRECTORY}", "in:9"):
+        for answer in (Heard(1), Refused(1, 1)):
+            grove.machine(N0).receive(encode(answer), Address(peer), grove.now)
+    assert dict(grove.machine(N0).sizes()) | {"callers": 0} == before | {"callers": 0}
+    assert grove.machine(N0).refused.total() == 6
+
+
+def test_whoever_calls_is_forgotten_when_too_many_do() -> None:
+    grove = quiet(callers_max=5)
+    for number in range(20):
+        ask(grove, N0, Carry(7, bytes(16), bytes(16), BODY), f"in:{number}")
+        assert grove.machine(N0).sizes()["callers"] <= 5
+
+
+# --- a directory that lies --------------------------------------------------------------------------------------------
+
+
+class Liar:
+    """In the directory's place, with or without its keys: every head and page goes through `change`."""
+
+    def __init__(self, grove: Grove, change: Any) -> None:
+        self.grove, self.change = grove, change
+        grove.rewrite = self
+
+    def __call__(self, source: str, message: Any) -> Any:
+        return self.change(message) if source.startswith("directory@") and isinstance(message, Head | Page) else message
+
+
+def editions(grove: Grove, nodes: list[Listed], version: int, until_us: int, number: int = -1) -> Any:
+    return publish(Listing(nodes, version, until_us), keyring(number, "hardened"))
+
+
+LIES = {
+    "a page with somebody else's address": lambda m: (
+        msgspec.structs.replace(m, nodes=(msgspec.structs.replace(m.nodes[0], address="evil:1"), *m.nodes[1:]))
+        if isinstance(m, Page)
+        else m
+    ),
+    "a page without a node": lambda m: msgspec.structs.replace(m, nodes=m.nodes[1:]) if isinstance(m, Page) else m,
+    "a head that was changed": lambda m: (
+        msgspec.structs.replace(m, until_us=m.until_us + 1) if isinstance(m, Head) else m
+    ),
+    "a version far ahead": lambda m: (
+        msgspec.structs.replace(m, version=m.version + 10**12) if isinstance(m, Head) else m
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_listing_that_was_changed_on_its_way_is_dropped_and_the_last_good_one_kept(lie: str) -> None:
+    grove = quiet()
+    before = grove.machine(N0)._membership.listing
+    Liar(grove, LIES[lie])
+    grove.run(30)
+    assert grove.machine(N0)._membership.listing.ids == before.ids
+    assert "evil:1" not in grove.machine(N0)._membership.listing.addresses
+    assert grove.machine(N0).refused.total() > 0
+
+
+def test_a_listing_is_taken_from_a_directory_only_and_never_an_older_one() -> None:
+    grove = quiet()
+    listing = grove.machine(N0)._membership.listing
+    evil = [msgspec.structs.replace(listing.nodes[0], address="evil:1")]
+    posed = editions(grove, evil, grove.now, grove.now + 60 * SECOND, number=1)
+    old = editions(grove, evil, listing.version - 1, grove.now + 60 * SECOND)
+    over = editions(grove, evil, grove.now, grove.now - 1)
+    for edition in (posed, old, over):
+        Liar(
+            grove,
+            lambda m, edition=edition: msgspec.structs.replace(
+                edition.head if isinstance(m, Head) else edition.pages[0], number=m.number
+            ),
+        )
+        grove.run(15)
+        assert "evil:1" not in grove.machine(N0)._membership.listing.addresses
+        assert len(grove.machine(N0)._membership.listing) == 3
+
+
+def test_a_listing_that_is_too_long_is_refused() -> None:
+    grove = Grove(4, config=msgspec.structs.replace(QUICK, listed_max=3))
+    grove.run(10)
+    assert len(grove.machine(N0)._membership.listing) <= 3
+    assert grove.machine(N0).refused.total() > 0
+
+
+def test_a_directory_cannot_open_what_is_sealed_for_another_by_naming_another_key() -> None:
+    """The name of a node is the name of its key: with another key it is another node."""
+    listed = Listed("a:1", b"k" * 32, 0, 1)
+    assert msgspec.structs.replace(listed, box=b"m" * 32).node != listed.node
+    assert msgspec.structs.replace(listed, address="evil:1").node == listed.node
+
+
+# --- what an owner can ask for ----------------------------------------------------------------------------------------
+
+
+def test_subscriptions_and_publications_have_a_bound() -> None:
+    grove = Grove(1, config=msgspec.structs.replace(QUICK, subscriptions_max=2, records_max=2))
+    for _ in range(2):
+        grove.subscribe(N0)
+        grove.publish(N0, b"waits")
+    with pytest.raises(LocalError):
+        grove.machine(N0).subscribe(Label(TOPIC), grove.now)
+    with pytest.raises(LocalError):
+        grove.machine(N0).publish(Publication((Label(TOPIC).pair, ("level", 1), ("kind", "red")), b""), grove.now)
+    assert grove.machine(N0).sizes()["subscriptions"] == grove.machine(N0).sizes()["pending"] == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"group": 33},
+        {"chain": 17},
+        {"chain": 0},
+        {"depth": 0},
+        {"ready_share": 0.0},
+        {"listed_max": 100_001},
+        {"streams_max": 0},
+        {"filter_bound": 2.0},
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        TreeConfig(**wrong)
