@@ -1,0 +1,89 @@
+"""Guards are drawn once, kept, and given back their place."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.errors import TamperedError
+from veilcast.machine import Record
+from veilcast.tree.guards import DEPUTIES, GUARDS, Guards
+from veilcast.tree.listing import Listing
+from veilcast.wire.tree import Listed
+
+NODES = [Listed(f"n{number}:1", number.to_bytes(32, "big"), 0, 1) for number in range(12)]
+HOME = NODES[0].node
+ALL = Listing(NODES)
+
+
+def without(*gone: bytes) -> Listing:
+    return Listing(node for node in NODES if node.node not in gone)
+
+
+def kept(guards: Guards) -> bytes | None:
+    last = None
+    while (event := guards.next_event()) is not None:
+        assert isinstance(event, Record)
+        assert event.record == GUARDS
+        last = event.data
+    return last
+
+
+def test_they_are_drawn_once_and_kept_over_lives() -> None:
+    guards = Guards(3, HOME, Random(1), None)
+    chain = guards.chain(ALL, ())
+    written = kept(guards)
+    assert len(set(chain)) == 3
+    assert HOME not in chain
+    assert all(node in guards for node in chain)
+    again = Guards(3, HOME, Random(2), written)
+    assert again.chain(ALL, ()) == chain
+    assert kept(again) is None
+
+
+def test_who_is_away_has_a_deputy_and_gets_its_place_back() -> None:
+    guards = Guards(3, HOME, Random(1), None)
+    first, second, third = guards.chain(ALL, ())
+    changed = guards.chain(without(second), ())
+    assert (changed[0], changed[2]) == (first, third)
+    assert changed[1] not in (first, second, third)
+    assert guards.chain(without(second), ()) == changed
+    assert guards.chain(ALL, (changed[1],)) == (first, second, third)
+    assert guards.chain(ALL, (second,)) == changed
+    assert guards.chain(ALL, ()) == (first, second, third)
+
+
+def test_an_empty_listing_changes_nothing() -> None:
+    guards = Guards(3, HOME, Random(1), None)
+    chain = guards.chain(ALL, ())
+    kept(guards)
+    assert guards.chain(Listing(()), ()) == ()
+    assert kept(guards) is None
+    assert guards.chain(ALL, ()) == chain
+
+
+def test_where_there_are_few_others_the_chain_is_shorter() -> None:
+    guards = Guards(3, HOME, Random(1), None)
+    assert len(guards.chain(Listing(NODES[:2]), ())) == 1
+    assert guards.chain(Listing(NODES[:1]), ()) == ()
+    assert len(guards.chain(ALL, ())) == 3
+
+
+@given(st.lists(st.sets(st.integers(1, 11), max_size=9), max_size=12))
+def test_no_place_has_more_than_its_deputies_whoever_comes_and_goes(away: list[set[int]]) -> None:
+    guards = Guards(3, HOME, Random(1), None)
+    for gone in away:
+        listing = without(*(NODES[number].node for number in gone))
+        chain = guards.chain(listing, ())
+        assert len(set(chain)) == len(chain)
+        assert all(node in listing for node in chain)
+        assert all(len(place) <= 1 + DEPUTIES for place in guards._places)
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"\x91\x91\xc4\x01x"])
+def test_a_damaged_record_is_known_for_one(data: bytes) -> None:
+    with pytest.raises(TamperedError):
+        Guards(3, HOME, Random(1), data)
