@@ -25,7 +25,7 @@ messages = 5
 """
 
 
-HEAVY = ("mesh-hardened", "mesh-many", "mesh-certified")
+HEAVY = ("mesh-hardened", "mesh-many", "mesh-certified", "tree-")
 """One seed is enough of these here."""
 RUNS = [(name, range(1 if name.startswith(HEAVY) else 5)) for name in scenario.names() if name not in LONG]
 

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class Frugal(Checker):
     """Nobody multiplies messages: what comes to a node under one entry goes on under one.
 
-    Under a few more where it was turned to other parents, since what waits for one is then sent to the next, too. The
-    origin of a publication sends it to as many as want it. The same message for the same entry again is a repeat, and
-    counts once. For the hardened profile: only there do messages say which entry they are for.
+    Where nothing fails, that is: what waits for a parent who is gone is also sent to those who take its place. Twice is
+    let pass, for guards that are replaced. The origin of a publication sends it to as many as want it. The same message
+    for the same entry again is a repeat, and counts once. For the hardened profile: only there do messages say which
+    entry they are for.
     """
 
     def __init__(self, wanted: int) -> None:
@@ -68,7 +69,7 @@ class Traffic(Checker):
             raise ViolationError(f"{self.total} copies, and there is no end of it")
 
 
-TURNS: Final = 3
+TURNS: Final = 2
 """Parents that an entry may have one after the other while a message waits."""
 
 _TYPE_OF = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}

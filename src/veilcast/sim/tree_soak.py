@@ -101,7 +101,7 @@ _HARDENED: Final = TreePopulation(
         probe_us=1_000_000,
     ),
     directory=DirectoryConfig(lease_us=60_000_000, publish_us=2_000_000),
-    checks=("once", "intact", "matching", "complete", "frugal", "bounds"),
+    checks=("once", "intact", "matching", "complete", "bounds"),
 )
 
 VARIANTS: Final[dict[str, TreePopulation]] = {
