@@ -69,7 +69,7 @@ class Traffic(Checker):
             raise ViolationError(f"{self.total} copies, and there is no end of it")
 
 
-TURNS: Final = 2
+TURNS: Final = 3
 """Parents that an entry may have one after the other while a message waits."""
 
 _TYPE_OF = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
