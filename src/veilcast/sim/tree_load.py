@@ -65,7 +65,7 @@ def measure(
     return Load(nodes, subscribers, routing, publications, traffic.total, busiest, world.notes, cut)
 
 
-SUBSCRIBE_US: Final = 60_000_000
+SUBSCRIBE_US: Final = 90_000_000
 PUBLISH_US: Final = 120_000_000
 EVERY_US: Final = 5_000_000
 """For a copy to have come everywhere it goes before the next publication."""
@@ -73,6 +73,6 @@ EVERY_US: Final = 5_000_000
 _LINKS: Final = Links(latency_us=(10_000, 50_000))
 _DIRECTORY: Final = DirectoryConfig(lease_us=3_600_000_000, enrols_every_us=1, publish_us=1_000_000)
 _TREE: Final = {
-    routing: TreeConfig(profile="paper", routing=routing, fetch_us=20_000_000, messages_burst=1 << 20)
+    routing: TreeConfig(profile="paper", routing=routing, fetch_us=60_000_000, messages_burst=1 << 20)
     for routing in ("trees", "seen", "labels")
 }
