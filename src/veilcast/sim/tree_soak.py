@@ -8,6 +8,9 @@ have resumed: from then on all that is on a publisher's disk must reach everybod
 What is published in the bad time is not owed. A node that dies takes with it what it had heard and not passed on, and
 so may be lost what both origins of a publication had.
 
+The paper's profile mends nothing: a node that starts anew has forgotten its trees for good. So there nobody dies, and
+all the rest goes wrong.
+
 Frames do not change their order, nor come again long after: streams carry them.
 """
 
@@ -35,16 +38,21 @@ def plan(seed: int) -> Scenario:
     rng = generator(seed, "tree soak")
     variant = rng.choice(list(VARIANTS))
     population = VARIANTS[variant]
+    mends = population.tree.profile == "hardened"
     # A swarm is over by three quarters of its horizon.
-    drawn = swarm(seed, population.addresses(), (CALM_US - QUIET_US) * 4 // 3, KINDS)
+    kinds = KINDS if mends else [kind for kind in KINDS if kind != "crash"]
+    drawn = swarm(seed, population.addresses(), (CALM_US - QUIET_US) * 4 // 3, kinds)
     faults = [msgspec.structs.replace(fault, at_us=fault.at_us + QUIET_US) for fault in drawn]
+    faults += _cuts(rng, population)
+    if mends:
+        faults += [*_kills(rng, population), _loss(rng, population)]
     config = scenario.Config(
         about=variant,
         duration_us=DURATION_US,
         epoch_us=EPOCH_US,
         disk_us=DISK_US,
         population=population,
-        faults=(*faults, *_cuts(rng, population), *_kills(rng, population), _loss(rng, population)),
+        faults=tuple(faults),
     )
     return Scenario(f"tree soak {variant}", config, "veilcast sim soak --of tree --seeds 1")
 
@@ -104,8 +112,12 @@ _HARDENED: Final = TreePopulation(
     checks=("once", "intact", "matching", "complete", "bounds"),
 )
 
+_PAPER: Final = msgspec.structs.replace(_HARDENED.tree, profile="paper")
+
 VARIANTS: Final[dict[str, TreePopulation]] = {
     "hardened": _HARDENED,
     "hoarders": msgspec.structs.replace(_HARDENED, hoarders=1),
     "half": msgspec.structs.replace(_HARDENED, hoarders=1, keep_ppm=500_000),
+    "paper": msgspec.structs.replace(_HARDENED, tree=_PAPER),
+    "paper, mixed": msgspec.structs.replace(_HARDENED, tree=msgspec.structs.replace(_PAPER, routing="seen")),
 }
