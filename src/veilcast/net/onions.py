@@ -76,7 +76,7 @@ class ThroughTor:
     """Calls go through a SOCKS port of Tor, each on a circuit of its own, to onion services and nowhere else."""
 
     def __init__(self, socks: SocketAddress) -> None:
-        self._socks = socks
+        self.socks = socks
         self._family = socket.AF_INET6 if len(socks) == 4 else socket.AF_INET
 
     def dial(self, purpose: str, place: str) -> Dialled:
@@ -86,7 +86,7 @@ class ThroughTor:
         # The purpose alone would keep one caller's streams apart, but not those of two nodes that share a Tor. What
         # nobody has used before does both, and a call that is repeated does not meet the circuit that failed.
         user, password = purpose.encode(), secrets.token_bytes(16)
-        return Dialled(self._family, self._socks, SocksWrap(match["host"], int(match["port"]), user, password))
+        return Dialled(self._family, self.socks, SocksWrap(match["host"], int(match["port"]), user, password))
 
 
 class WithoutTor:
@@ -139,10 +139,11 @@ ONIONS: Final = Limits(
     waiting_max=64 << 20,
     callers=1024,
     calls=1024,
-    handshake_s=30.0,
+    handshake_s=20.0,
     backoff_s=1.0,
     review_s=30.0,
 )
-"""A circuit takes seconds to build; and who is on the other side of one is nobody who could be held to account."""
+"""A circuit takes seconds to build, and one that takes much longer is best given up for another; who is on the other
+side of one is nobody who could be held to account."""
 _ANYBODY: Final = _Nobody(Address(""))
 """Whoever answers at an onion address has its key, and Tor has seen to that."""
