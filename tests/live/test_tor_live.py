@@ -17,8 +17,10 @@ import pytest
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Connect, Frame
 from veilcast.net import ends, testnet, tor
-from veilcast.net.onions import OnionDriver, doorway
+from veilcast.net.onions import OnionDriver, ThroughTor, doorway
+from veilcast.net.socks import SocksWrap
 from veilcast.net.tor import OnionService, Tor
+from veilcast.net.wrap import Dialled
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "net"))
 from puppet import Puppet
@@ -39,14 +41,26 @@ def anonymity(tor_network: Path, home: Path) -> Iterator[Tor]:
         yield started
 
 
+class Careless(ThroughTor):
+    """Gives every call the same user and password."""
+
+    def dial(self, purpose: str, place: str) -> Dialled:
+        host, _, port = place.partition(":")
+        return super().dial(purpose, place)._replace(wrap=SocksWrap(host, int(port), b"one", b"one"))
+
+
 @pytest.mark.all_only
-def test_every_purpose_has_a_circuit_of_its_own_and_whoever_is_called_learns_no_name(anonymity: Tor) -> None:
+@pytest.mark.parametrize("careless", [False, True])
+def test_every_purpose_has_a_circuit_of_its_own_and_whoever_is_called_learns_no_name(
+    anonymity: Tor, careless: bool
+) -> None:
     async def test() -> None:
         here, there, door = Puppet(), Puppet(), doorway()
         service = anonymity.serve(door.getsockname())
         anonymity.await_reachable([service], WITHIN_S)
-        host = OnionDriver(here, listen=[door], reach=anonymity.reach, act_on=print)
-        caller = OnionDriver(there, listen=[], reach=anonymity.reach, act_on=print)
+        reach = Careless(anonymity.reach.socks) if careless else anonymity.reach
+        host = OnionDriver(here, listen=[door], reach=reach, act_on=print)
+        caller = OnionDriver(there, listen=[], reach=reach, act_on=print)
         try:
             host.open()
             caller.open()
@@ -62,7 +76,8 @@ def test_every_purpose_has_a_circuit_of_its_own_and_whoever_is_called_learns_no_
             host.touch()
             await until(lambda: len(there.got) == len(peers))
             assert all(data == peer.encode() for peer, data in there.got)
-            assert len(set(circuits(anonymity, service))) == len(peers)
+            # The test would notice a driver that lets purposes share one.
+            assert len(set(circuits(anonymity, service))) == (1 if careless else len(peers))
         finally:
             host.close()
             caller.close()
