@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,30 @@ def test_of_a_network_that_does_not_come_up_nothing_is_left(tmp_path: Path, monk
     monkeypatch.setattr(testnet, "find", lambda program="tor": "/bin/false")
     with pytest.raises(LocalError, match="false failed"):
         testnet.up(tmp_path / "net")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.all_only
+def test_when_one_does_not_start_all_others_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        find("tor-gencert")
+    except LocalError as error:
+        pytest.skip(str(error))
+    started: list[TorProcess] = []
+    start = TorProcess.start
+
+    def noted(self: TorProcess, options: Sequence[str]) -> None:
+        started.append(self)
+        start(self, options)
+
+    # Authorities without keys, which Tor refuses.
+    monkeypatch.setattr(testnet, "_found", lambda seat, _: LINE.replace("a1", seat.name))
+    monkeypatch.setattr(testnet, "SETTLE_S", 0.0)
+    monkeypatch.setattr(TorProcess, "start", noted)
+    with pytest.raises(LocalError, match="tor ended at once"):
+        testnet.up(tmp_path / "net", owner=os.getpid())
+    assert len(started) == 7
+    assert all(process._child is None for process in started)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -164,7 +164,7 @@ def _run(command: list[str], given: bytes) -> str:
 
 
 def _await_time_enough() -> None:
-    """Before the next time that authorities vote."""
+    """Before authorities vote: wait for the time after, if they do so soon."""
     left = -(time.time() + FIRST.vote_s + FIRST.spread_s) % FIRST.every_s
     if left < SETTLE_S:
         time.sleep(left)

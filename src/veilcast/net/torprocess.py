@@ -33,6 +33,7 @@ class TorProcess:
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / "log"
+        self._control, self._cookie = self.directory / "control", self.directory / "cookie"
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, options: Sequence[str]) -> None:
@@ -43,15 +44,16 @@ class TorProcess:
         own = [
             f"DataDirectory {quoted(place / 'data')}",
             "ControlPort 127.0.0.1:auto",
-            f"ControlPortWriteToFile {quoted(place / 'control')}",
+            f"ControlPortWriteToFile {quoted(self._control)}",
             "CookieAuthentication 1",
-            f"CookieAuthFile {quoted(place / 'cookie')}",
+            f"CookieAuthFile {quoted(self._cookie)}",
             "Log notice stdout",
         ]
         try:
             (place / "data").mkdir(mode=0o700, parents=True, exist_ok=True)
             place.chmod(0o700)
-            (place / "control").unlink(missing_ok=True)
+            for stale in (self._control, self._cookie):
+                stale.unlink(missing_ok=True)
             (place / "torrc").write_text("\n".join([*own, *options, ""]))
             log = self.log.open("wb")
         except OSError as error:
@@ -68,27 +70,20 @@ class TorProcess:
 
     def control(self, within_s: float = 0.0) -> TorControl:
         """A connection to it; if it is just starting, when it is up."""
-        file, deadline = self.directory / "control", time.monotonic() + within_s
+        deadline = time.monotonic() + within_s
         while True:
+            # It writes each whole or not at all, when it listens; either may be the first, and both go when it ends.
             try:
-                # Written whole or not at all, and only when it listens.
-                said = file.read_text().strip()
+                where = self._control.read_text().strip().removeprefix("PORT=") if self._cookie.exists() else ""
             except OSError:
-                pass
-            else:
-                return TorControl(said.removeprefix("PORT="), self.directory / "cookie")
+                where = ""
+            if where:
+                return TorControl(where, self._cookie)
             if self._child is not None and self._child.poll() is not None:
                 raise LocalError(f"tor ended at once: {self.last_words()}")
             if time.monotonic() > deadline:
                 raise UnreachableError(f"no tor runs in {self.directory}")
             time.sleep(LOOK_S)
-
-    def _answers(self) -> bool:
-        try:
-            self.control().close()
-        except LocalError:
-            return False
-        return True
 
     def last_words(self) -> str:
         try:
@@ -130,6 +125,13 @@ class TorProcess:
                 # Its threads may wait for one another for ever. Its connection stands, so the number is still its own.
                 os.kill(pid, signal.SIGKILL)
                 _ends(control)
+        return True
+
+    def _answers(self) -> bool:
+        try:
+            self.control().close()
+        except LocalError:
+            return False
         return True
 
 
