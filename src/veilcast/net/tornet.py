@@ -42,6 +42,10 @@ class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"V3AuthVotingInterval {ROUNDS.every_s}",
             f"V3AuthVoteDelay {ROUNDS.vote_s}",
             f"V3AuthDistDelay {ROUNDS.spread_s}",
+            # On loopback circuits are made in no time, and what Tor learns to wait is too short as soon as the machine
+            # has other things to do: it would give up circuits that are under way, and make others, without end.
+            "LearnCircuitBuildTimeout 0",
+            f"CircuitBuildTimeout {CIRCUIT_S}",
         ]
 
 
@@ -60,3 +64,5 @@ AUTHORITY: Final = re.compile(
     re.ASCII,
 )
 ROUNDS: Final = Rounds(20, 4, 4)
+CIRCUIT_S: Final = 20
+"""A machine that is overloaded makes a circuit within this time."""
