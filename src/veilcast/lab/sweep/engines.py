@@ -23,7 +23,7 @@ def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
 
 
 def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs, relay_machines, tree_times
+    from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs, relay_machines, tree_machines, tree_times
 
     if params.timed and params.tree:
         return tree_times.run(params, seed, data)
@@ -31,6 +31,8 @@ def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
         return delay_runs.run(params, seed, data)
     if params.relay:
         return relay_machines.run(params, seed)
+    if params.tree:
+        return tree_machines.run(params, seed)
     return machine_runs.run(params, seed, data) if params.wire == "bare" else capture_runs.run(params, seed, data)
 
 
