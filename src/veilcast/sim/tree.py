@@ -101,6 +101,10 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """What each subscriber wants under this seed, each of it once."""
         return self._vocabulary.wishes(seed, self.subscriber_names(), self.interests)
 
+    def keyring(self, node: Address, epoch_us: int) -> Keyring:
+        """What this node starts with."""
+        return self._keyring(self.node_names().index(node), "member", epoch_us)
+
     def settle(self, world: World, duration_us: int) -> None:
         wishes, diary = self.wishes(world.seed), Diary()
         for check in self.checks:
