@@ -8,7 +8,6 @@ at random moments. When the first does not answer, another of the group is the f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -107,8 +106,7 @@ class Planting:
             self._alarms.set(parcel, now + self._rng.randrange(within_us + 1))
             for own in [stop for stop in stops if tree.node(stop) == self._home]:
                 # We need nobody to tell us; but others do, too, or they would see who is left out.
-                with suppress(RemoteError):  # What we have is newer.
-                    self._keep(self._wrapped(parcel, [own], 0), now)
+                self._take(parcel, [own], now)
 
     def _send(self, parcel: Parcel, now: int) -> None:
         stops = self._in_order(parcel)
@@ -116,6 +114,8 @@ class Planting:
             return
         first = parcel.tree.node(stops[0])
         if first == self._home:
+            if not self._take(parcel, stops, now):
+                self._later(parcel, now)
             return
         address = self._where(first)
         peer = None if address is None else way(address, fresh(FOR_INSTALL, self._entropy))
@@ -140,10 +140,18 @@ class Planting:
             self._alarms.set(parcel, now + backoff(self._rng, self._config.connect_us, 0))
 
     def _in_order(self, parcel: Parcel) -> tuple[Stop, ...]:
-        """Whoever is tried first changes; this node itself never is, unless it is alone."""
+        """Whoever is tried first changes. This node itself is where chance has put it, also if it is the first: whoever
+        hands instructions on sees to whom, and a place that only subscribers have would name them."""
         turn = parcel.tries % len(parcel.stops)
-        stops = (*parcel.stops[turn:], *parcel.stops[:turn])
-        return tuple(sorted(stops, key=lambda stop: parcel.tree.node(stop) == self._home))
+        return (*parcel.stops[turn:], *parcel.stops[:turn])
+
+    def _take(self, parcel: Parcel, stops: Sequence[Stop], now: int) -> bool:
+        """What is for this node itself, and for others after it. It may have no room: others can fill its table."""
+        try:
+            self._keep(self._wrapped(parcel, stops, 0), now)
+        except RemoteError:
+            return False
+        return True
 
     def _wrapped(self, parcel: Parcel, stops: Sequence[Stop], number: int) -> Install:
         tree, context = parcel.tree, context_of(parcel.until_us, parcel.groups)
