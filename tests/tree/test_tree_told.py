@@ -20,7 +20,7 @@ from grove import QUICK, TOPIC, Grove, keyring
 
 def opened(grove: Grove, since: int = 0) -> list[tuple[str, str, Install, Layer]]:
     """Every instruction that arrived: at whom, by which stream, as it came, and what was in it."""
-    boxes = {name: Keypair(keyring(number, "hardened").membership.link) for number, name in enumerate(grove.names)}
+    boxes = {str(name): Keypair(keyring(number, "hardened").membership.link) for number, name in enumerate(grove.names)}
     return [
         (name, source, install, open_layer(boxes[name], unpad(install.sealed), context=_context(install)))
         for name, source, install in grove.seen[since:]

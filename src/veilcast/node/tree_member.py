@@ -23,6 +23,7 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node.tomlfile import own_table
 from veilcast.tree.config import TreeConfig
+from veilcast.tree.purposes import DIRECTORY, way
 
 
 class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,7 +33,7 @@ class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def needs(settings: TreeSettings, peer: Address) -> bool:
     """Nodes come and go, and others take their places; there is one directory."""
-    return peer.partition("@")[2] == settings.directory
+    return peer == way(settings.directory, DIRECTORY)
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:

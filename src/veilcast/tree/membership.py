@@ -1,8 +1,12 @@
 """Membership: a node's place in the listing, and the listing that it has of all others.
 
 Enrols anew when a third of its lease is over, so that a directory may be away for a while. Fetches the whole listing
-now and then, so that nothing shows who needs whom. A listing that fails any check is dropped. The last one that was
-good is kept when there is no other: a directory that is away stops nobody.
+now and then, so that nothing shows who needs whom. Each time it does so on a stream of its own, and at a time of its
+own: a directory that could tell who asks could show everyone else the truth, and this one a listing of its friends.
+Only who has just started asks soon after it has said its name, and in a quiet network that may be seen.
+
+A listing that fails any check is dropped. The last one that was good is kept when there is no other: a directory that
+is away stops nobody.
 """
 
 from __future__ import annotations
@@ -15,14 +19,14 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.statement import Reader
 from veilcast.crypto.agree import public_of
 from veilcast.crypto.derive import fingerprint
-from veilcast.errors import RemoteError
-from veilcast.machine import Address
+from veilcast.errors import ForgedError, RemoteError
+from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.descriptor import describe
 from veilcast.tree.listing import Gathering, Listing
-from veilcast.tree.purposes import DIRECTORY, way
+from veilcast.tree.purposes import DIRECTORY, FETCH, fresh, way
 from veilcast.tree.streams import Answer, Streams
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Enrolled, Fetch, Head, Page
@@ -40,18 +44,24 @@ class Membership:
         streams: Streams,
         changed: Callable[[int], None],
         rng: Random,
+        entropy: Entropy,
         now: int,
     ) -> None:
         self._config, self._keyring, self._streams, self._changed, self._rng = config, keyring, streams, changed, rng
-        self._peer, self._address = way(directory, DIRECTORY), address
+        self._directory, self._address, self._entropy = directory, address, entropy
         self._reader, self._since_us = Reader(keyring), now
         self.home: Final = fingerprint(public_of(keyring.membership.link))
         self.listing = Listing(())
         self.enrolled_until_us = 0
+        self._head: Head | None = None
+        """Of the listing that we have."""
+        self._fetching = way(directory, FETCH)
+        """The stream of the listing that is being fetched."""
         self._gathering: Gathering | None = None
         self._tries = {_ENROL: 0, _FETCH: 0}
         self._alarms: Alarms[str] = Alarms()
         self._alarms.set(_ENROL, now)
+        self._alarms.set(_FETCH, now + 1 + rng.randrange(config.connect_us))
 
     def where(self, node: bytes) -> Address | None:
         """Where another node can be reached, if it is listed."""
@@ -64,29 +74,34 @@ class Membership:
     def handle(self, now: int) -> None:
         for due in self._alarms.due(now):
             if due == _ENROL:
+                peer = way(self._directory, DIRECTORY)
                 self._ask(
-                    lambda number: describe(self._keyring, self._address, number, now, self._since_us), _ENROL, now
+                    peer,
+                    lambda number: describe(self._keyring, self._address, number, now, self._since_us),
+                    _ENROL,
+                    now,
                 )
             elif due == _FETCH:
                 self._gathering = None
-                self._ask(lambda number: Fetch(number, 0, None), _FETCH, now)
+                self._fetching = way(self._directory, fresh(FETCH, self._entropy))
+                self._ask(self._fetching, lambda number: Fetch(number, 0, None), _FETCH, now)
 
     # --- inside
 
-    def _ask(self, build: Callable[[int], Message], what: str, now: int) -> None:
+    def _ask(self, peer: Address, build: Callable[[int], Message], what: str, now: int) -> None:
         def then(answer: Answer | None, now: int) -> None:
             match answer:
-                case Enrolled():
+                case Enrolled() if what == _ENROL:
                     self._listed(answer, now)
-                case Head():
+                case Head() if what == _FETCH:
                     self._begin(answer, now)
-                case Page():
+                case Page() if what == _FETCH:
                     self._add(answer, now)
                 case _:
                     self._again(what, now)
 
         until_us = now + self._config.retry_us
-        if not self._streams.ask(self._peer, build, then, until_us=until_us, linger_us=0, now=now):
+        if not self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
             self._again(what, now)
 
     def _again(self, what: str, now: int) -> None:
@@ -94,15 +109,14 @@ class Membership:
         self._tries[what] += 1
 
     def _listed(self, enrolled: Enrolled, now: int) -> None:
-        first = not self.enrolled_until_us
         self.enrolled_until_us, self._tries[_ENROL] = enrolled.until_us, 0
         self._alarms.set(_ENROL, now + min(max(_SOON_US, (enrolled.until_us - now) // 3), _LATE_US))
-        if first:
-            self._alarms.set(_FETCH, now)
 
     def _begin(self, head: Head, now: int) -> None:
         try:
             self._gathering = Gathering(head, self._reader, self.listing, now, self._config.listed_max)
+            if self._head is not None and self._head.version == head.version and self._head.pages != head.pages:
+                raise ForgedError("the directory has signed two listings under one name")
         except RemoteError:
             self._again(_FETCH, now)
             raise
@@ -111,6 +125,7 @@ class Membership:
 
     def _add(self, page: Page, now: int) -> None:
         if self._gathering is None:
+            self._again(_FETCH, now)  # A page where a head was asked for.
             return
         try:
             self._gathering.add(page)
@@ -126,12 +141,12 @@ class Membership:
         page = gathering.wants()
         if page is not None and gathering.head.version != self.listing.version:
             version = gathering.head.version
-            self._ask(lambda number: Fetch(number, version, page), _FETCH, now)
+            self._ask(self._fetching, lambda number: Fetch(number, version, page), _FETCH, now)
             return
         self._gathering = None
         self._alarms.set(_FETCH, now + self._config.fetch_us)
         if gathering.head.version != self.listing.version:
-            self.listing = gathering.listing()
+            self.listing, self._head = gathering.listing(), gathering.head
             self._changed(now)
         # Who was not listed yet was early, and others may have been, too.
         soon = self.home not in self.listing

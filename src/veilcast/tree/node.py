@@ -61,7 +61,9 @@ class TreeNode:
         self._events: deque[Event] = deque([Listen("tree")])
         self._limits = Limits(config)
         self._streams = Streams(config, rng, self._post)
-        self._membership = Membership(config, keyring, directory, address, self._streams, self._listed, rng, now)
+        self._membership = Membership(
+            config, keyring, directory, address, self._streams, self._listed, rng, entropy, now
+        )
         home, where = self._membership.home, self._membership.where
         self._hops = Hops(config, self._streams, home, where, lambda carry, now: self._part.carry(carry, now), rng)
         profile = Hardened if config.profile == "hardened" else Paper

@@ -34,7 +34,10 @@ def fresh(purpose: str, entropy: Entropy) -> str:
 
 
 DIRECTORY: Final = "directory"
-"""One stream: the directory sees it come back, and learns that somebody is there."""
+"""To be listed: one stream, on which a node says who it is."""
+
+FETCH: Final = "fetch"
+"""To get the listing, and made fresh each time: whoever could tell who asks could show it a listing of its own."""
 
 HOP: Final = "hop"
 """One stream to each parent, for all that climbs there."""
