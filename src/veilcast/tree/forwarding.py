@@ -10,12 +10,14 @@ else, goes there, too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
+from veilcast.crypto.derive import digest
 from veilcast.crypto.noise import Keypair
 from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.link.recent import remember
@@ -24,7 +26,7 @@ from veilcast.tree.config import TreeConfig
 from veilcast.tree.entries import Entries, Entry
 from veilcast.tree.hops import Hops
 from veilcast.tree.proofs import Prover, context_of
-from veilcast.wire.geometry import INSTALL
+from veilcast.wire.geometry import INSTALL, NOTE_ID
 from veilcast.wire.padding import pad, unpad
 from veilcast.wire.tree import Carry, Install, Offer
 
@@ -62,10 +64,15 @@ class Forwarding:
             raise MalformedError("not an instruction of the hardened profile")
         if not now < install.until_us <= (epoch_of(now, self._epoch_us) + EPOCHS_AHEAD) * self._epoch_us:
             raise StaleError("an instruction for another time")
+        mark = digest(install.sealed, purpose=b"vc/tree-told", size=NOTE_ID)
+        if (_INSTALLED, mark) in self._seen:
+            return  # Whoever sends it again would have all who stand behind us send it again.
         layer = open_layer(self._box, unpad(install.sealed), context=context_of(install.until_us, install.groups))
-        entry = self._entries.put(layer.instruction, install.groups, install.until_us)
-        for held in self._hops.waiting(entry.name, entry.parent):
-            self._pass_on(entry, held.message, held.body, now)
+        with suppress(StaleError):  # We know better, and those behind us may not know anything.
+            entry = self._entries.put(layer.instruction, install.groups, install.until_us)
+            for held in self._hops.waiting(entry.name, entry.parent):
+                self._pass_on(entry, held.message, held.body, now)
+        self._remember(_INSTALLED, mark)
         for child, bundle in layer.children:
             passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL), proof=None)
             self._hops.send(child, self._prover.prove(passed), now)
@@ -113,5 +120,7 @@ class Forwarding:
 
 _OFFERED: Final = b""
 """In the place of an entry: seen as its origin."""
+_INSTALLED: Final = b"install"
+"""In the place of an entry: seen as an instruction."""
 EPOCHS_AHEAD: Final = 4
 """No entry reaches further than to the end of the epoch after the next, and one of grace."""
