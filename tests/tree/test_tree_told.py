@@ -6,13 +6,18 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from veilcast.crypto.agree import public_of
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.noise import Keypair
+from veilcast.crypto.secret import Secret
 from veilcast.sim.chance import SeededEntropy
 from veilcast.topics import All, Label, Range
 from veilcast.tree.bundles import Instruction, Layer, Recipient, open_layer, wrap_group
+from veilcast.tree.ends import Ends
+from veilcast.tree.grown import Grown
+from veilcast.tree.profile import Wish
 from veilcast.tree.proofs import Prover, context_of
 from veilcast.wire import encode
 from veilcast.wire.geometry import INSTALL
@@ -94,3 +99,80 @@ def test_who_knows_better_hands_on_to_those_who_do_not() -> None:
     grove.inject("n1:1", install(2, later - 1))
     grove.run(2)
     assert [grove.machine(name).sizes()["entries"] for name in ("n1:1", "n2:1")] == [1, 1]
+
+
+RANGE = All(Label(TOPIC), Range("level", 1, 4))
+"""Whose cover is not of a power of two, so that it is filled up."""
+
+
+def chain_of(grove: Grove, name: str, since: int = 0) -> dict[tuple[str, bytes], Install]:
+    """What guards were told of the chains to this node: to whom, as it was in the layer."""
+    ordinary = {each[2].groups for each in opened(grove) if each[3].children}
+    return {
+        (at, b"".join(msgspec.structs.astuple(layer.instruction))): install
+        for at, _, install, layer in opened(grove, since)
+        if install.groups not in ordinary and at != name
+    }
+
+
+def test_a_guard_is_not_told_the_tags_of_the_tree_a_second_time() -> None:
+    """It matches nothing for the tree that hangs by it, and has nothing by which it knows what it is for."""
+    grove = Grove(8)
+    grove.run(6)
+    grove.subscribe("n0:1", RANGE)
+    grove.run(4)
+    told = [(name, install.groups) for name, _, install, _ in opened(grove)]
+    assert len(told) == len(set(told)) == 7 + 3
+    assert len({groups for _, groups in told}) == 1 + 3
+    assert len({tuple(map(len, groups)) for _, groups in told}) == 1
+
+
+def test_subscribers_with_one_interest_have_the_same_tags_and_ends() -> None:
+    """Fillers or ends of one's own would be a name that all nodes of a tree have in common."""
+    grove = Grove(6)
+    grove.run(6)
+    for name in ("n0:1", "n1:1"):
+        grove.subscribe(name, RANGE)
+    grove.run(4)
+    ordinary = {(install.groups, install.until_us) for _, _, install, layer in opened(grove) if layer.children}
+    assert len(ordinary) == 1
+
+
+@pytest.mark.parametrize("anew", ["starts anew", "subscribes again"])
+def test_all_guards_of_a_chain_are_told_the_same_again(anew: str) -> None:
+    """One with another name of its own, and the same one for its parent, would know its parent for the subscriber."""
+    grove = Grove(8)
+    grove.run(6)
+    number = grove.subscribe("n0:1", RANGE)
+    grove.run(4)
+    before, since = chain_of(grove, "n0:1"), len(grove.seen)
+    if anew == "starts anew":
+        grove.kill("n0:1")
+        grove.start("n0:1")
+    else:
+        grove.do("n0:1", lambda node, now: node.unsubscribe(number, now))
+        grove.subscribe("n0:1", RANGE)
+    grove.run(8)
+    after = chain_of(grove, "n0:1", since)
+    assert len(before) == 3
+    assert after.keys() <= before.keys()
+    assert all(before[told].groups == after[told].groups for told in after)
+
+
+def test_a_tree_that_is_over_has_no_end_that_outlasts_it() -> None:
+    """Whoever still sends to its parent is refused by all alike."""
+    ends = Ends(Secret(bytes(32)), EPOCH_US, 8)
+    wish = Wish(b"spelled", TOPIC, Label(TOPIC))
+    name, over_us = ends.open(wish, 10), 12 * EPOCH_US
+    assert ends.get(name, over_us - 1) is not None
+    assert ends.get(name, over_us) is None
+
+
+def test_a_change_counts_for_those_whom_it_concerns_only() -> None:
+    nodes = [Recipient(bytes([number]) * 16, bytes(32)) for number in range(30)]
+    tree = Grown(Secret(bytes(32)), nodes, nodes[0].node, bytes(16), nodes[1:4], 3, Secret(bytes(32)))
+    gone = next(stop for stop in tree.stops if any(tree.up(each) == stop for each in tree.stops))
+    moved = tree.bypass(tree.node(gone))
+    assert moved
+    assert {stop: tree.count([stop]) for stop in tree.stops} == {stop: int(stop in moved) for stop in tree.stops}
+    assert tree.count([moved[0], gone]) == 1 == tree.count([gone])

@@ -2,13 +2,17 @@
 
 The end of a wish's trees in an epoch comes from the secret of the membership. So it is the same in all lives of a node:
 one that starts anew gets what its earlier life planted, before it has planted anything itself, and its guards find no
-difference. An end outlasts the wish, too: what still comes for one that was given up is taken and dropped, as from the
-outside it is for everything.
+difference. For these all names on the chain stay the same for an epoch: one that were told a new name of its own, and
+the old one for its parent, would know that its parent is the end.
+
+An end outlasts the wish, too: what still comes for one that was given up is taken and dropped, as from the outside it
+is for everything. It is over when all entries of its trees are, and not later: who sends something to its parent then
+is refused, whoever that is.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
@@ -37,14 +41,18 @@ class Ends:
 
     def open(self, wish: Wish, epoch: int) -> bytes:
         """The end of this wish's trees in this epoch; what comes there is taken from now on, until they are over."""
-        token = derive(self._key, b"vc/tree-end", wish.spelled, epoch.to_bytes(8, "big"), size=ENTRY)
-        name = entry_name(token.reveal())
+        name = entry_name(derive(self.secret(wish, epoch), b"vc/tree-end", size=ENTRY).reveal())
         remember(self._ends, name, End(wish, epoch), self._most)
-        self._alarms.set(name, (epoch + 2) * self._epoch_us + GRACE_US)
+        self._alarms.set(name, self._over_us(epoch))
         return name
 
-    def get(self, name: bytes) -> End | None:
-        return self._ends.get(name)
+    def secret(self, wish: Wish, epoch: int) -> Secret:
+        """What the names on the chain to this end come from."""
+        return derive(self._key, b"vc/tree-hung", wish.spelled, epoch.to_bytes(8, "big"))
+
+    def get(self, name: bytes, now: int) -> End | None:
+        end = self._ends.get(name)
+        return None if end is None or self._over_us(end.epoch) <= now else end
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
@@ -53,6 +61,5 @@ class Ends:
         for name in self._alarms.due(now):
             self._ends.pop(name, None)
 
-
-GRACE_US: Final = 60_000_000
-"""For what was on its way when the last entries ended."""
+    def _over_us(self, epoch: int) -> int:
+        return (epoch + 2) * self._epoch_us

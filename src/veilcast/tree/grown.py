@@ -8,7 +8,12 @@ are concerned are told, and nobody else.
 Places are called stops: the numbers from 0 on are nodes in the order of the plan and then of their coming, -1 is the
 guard next to home, -2 the one before it, and so on. The way from any stop leads up to home, which is no stop.
 
-Every change has a later end than the one before, by a microsecond: so nodes know which instruction is the last.
+Every instruction that changes something for a stop has a later end than the one before it had, by a microsecond: so
+nodes know which is the last. Each stop has a count of its own, so that those of one tree do not show that they are. The
+names on the chain come from a secret of their own, as they outlast the tree (`ends`), and so does their count.
+
+Guards are told for what they are told: something that nobody publishes. They need not match anything, and the tags of
+the tree a second time would tell them what they are.
 """
 
 from __future__ import annotations
@@ -17,12 +22,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeAlias
 
+from veilcast.authority.filling import filled
+from veilcast.authority.subjects import Groups, keyed, keyed_groups
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
 from veilcast.tree import shape
 from veilcast.tree.bundles import Instruction, Recipient
 from veilcast.tree.entries import entry_name
 from veilcast.tree.plan import Hung, entry_id
+from veilcast.wire.geometry import TAG
 
 Stop: TypeAlias = int
 
@@ -38,15 +46,18 @@ class Grown:
         end: bytes,
         guards: Sequence[Recipient],
         depth: int,
+        chain: Secret,
+        count: int = 0,
     ) -> None:
-        """`end` is the name of what comes to `home` when it has come all the way."""
-        self._secret, self._home, self._end = secret, home, end
+        """`end` is the name of what comes to `home` when it has come all the way; `chain` and `count` are what the
+        names on the chain come from, and from where on what guards are told is counted."""
+        self._secret, self._home, self._end, self._chain, self._count = secret, home, end, chain, count
         self._plan = Hung(
             secret, [each.node for each in nodes], home=home, guards=[each.node for each in guards], r=depth
         )
         self._nodes, self._guards = list(nodes), list(guards)
         self._moved: dict[Stop, Stop] = {}
-        self.changes = 0
+        self._counts: dict[Stop, int] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -97,13 +108,26 @@ class Grown:
             return Instruction(self._token(stop), self._home, self._end)
         return Instruction(self._token(stop), self.node(above), self.name(above))
 
+    def count(self, stops: Sequence[Stop]) -> int:
+        """By how much the end of these stops' instructions is to be later, if they are told together."""
+        count = max(self._counts.get(stop, 0 if stop >= 0 else self._count) for stop in stops)
+        self._counts |= dict.fromkeys(stops, count)
+        return count
+
+    def tags(self, stop: Stop, groups: Groups) -> Groups:
+        """What this stop is told to be for: what its tree is, or to a guard something that looks like it."""
+        if stop >= 0:
+            return groups
+        key = derive(self._chain, b"vc/tree-nothing", self.node(stop), bytes((-1 - stop,)))
+        named = tuple(tuple(b"%d %d" % (at, tag) for tag in range(len(group))) for at, group in enumerate(groups))
+        return filled(keyed_groups(key, named, TAG), lambda place: keyed(key, b"filler %d" % place, TAG))
+
     def groups(self, size: int) -> list[tuple[Stop, ...]]:
         """Who of the plan is told together, drawn apart from where anyone stands."""
         return self._plan.groups(size)
 
     def bypass(self, node: bytes) -> list[Stop]:
         """Let nothing go by this node's own place any more; the stops that are to be told."""
-        self.changes += 1
         told = []
         for gone in [stop for stop in self.stops_of(node) if stop >= 0]:
             above = self.up(gone)
@@ -111,22 +135,25 @@ class Grown:
                 if stop != gone and above is not None and self.up(stop) == gone:
                     self._moved[stop] = above
                     told.append(stop)
-        return told
+        return self._changed(told)
 
     def replace(self, stop: Stop, guard: Recipient) -> list[Stop]:
         """Put another in the place of a guard; the stops that are to be told."""
-        self.changes += 1
         self._guards[-1 - stop] = guard
-        return [stop, *(each for each in (*self.chain, *self.stops) if each != stop and self.up(each) == stop)]
+        return self._changed([stop, *(each for each in (*self.chain, *self.stops) if self.up(each) == stop)])
 
     def add(self, newcomer: Recipient, rng: Random) -> Stop:
         """Hang a node that is in no place of this tree below one that is."""
-        self.changes += 1
         stop = len(self._nodes)
         self._moved[stop] = rng.randrange(stop)
         self._nodes.append(newcomer)
         return stop
 
+    def _changed(self, stops: list[Stop]) -> list[Stop]:
+        for stop in stops:
+            self._counts[stop] = self.count([stop]) + 1
+        return stops
+
     def _token(self, stop: Stop) -> bytes:
-        secret = self._secret if stop >= 0 else derive(self._secret, b"vc/tree-guard", bytes((-1 - stop,)))
+        secret = self._secret if stop >= 0 else derive(self._chain, b"vc/tree-guard", bytes((-1 - stop,)))
         return entry_id(secret, self.node(stop))

@@ -129,7 +129,7 @@ class Hardened:
 
     def _arrive(self, carry: Carry, now: int) -> bool:
         """Whether this has come to the end of one of our trees. To its last carrier it is as if it went on."""
-        end = self._ends.get(carry.entry)
+        end = self._ends.get(carry.entry, now)
         if end is None:
             return False
         if end.wish.readers and not self._probing.returned(carry.message, now):

@@ -102,7 +102,7 @@ class Planting:
         now: int,
     ) -> None:
         for stops in parcels:
-            parcel = Parcel(tree, stops, groups, until_us + tree.changes)
+            parcel = Parcel(tree, stops, tree.tags(stops[0], groups), until_us + tree.count(stops))
             self._alarms.set(parcel, now + self._rng.randrange(within_us + 1))
             for own in [stop for stop in stops if tree.node(stop) == self._home]:
                 # We need nobody to tell us; but others do, too, or they would see who is left out.

@@ -17,7 +17,8 @@ from random import Random
 from typing import Final, TypeAlias
 
 from veilcast.authority.filling import filled
-from veilcast.authority.subjects import Groups, keyed_groups, subject_key, wanted
+from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.subjects import Groups, keyed, keyed_groups, subject_key, wanted
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
@@ -188,11 +189,13 @@ class Subscribing:
         if not guards or self._home not in self._listing:
             return  # There is nobody yet, or nobody knows of us.
         keys = self._topics.keys(wish.topic, epoch)
-        plain = keyed_groups(subject_key(keys, b"tree"), wanted(wish.interest, keys.record), TAG)
-        groups = filled(plain, lambda place: self._entropy(TAG))
+        groups = _tags(wish.interest, keys)
         secret = derive(Secret(self._entropy(KEY)), b"vc/tree", wish.spelled)
         nodes, chain = ([self._recipient(node) for node in each] for each in (self._listing.ids, guards))
-        tree = Grown(secret, nodes, self._home, self._ends.open(wish, epoch), chain, self._config.depth)
+        end, hung = self._ends.open(wish, epoch), self._ends.secret(wish, epoch)
+        # What guards were told in an earlier life must not be later than what they are told now.
+        count = (now - (epoch - 2) * self._epoch_us) // COUNT_US
+        tree = Grown(secret, nodes, self._home, end, chain, self._config.depth, hung, count)
         until_us, probed_us = (epoch + 2) * self._epoch_us, now + self._config.spread_us + _HANDED_ON_US
         term = Term(wish, epoch, tree, groups, until_us, probed_us)
         self._terms[wish, epoch] = term
@@ -237,6 +240,14 @@ class Subscribing:
         return Recipient(node, self._listing.boxes[number])
 
 
+def _tags(interest: Conjunction, keys: TopicKeys) -> Groups:
+    """What all who want this are known by, whoever they are: fillers of one's own would be the name of one's tree."""
+    key = subject_key(keys, b"tree")
+    plain = keyed_groups(key, wanted(interest, keys.record), TAG)
+    own = derive(key, b"vc/tree-unwanted", *(tag for group in plain for tag in group))
+    return filled(plain, lambda place: keyed(own, b"%d" % place, TAG))
+
+
 def _since(listing: Listing, node: bytes) -> int | None:
     """When the life of a node began, as far as is known."""
     number = listing.numbered(node)
@@ -248,5 +259,7 @@ _Due: TypeAlias = Term | tuple[Wish, int]
 AVOIDED_SHARE: Final = 3
 """No more than one of so many nodes is avoided: who finds fault with more has been away itself, and those it avoided
 first are given another chance."""
+COUNT_US: Final = 1_000_000
+"""Changes to a chain are counted from the time at which it was planted, in so many microseconds each."""
 _HANDED_ON_US: Final = 1_000_000
 """For the last of a group to have its instruction, once the first has."""
