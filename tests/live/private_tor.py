@@ -34,7 +34,8 @@ def network(base: Path) -> Path:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if not testnet.network_file(home).exists():
             worker = "PYTEST_XDIST_WORKER" in os.environ
-            testnet.up(home, owner=os.getppid() if worker else os.getpid())
+            # With four relays, one that is killed would be on the way of every other circuit.
+            testnet.up(home, relays=8, owner=os.getppid() if worker else os.getpid())
     finally:
         os.close(descriptor)
     return testnet.network_file(home)
