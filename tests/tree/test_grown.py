@@ -21,7 +21,7 @@ def recipient(number: int) -> Recipient:
 
 def tree_of(nodes: int, guards: int, seed: bytes = b"s") -> Grown:
     chain = [recipient(number) for number in range(guards)]
-    return Grown(Secret(seed), [recipient(number) for number in range(nodes)], HOME, END, chain, 3)
+    return Grown(Secret(seed), [recipient(number) for number in range(nodes)], HOME, END, chain, 3, Secret(seed))
 
 
 changes = st.lists(

@@ -135,8 +135,8 @@ def test_a_child_cannot_turn_its_parent_and_old_instructions_do_not_come_back() 
     assert table.get(name).parent == name_of(1, "hardened")
     ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1))
     assert table.get(name).parent == name_of(2, "hardened")
-    assert ask(grove, N0, install(0, told(1, 1, 2))) == [Refused(7, Code.MALFORMED)]
-    assert ask(grove, N0, install(0, told(1, 2, 3), UNTIL + 1)) == [Heard(7)]
+    for old in (install(0, told(1, 1, 2)), install(0, told(1, 2, 3), UNTIL + 1)):
+        assert ask(grove, N0, old) == [Heard(7)]
     assert table.get(name).parent == name_of(2, "hardened")
     assert entries(grove, N0) == 2
 
@@ -297,7 +297,7 @@ class Liar:
         grove.rewrite = self
 
     def __call__(self, source: str, message: Any) -> Any:
-        return self.change(message) if source.startswith("directory@") and isinstance(message, Head | Page) else message
+        return self.change(message) if source.startswith("fetch-") and isinstance(message, Head | Page) else message
 
 
 def editions(grove: Grove, nodes: list[Listed], version: int, until_us: int, number: int = -1) -> Any:
