@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Frugal(Checker):
     """Nobody multiplies messages: what comes to a node under one entry goes on under one.
 
-    Where nothing fails, that is: what waits for a parent who is gone is also sent to those who take its place. Twice is
-    let pass, for guards that are replaced. The origin of a publication sends it to as many as want it. The same message
-    for the same entry again is a repeat, and counts once. For the hardened profile: only there do messages say which
-    entry they are for.
+    Where nothing fails, that is: what waits for a parent who is gone is also sent to those who take its place, and a
+    few of these are let pass. The origin of a publication sends it to as many as want it. The same message for the same
+    entry again is a repeat, and counts once. For the hardened profile: only there do messages say which entry they are
+    for.
     """
 
     def __init__(self, wanted: int) -> None:
