@@ -8,7 +8,9 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels import tree
 from veilcast.lab.kernels.entries import rows
-from veilcast.lab.kernels.refreshes import INSTALL, LAYER, Habit, Village, branches, paths, watched
+from veilcast.lab.kernels.refreshes import FAN, GROUP, INSTALL, LAYER, Habit, Village, branches, paths, watched
+from veilcast.tree.config import TreeConfig
+from veilcast.wire import geometry
 
 NODES = 120
 
@@ -110,6 +112,11 @@ def test_what_was_seen_are_rows_of_the_table() -> None:
     first = next(rows(entries, "r", "n{}".format, lambda refresh, topic: bytes([refresh, topic])))
     assert first.role == f"tree:n{entries.observer[0]}"
     assert (first.pseudonym, first.tag, first.size) == (f"n{entries.parent[0]}", b"\0\0", entries.size[0])
+
+
+def test_groups_and_bundles_are_as_large_as_those_of_real_nodes() -> None:
+    usual = TreeConfig()
+    assert (usual.group, usual.fan, geometry.INSTALL) == (GROUP, FAN, INSTALL)
 
 
 def test_no_hardened_tree_hangs_by_nothing() -> None:

@@ -12,12 +12,12 @@ copy to its parent in each tree, and so on to the root: which is the subscriber,
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.kernels.chance import mixed
+from veilcast.lab.kernels.chance import GOLDEN, mixed
 from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.tree import Nodes, Trees, node_in, parent_in
 
@@ -75,7 +75,7 @@ def _takes(net: Net, u: int, v: int, stream: int) -> int:
     hosts, bits = len(net.one_way_us), mixed(net.seed + np.uint64((stream * len(net.one_way_us) + u) * 65536 + v))
     total, here = 0, u
     for _ in range(net.circuit):
-        bits = mixed(bits + _NEXT)
+        bits = mixed(bits + GOLDEN)
         relay: int = np.int64(bits % np.uint64(hosts))  # type: ignore[assignment]
         total += net.one_way_us[here, relay]
         here = relay
@@ -107,10 +107,10 @@ def _through_groups(net: Net, work: Work, groups: Groups, readers: Nodes, chains
     n, many, guards = groups.order.places.nodes, readers.size, chains.shape[1]
     free, stands = np.zeros(n, np.int64), np.zeros(many, np.int64)
     heads = (n + groups.size - 1) // groups.size
-    # A bundle that leaves the subscriber is at place -1 - its number, guards' own after those of groups.
-    queue = [(0, tree, readers[tree], tree, -1) for tree in range(many)]
-    queue.clear()
-    count = 0
+    # A bundle that leaves the subscriber is at place -1 - its number, guards' own after those of groups. The queue
+    # begins with one for nobody, so that it is known what it holds.
+    queue, count = [(0, 0, readers[0], 0, 0)], 0
+    queue.pop()
     for tree in range(many):
         free[readers[tree]] += work.wrap * (n + guards)
         for number in range(heads + guards):
@@ -146,9 +146,10 @@ def _delivered(
 ) -> Nodes:
     n, many, guards = trees.places.nodes, readers.size, chains.shape[1]
     free, has = np.zeros(n, np.int64), np.zeros((origin.size, many), np.int64)
-    # The tree of what comes to an origin is -1; a copy that has left the root is so many guards further.
-    queue = [(0, 0, 0, -1, 0, 0)]
-    queue.clear()
+    # The tree of what comes to an origin is -1; a copy that has left the root is so many guards further. The queue
+    # begins with one for nobody, so that it is known what it holds.
+    queue = [(0, 0, readers[0], -1, 0, 0)]
+    queue.pop()
     for number in range(origin.size):
         free[sender[number]] += work.match
         sent = free[sender[number]] + work.hand
@@ -180,6 +181,3 @@ def _delivered(
             heappush(queue, (done + _takes(net, node, to, 0), count, to, of, further, number))
         free[node] = done
     return has
-
-
-_NEXT: Final = np.uint64(0x9E3779B97F4A7C15)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from veilcast.errors import ConfigError
 from veilcast.lab.sweep.params import Measure, Params
+from veilcast.lab.sweep.tree_runs import CUT
 from veilcast.sim.tree_load import measure
 
 
@@ -15,7 +16,7 @@ def run(params: Params, seed: int) -> list[Measure]:
     params.heed("what trees cost on their machines", "tree", "readers", "routing", "publications")
     if params.tree != "paper" or params.look != "end":
         raise ConfigError("on their machines, it is asked what the paper's trees cost, and nothing else")
-    load = measure(params.nodes, params.readers, params.routing, params.publications, seed, MOST)
+    load = measure(params.nodes, params.readers, params.routing, params.publications, seed, CUT)
     each = load.copies / load.publications
     return [
         Measure("", "copies", 0, each),
@@ -23,6 +24,3 @@ def run(params: Params, seed: int) -> list[Measure]:
         Measure("", "busiest", 0, float(load.busiest)),
         Measure("", "server", 0, float(load.subscribers * load.publications)),
     ]
-
-
-MOST = 2_000_000

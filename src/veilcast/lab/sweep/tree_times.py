@@ -18,9 +18,11 @@ from veilcast.lab.kernels import tree
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.kernels.tree import Nodes, Trees
 from veilcast.lab.kernels.tree_delays import Groups, Net, Work, deliver, stand
+from veilcast.lab.sweep.delay_runs import READERS
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.planet import planet
 from veilcast.machine import Address
+from veilcast.tree.config import TreeConfig
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
@@ -76,16 +78,12 @@ class _Grove:
 
     def _groups(self, count: int) -> Groups:
         order = tree.hung(self._nodes, self._depth, count, self._seed, "groups")
-        bundles = -(-self._nodes // GROUP) + self._guards
-        return Groups(order, GROUP, FAN, self._rng.integers(SPREAD_US, size=(count, bundles)))
+        bundles = -(-self._nodes // USUAL.group) + self._guards
+        first_us = self._rng.integers(USUAL.spread_us, size=(count, bundles))
+        return Groups(order, USUAL.group, USUAL.fan, first_us)
 
 
-READERS: Final = 50
-"""Of Fig. 5."""
-GROUP: Final = 32
-FAN: Final = 4
-SPREAD_US: Final = 5_000_000
-"""As real nodes have them."""
+USUAL: Final = TreeConfig()
 WORK: Final = {
     "paper": Work(wrap=110, unwrap=390, match=490, take=160, hand=85),
     "hardened": Work(wrap=160, unwrap=680, match=460, take=110, hand=85),
