@@ -158,7 +158,7 @@ class Chains:
             self._ways[person, place] = self._rng.choice(others)
 
     def entries(self, refresh: int, publications: int) -> Entries:
-        """What guards of the coalition were told."""
+        """What guards of the coalition were told, each in a bundle of its own."""
         enemy = ~self._village.honest
         subscription, place = np.nonzero(enemy[self.way[:, :-1]])
         way = self.way
@@ -167,7 +167,7 @@ class Chains:
             observer=way[subscription, place],
             parent=way[subscription, place + 1],
             topic=self._village.topics[subscription],
-            size=np.full(place.size, INSTALL, np.int64),
+            size=np.full(place.size, INSTALL if self._habit.padded else LAYER, np.int64),
             carried=np.full(place.size, publications, np.int64),
             behind=place + 1,
         )
