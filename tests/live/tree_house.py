@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from house import House as AnyHouse
 from house import until as until
 
-HASTY = "spread_us = 200000\nagain_us = 500000\nprobes_max = 4\nready_share = 0.75\n"
+HASTY = "spread_us = 200000\nagain_us = 500000\nprobe_us = 500000\nprobes_max = 4\nready_share = 0.75\n"
 """In the table `tree`, which comes last in a member's file."""
 
 
