@@ -129,6 +129,8 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
         "Publications that some reader never got, for want of room or time at the server.",
     ),
     "relay_refused_total": ("counter", "Requests that a relay's host has refused, and what it could not read."),
+    "tree_listed": ("gauge", "Nodes that a directory lists."),
+    "tree_refused_total": ("counter", "Requests that a directory has refused, and what it could not read."),
 }
 """Every metric there is. Append only; docs/operating.md has the same table."""
 

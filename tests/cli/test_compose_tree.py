@@ -1,0 +1,81 @@
+"""The directory and nodes of a tree, from the files of a local one to what can be served; here without Tor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.authority.vault import read_private
+from veilcast.cli import localnet, localtree
+from veilcast.cli.compose import compose
+from veilcast.cli.context import Context
+from veilcast.cli.localnet import Plan
+from veilcast.crypto.onion import read_host
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError, StorageError
+from veilcast.net.metrics import render
+from veilcast.node import config as node_config
+from veilcast.node.tree_files import load_directory
+from veilcast.node.tree_member import TreeSettings
+
+
+class Still:
+    """A driver that drives nothing."""
+
+    def touch(self) -> None: ...
+
+    def now(self) -> int:
+        return 0
+
+
+def lay_out(directory: Path, *, tor: bool) -> localnet.Net:
+    plan = Plan(nodes=3, mode="tree", subscribers=2, tor=tor, life_us=60_000_000)
+    return localnet.lay_out(directory, plan, Context(cost=Cost(1, 1)), Random(1))
+
+
+@pytest.mark.parametrize("tor", [True, False])
+def test_what_is_laid_out_is_what_directory_and_members_read(tor: bool, disk: Path) -> None:
+    net = lay_out(disk, tor=tor)
+    directory = load_directory(disk / "directory" / "directory.toml")
+    assert directory.tor.danger_off == (not tor)
+    for number in range(net.plan.nodes):
+        config = node_config.load(localnet.node_file(disk, number))
+        assert isinstance(config.settings, TreeSettings)
+        if tor:
+            assert read_host(config.settings.directory.removesuffix(":80"))
+            assert (config.listen, config.tor.network) == (
+                None,
+                str(disk / "01" / "../testnet/network.json").replace("01", f"{number + 1:02}"),
+            )
+        else:
+            assert (config.settings.directory, config.listen) == (directory.listen, net.addresses[number])
+    localnet.clear(disk, net)
+    assert not disk.exists()
+
+
+def test_a_directory_shows_numbers_that_are_declared_and_is_one_processs_at_a_time(disk: Path) -> None:
+    lay_out(disk, tor=False)
+    with localtree.composed(disk, None) as station:
+        shown = station.hire(Still()).numbers()  # type: ignore[arg-type]
+        assert render(shown)
+        assert shown["tree_listed"] == 0
+        with pytest.raises(StorageError, match="in use"), localtree.composed(disk, None):
+            pass
+
+
+def test_a_member_is_told_by_the_address_that_others_call(disk: Path) -> None:
+    net = lay_out(disk, tor=False)
+    config = node_config.load(localnet.node_file(disk, 0))
+    assert config.passphrase_file is not None
+    with compose(config, Secret(read_private(Path(config.passphrase_file)))) as service:
+        assert (service.address, service.watch) == (net.addresses[0], None)
+
+
+def test_what_is_of_another_mode_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--no-tor is of the tree"):
+        Plan(nodes=3, tor=False, publishers=1, subscribers=1)
+    with pytest.raises(ConfigError, match="are of the mesh, not of a tree"):
+        Plan(nodes=3, mode="tree", profile="paper", cover=True, subscribers=1)
