@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_node_tells_what_it_lacks(
     code, err = refused(capsys, "node", "run")
     assert (code, "the keyring is for a directory, not for a member" in err) == (11, True)
     (home / "node.toml").write_text('keyring = "member.keys"\n' + way)
-    monkeypatch.setattr(torprocess.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     code, err = refused(capsys, "node", "run")
     assert (code, "there is no `tor` here; install it: apt install tor" in err) == (15, True)
     (home / "node.toml").write_text('keyring = "member.keys"\n' + way + '[tor]\ncontrol = "127.0.0.1:1"')
@@ -125,6 +126,6 @@ def test_the_keys_of_a_node_are_not_left_open_where_tor_keeps_its_files(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "directory.toml").write_text('keyring = "directory.keys"')
-    monkeypatch.setattr(torprocess.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     assert refused(capsys, "tree", "directory", "run")[0] == 15
     assert (home / "state").stat().st_mode & 0o077 == 0
