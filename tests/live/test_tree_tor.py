@@ -112,7 +112,11 @@ def peers_in(tap: Path) -> set[str]:
     }
 
 
-OURS = {"ONION", "in:", *(f"{purpose}@ONION" for purpose in ("directory", "fetch", "hop", "publish", "install", "probe"))}
+OURS = {
+    "ONION",
+    "in:",
+    *(f"{purpose}@ONION" for purpose in ("directory", "fetch", "hop", "publish", "install", "probe")),
+}
 
 
 @contextlib.contextmanager
