@@ -30,8 +30,8 @@ ready_share = 0.75
 retry_us = 25000000
 probe_wait_us = 30000000
 """
-"""In the table `tree`, which comes last in a member's file. All behind one Tor, on a machine that may be busy: to give up
-calls that are only slow, and to make others in their place, would make all slower."""
+"""In the table `tree`, which comes last in a member's file. All are behind one Tor, on a machine that may be busy: to
+give up calls that are only slow, and to make others in their place, would make all slower."""
 
 
 class House(AnyHouse):
