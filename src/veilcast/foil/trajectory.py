@@ -1,0 +1,58 @@
+"""Trajectories: fakes that go their own way, by the law of the truth, from a start that everybody knows.
+
+Pure. Noise is drawn anew at each step, and only the truth goes on from where it was: who smooths over time finds it.
+Here each fake goes on from itself. If it moves by the law of the truth, the candidates are exchangeable as whole paths,
+and no look at any number of steps is better than a guess; all hangs on the mover. All lineages start at the first
+value, which thereby becomes public: one publishes first what is known anyway (yesterday's close).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+
+from veilcast.foil.chance import Chance, Numbers, Places, pick
+from veilcast.foil.generator import check_fakes, check_streams
+from veilcast.foil.moves import Memory, Mover
+from veilcast.foil.span import ANYWHERE, Span
+
+
+@dataclass(frozen=True, eq=False)
+class Lineages(Generic[Memory]):
+    position: Places
+    memory: Memory
+    values: Numbers | None = None
+    """Of [streams, n], what was last published; None before the first step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories(Generic[Memory]):
+    k: int
+    mover: Mover[Memory]
+    span: Span = ANYWHERE
+
+    def __post_init__(self) -> None:
+        check_fakes(self.k)
+
+    @property
+    def n(self) -> int:
+        return self.k + 1
+
+    def begin(self, streams: int, rng: Chance) -> Lineages[Memory]:
+        """Each truth has one slot for ever."""
+        return Lineages(pick(rng, self.n, (streams,)), self.mover.begin(streams, self.n, rng))
+
+    def next(self, state: Lineages[Memory], values: Numbers, rng: Chance) -> tuple[Lineages[Memory], Numbers, Places]:
+        check_streams(values, len(state.position))
+        self.span.checked(values)
+        if state.values is None:
+            memory, candidates = state.memory, np.repeat(values[:, None], self.n, axis=1)
+        else:
+            rows = np.arange(len(values))
+            before = state.values[rows, state.position]
+            memory, candidates = self.mover.move(state.memory, state.values, before, values, rng)
+            candidates = self.span.fitted(candidates)
+            candidates[rows, state.position] = values
+        return Lineages(state.position, memory, candidates), candidates, state.position
