@@ -14,6 +14,7 @@ from veilcast.foil.coded import Coded
 from veilcast.foil.dependent import Dependent, Given, Independent, Linear
 from veilcast.foil.entropy import Levelling
 from veilcast.foil.generator import Generator
+from veilcast.foil.lean import Lean
 from veilcast.foil.moran import Moran
 from veilcast.foil.moves import Blocks, Gaussian, Reverting, StudentT
 from veilcast.foil.noise import Noise
@@ -53,7 +54,7 @@ def _numbers(k: int) -> dict[str, Generator[Any, np.float64]]:
         "block trajectories": Trajectories(k, Blocks(history, 20)),
         "reverting trajectories": Trajectories(k, Reverting(500, 0.9, 1)),
         "sign-flip": Trajectories(k, SignFlip(), span=CENTS),
-        "sign-flip in blocks": Trajectories(k, SignFlip(block=5, relative=True)),
+        "sign-flip in blocks": Trajectories(k, SignFlip(block=5, relative=True, lean=Lean(-0.2, -0.1))),
         "moran": Moran(Trajectories(k, Gaussian(0, 1), span=CENTS), rate=2.0),
         "moran sign-flip": Moran(Trajectories(k, SignFlip()), rate=2.0),
     }

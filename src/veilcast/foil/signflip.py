@@ -3,14 +3,16 @@
 Pure; a mover of `trajectory`. Laws that are fitted to a history miss something of the day: how restless it is just now
 can be seen elsewhere, in an index or in the volume traded, and tells the truth from fakes of any other law. Fakes with
 the truth's own absolute moves are as restless as it is, at every step. What is left is the signs, and where moves up
-and down are equally likely given all that was before, any signs are as likely as the true ones. One coin may serve for
-a block of steps, which keeps the order of moves within; a series that drifts, or that leans back to a mean, is told
-apart.
+and down are equally likely given all that was before, any signs are as likely as the true ones. Where moves lean back
+to what the last one left, so must the coins: see `lean`. One coin may serve for a block of steps, which keeps the order
+of moves within. A drift is not copied.
 
 From a common start there are two places to be after one step and four after two, so at first many candidates share one
 value, and who names the value of most is right more often than 1 / n: paths spread out only as steps of different sizes
-come together. A truth that rests lets all candidates rest, and a truth that never moves stands alone in their midst:
-there is nothing to copy, and what did not change since the public start is public.
+come together. With blocks that takes as many times longer, and with Moran branching, which makes new copies at every
+step, it never ends: laws whose moves are drawn are better there. A truth that rests lets all candidates rest, and a
+truth that never moves stands alone in their midst: there is nothing to copy, and what did not change since the public
+start is public.
 """
 
 from __future__ import annotations
@@ -21,33 +23,44 @@ import numpy as np
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.chance import Chance, Numbers
+from veilcast.foil.lean import FAIR, Lean
 from veilcast.foil.moves import moved
 
 
 @dataclass(frozen=True, eq=False)
-class Signs:
+class Coins:
     signs: Numbers
-    """Of [streams, n], 1 or -1."""
+    """Of [streams, n]: 1 where a candidate goes with the truth, -1 where it goes the other way."""
+    last: Numbers
+    """Of [streams, n]: the last move of each."""
     left: int
-    """For how many steps more."""
+    """For how many steps more the signs hold."""
 
 
 @dataclass(frozen=True)
 class SignFlip:
     block: int = 1
     relative: bool = False
+    lean: Lean = FAIR
 
     def __post_init__(self) -> None:
         if self.block < 1:
             raise ConfigError("a block is of 1 step or more")
 
-    def begin(self, streams: int, n: int, rng: Chance) -> Signs:
-        return Signs(np.ones((streams, n)), 0)
+    def begin(self, streams: int, n: int, rng: Chance) -> Coins:
+        return Coins(np.ones((streams, n)), np.zeros((streams, n)), 0)
 
-    def move(self, memory: Signs, values: Numbers, before: Numbers, now: Numbers, rng: Chance) -> tuple[Signs, Numbers]:
-        if not memory.left:
-            memory = Signs(np.where(rng.random(values.shape) < 0.5, -1.0, 1.0), self.block)
+    def move(self, memory: Coins, values: Numbers, before: Numbers, now: Numbers, rng: Chance) -> tuple[Coins, Numbers]:
         if self.relative and not ((before > 0) & (now > 0)).all():
             raise LocalError("relative moves are of values above 0")
-        moves = np.log(now / before) if self.relative else now - before
-        return Signs(memory.signs, memory.left - 1), moved(values, memory.signs * moves[:, None], self.relative)
+        true = (np.log(now / before) if self.relative else now - before)[:, None]
+        signs = memory.signs if memory.left else self._signs(memory.last, true, rng)
+        moves = signs * true
+        left = (memory.left or self.block) - 1
+        return Coins(signs, moves, left), moved(values, moves, self.relative)
+
+    def _signs(self, last: Numbers, true: Numbers, rng: Chance) -> Numbers:
+        coins = rng.random(last.shape)
+        goes_on = np.where(coins < self.lean.same_sign(last, np.abs(true)), 1.0, -1.0)
+        # Where one of the two moves rests there is nothing to lean on.
+        return np.where(last * true != 0, goes_on * np.sign(last * true), np.where(coins < 0.5, 1.0, -1.0))
