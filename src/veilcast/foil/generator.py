@@ -61,7 +61,7 @@ def placed(candidates: npt.NDArray[Kind], position: Places, places: Places, rng:
         raise LocalError(f"each stream has a place for its truth, from 0 to {n - 1}")
     order = np.argsort(rng.random((streams, n)), axis=1)
     drawn = np.argmax(order == position[:, None], axis=1)
-    return _rows(candidates, swapped(order, drawn, places))
+    return candidates[np.arange(streams)[:, None], swapped(order, drawn, places)]
 
 
 def swapped(candidates: npt.NDArray[Kind], position: Places, places: Places) -> npt.NDArray[Kind]:
@@ -102,10 +102,6 @@ def check_fakes(k: int) -> None:
 def check_streams(values: npt.NDArray[Any], streams: int) -> None:
     if values.shape[:1] != (streams,):
         raise LocalError(f"this state is of {streams} streams, and there are values of {len(values)}")
-
-
-def _rows(candidates: npt.NDArray[Kind], order: Places) -> npt.NDArray[Kind]:
-    return candidates[np.arange(len(candidates))[:, None], order]
 
 
 FAKES_MAX: Final = 1023
