@@ -159,6 +159,8 @@ def test_a_newcomer_is_hung_into_the_trees_that_stand() -> None:
     grove.until(lambda: grove.machine("n7:1").sizes()["entries"] >= 1, 30)
     ways = part_of(grove, N0)._subscribing.terms(grove.now)[0]
     grove.until(lambda: len(ways.reached) == 8, 30)
+    grove.run(20)
+    assert sorted(ways.reached) == list(range(8))  # Guards are probed, too, and count for nobody.
 
 
 def test_trees_are_drawn_anew_for_every_epoch_and_hang_by_the_same_guards() -> None:

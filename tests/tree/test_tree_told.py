@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -22,11 +24,12 @@ from veilcast.tree.profile import Wish
 from veilcast.tree.proofs import Prover, context_of
 from veilcast.wire import encode
 from veilcast.wire.geometry import INSTALL
+from veilcast.wire.messages import Message
 from veilcast.wire.padding import pad, unpad
 from veilcast.wire.tree import Install
 
 sys.path.insert(0, str(Path(__file__).parent))
-from grove import EPOCH_US, QUICK, TOPIC, Grove, keyring
+from grove import EPOCH_US, QUICK, SECOND, TOPIC, Grove, keyring
 
 
 def opened(grove: Grove, since: int = 0) -> list[tuple[str, str, Install, Layer]]:
@@ -182,3 +185,37 @@ def test_a_change_counts_for_those_whom_it_concerns_only() -> None:
     assert moved
     assert {stop: tree.count([stop]) for stop in tree.stops} == {stop: int(stop in moved) for stop in tree.stops}
     assert tree.count([moved[0], gone]) == 1 == tree.count([gone])
+
+
+def test_the_trees_of_one_subscriber_do_not_come_to_a_newcomer_at_one_moment() -> None:
+    """It would see which trees are told together, and could come as often as it likes."""
+    grove = Grove(8, config=msgspec.structs.replace(QUICK, fetch_us=8 * SECOND, spread_us=3 * SECOND))
+    grove.kill("n7:1")
+    grove.run(70)  # The lease of who is away is over.
+    for level in range(4):
+        grove.subscribe("n0:1", All(Label(TOPIC), Range("level", level, level)))
+    grove.run(10)
+    came: list[int] = []
+
+    def watch(source: str, message: Message) -> Message:
+        if isinstance(message, Install):
+            came.append(grove.now)
+        return message
+
+    grove.start("n7:1")
+    grove.rewrite = watch
+    grove.run(20)
+    assert len(came) >= 4
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(sorted(came)[:4]))
+    assert gaps[-1] > SECOND // 4
+
+
+def test_nobody_is_hung_below_one_of_whom_nothing_can_be_asked() -> None:
+    nodes = [Recipient(bytes([number]) * 16, bytes(32)) for number in range(40)]
+    tree = Grown(Secret(bytes(32)), nodes, nodes[0].node, bytes(16), nodes[1:4], 3, Secret(bytes(32)))
+    gone = {nodes[number].node for number in range(4, 39)}
+    for number in range(40, 90):
+        stop = tree.add(Recipient(bytes([number]) * 16, bytes(32)), Random(number), lambda node: node in gone)
+        above = tree.up(stop)
+        assert above is not None
+        assert tree.node(above) not in gone

@@ -18,7 +18,7 @@ the tree a second time would tell them what they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias
 
@@ -142,10 +142,13 @@ class Grown:
         self._guards[-1 - stop] = guard
         return self._changed([stop, *(each for each in (*self.chain, *self.stops) if self.up(each) == stop)])
 
-    def add(self, newcomer: Recipient, rng: Random) -> Stop:
-        """Hang a node that is in no place of this tree below one that is."""
+    def add(self, newcomer: Recipient, rng: Random, unfit: Callable[[bytes], bool] = lambda node: False) -> Stop:
+        """Hang a node that is in no place of this tree below one that is, and of whom that can be asked."""
         stop = len(self._nodes)
-        self._moved[stop] = rng.randrange(stop)
+        above = rng.randrange(stop)
+        while unfit(self.node(above)) and (higher := self.up(above)) is not None:
+            above = higher
+        self._moved[stop] = above
         self._nodes.append(newcomer)
         return stop
 

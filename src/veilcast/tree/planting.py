@@ -72,14 +72,16 @@ class Planting:
         parcels = [*tree.groups(self._config.group), *((stop,) for stop in tree.chain)]
         self._schedule(tree, parcels, groups, until_us, self._config.spread_us, now)
 
-    def tell(self, tree: Grown, stops: Sequence[Stop], groups: Groups, until_us: int, now: int) -> None:
-        """Some stops of a tree that stands, at once. Guards are told one by one, as before."""
+    def tell(
+        self, tree: Grown, stops: Sequence[Stop], groups: Groups, until_us: int, now: int, within_us: int = 0
+    ) -> None:
+        """Some stops of a tree that stands, within this time. Guards are told one by one, as before."""
         places = [stop for stop in dict.fromkeys(stops) if stop >= 0]
         self._rng.shuffle(places)
         size = self._config.group
         parcels = [tuple(places[start : start + size]) for start in range(0, len(places), size)]
         parcels += [(stop,) for stop in dict.fromkeys(stops) if stop < 0]
-        self._schedule(tree, parcels, groups, until_us, 0, now)
+        self._schedule(tree, parcels, groups, until_us, within_us, now)
 
     def forget(self, tree: Grown) -> None:
         for parcel in [each for each in self._alarms if each.tree is tree]:

@@ -99,22 +99,22 @@ class Probing:
             if term in terms:
                 self._send(term, stop, now)
         if self._turn_us <= now:
-            if (chosen := self._choose(terms)) is not None:
+            if (chosen := self._choose(terms, now)) is not None:
                 self._send(*chosen, now)
-            self._turn_us = now + (self._config.first_probe_us if self._new(terms) else self._config.probe_us)
+            self._turn_us = now + (self._config.first_probe_us if self._new(terms, now) else self._config.probe_us)
             waiting = [term.probed_us for term in standing if term.probed_us > now]
             self._turn_us = min([self._turn_us, *waiting])
 
-    def _new(self, terms: Sequence[Term]) -> list[Term]:
+    def _new(self, terms: Sequence[Term], now: int) -> list[Term]:
         """The trees of which not all nodes have been heard, and that are not left for later."""
-        return [term for term in terms if len(term.reached) < len(term.tree) and term.rounds < _ROUNDS]
+        return [term for term in terms if term.rounds < _ROUNDS and term.is_new(now)]
 
-    def _choose(self, terms: Sequence[Term]) -> tuple[Term, Stop] | None:
+    def _choose(self, terms: Sequence[Term], now: int) -> tuple[Term, Stop] | None:
         for term in [each for each in self._rounds if each not in terms]:
             del self._rounds[term]
         if not terms:
             return None
-        new = self._new(terms)
+        new = self._new(terms, now)
         term = self._rng.choice(new or terms)
         self._sent += 1
         if not new and self._sent % _GUARDS_TURN == 0:
@@ -122,14 +122,14 @@ class Probing:
         ahead = self._rounds.setdefault(term, deque())
         if not ahead:
             term.rounds += 1
-            stops = [stop for stop in term.tree.stops if not new or stop not in term.reached]
+            stops = term.unheard(now) if new else list(term.tree.stops)
             self._rng.shuffle(stops)
             ahead.extend(stops)
         return (term, ahead.popleft()) if ahead else None
 
     def _send(self, term: Term, stop: Stop, now: int) -> None:
         address = self._where(term.tree.node(stop))
-        if address is None or len(self._probes) >= self._config.probes_max:
+        if address is None or term.later.get(stop, 0) > now or len(self._probes) >= self._config.probes_max:
             return
         body = self._entropy(self._rng.choice(_SIZES) + OVERHEAD)
         message, name = self._entropy(NOTE_ID), term.tree.name(stop)

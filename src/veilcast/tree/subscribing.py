@@ -53,6 +53,17 @@ class Term:
     """How often all its nodes have been probed."""
     reached: dict[Stop, None] = field(default_factory=dict)
     """The stops from which something has come all the way."""
+    later: dict[Stop, int] = field(default_factory=dict)
+    """Those who were listed later, and when all of them have been told."""
+
+    def is_new(self, now: int) -> bool:
+        """Whether there are stops that should know of it, and from which nothing has come."""
+        excused = sum(when > now and stop not in self.reached for stop, when in self.later.items())
+        return len(self.reached) + excused < len(self.tree)
+
+    def unheard(self, now: int) -> list[Stop]:
+        """These stops."""
+        return [stop for stop in self.tree.stops if stop not in self.reached and self.later.get(stop, 0) <= now]
 
 
 class Subscribing:
@@ -105,12 +116,17 @@ class Subscribing:
         for term in self.terms(now):
             tree = term.tree
             known = {tree.node(stop) for stop in tree.stops}
-            told = [tree.add(self._recipient(node), self._rng) for node in listing.ids if node not in known]
-            told += [stop for node in anew for stop in tree.stops_of(node)]
+            new = [node for node in listing.ids if node not in known]
+            # Who is new can wait, and who has forgotten all for a little: at one moment each would get instructions of
+            # all trees of one subscriber, and could begin anew as often as it liked to see which these are.
+            later_us = self._config.fetch_us // 2
+            added = [tree.add(self._recipient(node), self._rng, self._is_unfit) for node in new]
+            term.later |= dict.fromkeys(added, now + later_us + _HANDED_ON_US)
+            self._tell(term, added, now, later_us)
+            self._tell(term, [stop for node in anew for stop in tree.stops_of(node)], now, self._config.spread_us)
             for node in left:
-                told += tree.bypass(node)
+                self._tell(term, tree.bypass(node), now)
                 self._count_out(term, node, now)
-            self._tell(term, told, now)
         self._rehang(now)
         self._complete(now)
 
@@ -134,7 +150,9 @@ class Subscribing:
         self._tell(term, [stop], now)
 
     def reach(self, term: Term, stop: Stop, now: int) -> None:
-        """Something has come all the way from this stop."""
+        """Something has come all the way from this stop. Guards do not count: they are no origins."""
+        if stop < 0:
+            return
         term.reached[stop] = None
         enough = len(term.reached) >= self._config.ready_share * len(term.tree)
         if enough and self._config.probe_us:
@@ -214,9 +232,12 @@ class Subscribing:
                 if term.tree.node(stop) != guard:
                     self._tell(term, term.tree.replace(stop, self._recipient(guard)), now)
 
-    def _tell(self, term: Term, stops: Sequence[Stop], now: int) -> None:
+    def _tell(self, term: Term, stops: Sequence[Stop], now: int, within_us: int = 0) -> None:
         if stops:
-            self._planting.tell(term.tree, stops, term.groups, term.until_us, now)
+            self._planting.tell(term.tree, stops, term.groups, term.until_us, now, within_us)
+
+    def _is_unfit(self, node: bytes) -> bool:
+        return node in self._avoided or node not in self._listing
 
     def _stand(self, term: Term, now: int) -> None:
         if term.epoch <= self._topics.epoch(now):
@@ -225,8 +246,7 @@ class Subscribing:
     def _count_out(self, term: Term, node: bytes, now: int) -> None:
         """Nothing is to be waited for from this node."""
         for stop in term.tree.stops_of(node):
-            if stop >= 0:
-                self.reach(term, stop, now)
+            self.reach(term, stop, now)
 
     def _forget(self, term: Term) -> None:
         self._terms.pop((term.wish, term.epoch), None)
