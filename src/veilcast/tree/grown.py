@@ -137,6 +137,16 @@ class Grown:
                     told.append(stop)
         return self._changed(told)
 
+    def lift(self, stop: Stop) -> list[Stop]:
+        """Hang this stop by the one above its parent; who is to be told, which is nobody if its parent is a guard."""
+        above = self.up(stop)
+        if stop < 0 or above is None or above < 0:
+            return []
+        higher = self.up(above)
+        assert higher is not None  # Above every node there is a guard.
+        self._moved[stop] = higher
+        return self._changed([stop])
+
     def replace(self, stop: Stop, guard: Recipient) -> list[Stop]:
         """Put another in the place of a guard; the stops that are to be told."""
         self._guards[-1 - stop] = guard

@@ -142,6 +142,15 @@ class Subscribing:
             self._count_out(term, node, now)
         self._rehang(now)
 
+    def lift(self, node: bytes, now: int) -> bool:
+        """Hang this node by others than its parents; whether that was possible anywhere."""
+        told = [
+            (term, stop) for term in self.terms(now) for at in term.tree.stops_of(node) for stop in term.tree.lift(at)
+        ]
+        for term, stop in told:
+            self._tell(term, [stop], now)
+        return bool(told)
+
     def avoids(self, node: bytes) -> bool:
         return node in self._avoided
 

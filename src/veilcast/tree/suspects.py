@@ -17,8 +17,8 @@ guesses, too, and in a single tree a parent and its only child look alike: with 
 verdicts of 20 named honest nodes after one tree, and none after three.
 
 What this does not find: who drops all that one child hands on, another child's in every tree, and nothing else. Parent
-and child of such a link look alike, and either may have done it; mostly neither is named, sometimes the child. So
-whoever is named should be left out for a time, not for ever.
+and child of such a link look alike, and either may have done it; mostly neither is named, sometimes the child. So who
+has lost things below one parent only should be given another before it is left out (`tending`), and that for a time.
 """
 
 from __future__ import annotations
@@ -69,6 +69,10 @@ class Suspects:
     def forget(self, node: NodeId) -> None:
         """What was seen with this node counts no more: it is given another chance, or gone."""
         self._seen = deque((each for each in self._seen if node not in each[0]), maxlen=self._seen.maxlen)
+
+    def handed_to(self, node: NodeId) -> set[NodeId]:
+        """To whom this node should have handed what was lost on a way that it was on, and was not the last of."""
+        return {way[way.index(node) + 1] for way, came in self._seen if not came and node in way[:-1]}
 
     def named(self) -> list[Suspect]:
         """Who is to be left out, the heaviest first."""

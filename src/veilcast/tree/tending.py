@@ -33,6 +33,8 @@ class Tending:
         """How often in a row each node gave no answer, or had no entry."""
         self._accused: dict[bytes, int] = {}
         """Guards that seemed to lose things, and when."""
+        self._lifted: dict[bytes, int] = {}
+        """Who was handed to another parent, and when."""
         self._verdict_us: int | None = None
 
     def judge(self, probing: Probing, term: Term, stop: Stop, way: Sequence[bytes], how: Outcome, now: int) -> None:
@@ -78,7 +80,17 @@ class Tending:
             probing.urge(term, stop, now + self._config.connect_us)
 
     def _blame(self, node: bytes, now: int) -> None:
-        """A guard is given a second chance, from the beginning: it might have been that nobody could reach us."""
+        """A guard is given a second chance, from the beginning: it might have been that nobody could reach us.
+
+        Anybody else is first handed to another parent, once: if it has lost things below one only, that one may have
+        dropped them. What was seen is kept, and says who it was when more is lost, or nothing is.
+        """
+        if node not in self._guards and len(self._suspects.handed_to(node)) == 1:
+            if node in self._lifted:
+                return
+            if self._subscribing.lift(node, now):
+                remember(self._lifted, node, now, self._config.probes_max)
+                return
         if node in self._guards and now > self._accused.get(node, -CHANCE_US) + CHANCE_US:
             remember(self._accused, node, now, CHAIN_MAX)
             self._suspects.forget(node)
@@ -86,6 +98,7 @@ class Tending:
             self._leave(node, now)
 
     def _leave(self, node: bytes, now: int) -> None:
+        self._lifted.pop(node, None)
         self._suspects.forget(node)
         self._subscribing.avoid(node, now + self._config.avoid_us, now)
 

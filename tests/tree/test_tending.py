@@ -1,0 +1,81 @@
+"""Who is left out after probes were lost, and who is not: a parent that frames its child does not get rid of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from veilcast.crypto.secret import Secret
+from veilcast.tree.bundles import Recipient
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.grown import Grown
+from veilcast.tree.probing import Outcome
+from veilcast.tree.tending import Tending
+
+NODES = [Recipient(bytes([number]) * 16, bytes(32)) for number in range(60)]
+CONFIG = TreeConfig()
+
+
+class Wood:
+    """One tree, in the place of all that is subscribed to; it does what tending asks for."""
+
+    def __init__(self) -> None:
+        self.tree = Grown(Secret(bytes(32)), NODES, b"h" * 16, bytes(16), NODES[57:], 3, Secret(bytes(32)))
+        self.left: list[bytes] = []
+        self.now = 0
+        guards: Any = [node.node for node in NODES[57:]]
+        self.tending = Tending(CONFIG, self, guards)  # type: ignore[arg-type]
+        self.wish = self
+        self.readers = {1: None}
+
+    def avoids(self, node: bytes) -> bool:
+        return node in self.left
+
+    def avoid(self, node: bytes, until_us: int, now: int) -> None:
+        self.left.append(node)
+        self.tree.bypass(node)
+
+    def lift(self, node: bytes, now: int) -> bool:
+        return any(self.tree.lift(stop) for stop in self.tree.stops_of(node))
+
+    def reach(self, term: Any, stop: int, now: int) -> None: ...
+
+    def urge(self, term: Any, stop: int, when: int) -> None: ...
+
+    def probe(self, lost: Any) -> None:
+        """From everywhere, and judge what came of it."""
+        me: Any = self
+        for stop in self.tree.stops:
+            way = [self.tree.node(each) for each in self.tree.way(stop)]
+            self.tending.judge(me, me, stop, way, Outcome.LOST if lost(way) else Outcome.RETURNED, self.now)
+        self.now += 60_000_000
+        self.tending.handle(self.now)
+
+
+def edge(wood: Wood) -> tuple[bytes, bytes]:
+    """A node that nobody hangs by, and its parent, who has others and hangs by a node itself."""
+    tree = wood.tree
+    above = {tree.up(stop) for stop in tree.stops}
+    leaf = next(stop for stop in tree.stops if stop not in above and len(tree.way(stop)) == 3 + 4)
+    parent = tree.up(leaf)
+    assert parent is not None
+    return tree.node(leaf), tree.node(parent)
+
+
+def test_who_drops_what_one_child_hands_on_does_not_have_the_child_left_out() -> None:
+    wood = Wood()
+    child, parent = edge(wood)
+    for _ in range(12):
+        wood.probe(lambda way: child in way and way[way.index(child) + 1] == parent)
+    assert child not in wood.left
+    assert parent not in [wood.tree.node(stop) for each in wood.tree.stops_of(child) for stop in wood.tree.way(each)]
+
+
+@pytest.mark.parametrize("who", [0, 1], ids=["child", "parent"])
+def test_who_drops_everything_is_left_out_wherever_it_is_hung(who: int) -> None:
+    wood = Wood()
+    dropper = edge(wood)[who]
+    for _ in range(12):
+        wood.probe(lambda way: dropper in way)
+    assert wood.left == [dropper]
