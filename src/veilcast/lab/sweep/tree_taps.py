@@ -2,7 +2,8 @@
 
 A node of the coalition opens what comes for it with its own key, and knows what it is told: whom to hand on to, for
 which tags, until when; and how many bytes came. It does not know from whom. Nothing else is tapped, though streams of
-all nodes are seen here. Rows are of the epoch that an instruction ends in, so that all of one tree are of one.
+all nodes are seen here. There is a row for each tag, of the epoch that the instruction ends in, so that all of one tree
+are of one.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class Taps(Checker):
         assert isinstance(message, Install)
         bundle = unpad(message.sealed) if self._padded else message.sealed
         layer = open_layer(self._keys[observer], bundle, context=context_of(message.until_us, message.groups))
-        parent, tag = self._names[layer.instruction.parent], message.groups[0][0]
-        epoch = message.until_us // self._epoch_us
-        self.rows.append(Server(self._run, epoch, now, f"tree:{observer}", parent, tag, len(data)))
+        parent, epoch = self._names[layer.instruction.parent], message.until_us // self._epoch_us
+        tags = [tag for group in message.groups for tag in group]
+        self.rows += [Server(self._run, epoch, now, f"tree:{observer}", parent, tag, len(data)) for tag in tags]
 
 
 _INSTALL: Final = next(bytes((number,)) for number, kind in TYPE_BYTES.items() if kind is Install)
