@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Publish and subscribe without revealing who you are, and measure what shows.",
         epilog="All take --json and --help. Exit codes: docs/operating.md. Not audited.",
         # With a deeper indent the longest name gets a line of its own, and the whole no longer fits a screen.
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, indent_increment=1),
+        formatter_class=lambda prog: _Brief(prog, indent_increment=1),
     )
     parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
     parser.set_defaults(run=None, json=False, parser=parser)
@@ -49,6 +49,14 @@ def _parser() -> argparse.ArgumentParser:
     for room in (demo, authority, node, pub, sub, status, relay, tree, net, sim, audit, lab):
         room.add_commands(commands)
     return parser
+
+
+class _Brief(argparse.HelpFormatter):
+    """Without the line that says that a command is a COMMAND."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        text = super()._format_action(action)
+        return text.partition("\n")[2] if action.metavar == "COMMAND" else text
 
 
 def _print(report: Report, *, as_json: bool) -> None:
