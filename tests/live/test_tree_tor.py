@@ -32,7 +32,7 @@ from tree_house import House, in_house
 
 PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]
-RESUMED = 10
+RESUMED = 5
 """So many notes one after the other that reach everybody show that delivery goes on."""
 WITHIN_S = 60.0
 PATIENCE_S = 5.0
