@@ -200,6 +200,10 @@ class Grove:
                 place.machine.subscribe(interest, self.now)
         self._turn(address)
 
+    def inject(self, name: str, message: bytes, source: str = "in:stranger") -> None:
+        """Bytes of somebody who is none of the nodes."""
+        self.do(name, lambda node, now: node.receive(message, Address(source), now))
+
     def resend(self, name: str, frames: Sequence[Frame]) -> None:
         """Frames that a test took from a machine, and that are not for it."""
         for frame in frames:

@@ -61,7 +61,8 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # --- streams
     retry_us: int = 10_000_000
-    """How long a request waits for its answer before the stream is given up for another."""
+    """How long a request waits for its answer before the stream is given up for another. Where answers take long, what
+    has a stream of its own is tried for up to four times as long."""
     connect_us: int = 2_000_000
     """How long after a call for a stream that failed the next one is made; doubled each time, up to four times."""
     idle_us: int = 60_000_000
@@ -106,7 +107,7 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_probe_us: int = 50_000
     """The same while there are nodes that nothing has come from yet."""
     probe_wait_us: int = 12_000_000
-    """A probe that has not come back by then has failed."""
+    """A probe that has not come back by then has failed; up to four times as long where they take long."""
     probes_max: int = 256
     """Probes under way."""
     probes_kept: int = 4_096

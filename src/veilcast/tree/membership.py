@@ -100,7 +100,7 @@ class Membership:
                 case _:
                     self._again(what, now)
 
-        until_us = now + self._config.retry_us
+        until_us = now + self._streams.patience_us
         if not self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
             self._again(what, now)
 

@@ -214,7 +214,7 @@ class Paper:
                 self._heard(parcel.tree, now)
 
         peer = None if address is None else way(address, fresh(INSTALL, self._entropy))
-        until_us = now + self._config.retry_us
+        until_us = now + self._streams.patience_us
         if peer is None or not self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
             self._later(parcel, now)
 

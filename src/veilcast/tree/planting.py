@@ -130,7 +130,7 @@ class Planting:
             if answer is None or (isinstance(answer, Refused) and answer.code != Code.MALFORMED):
                 self._later(parcel, now)
 
-        until_us = now + self._config.retry_us
+        until_us = now + self._streams.patience_us
         self._under_way[parcel] = None
         if peer is None or not self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
             self._under_way.pop(parcel, None)

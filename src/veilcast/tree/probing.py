@@ -22,8 +22,9 @@ from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.grown import Stop
+from veilcast.tree.pace import Pace
 from veilcast.tree.purposes import PROBE, fresh, way
-from veilcast.tree.streams import Answer, Streams
+from veilcast.tree.streams import SLOW, Answer, Streams
 from veilcast.tree.subscribing import Term
 from veilcast.wire.geometry import BODY_CLASSES, NOTE_ID
 from veilcast.wire.tree import Carry, Code, Heard, Refused
@@ -63,6 +64,7 @@ class Probing:
         self._ends: Alarms[bytes] = Alarms()
         self._urgent: Alarms[tuple[Term, Stop]] = Alarms()
         self._rounds: dict[Term, deque[Stop]] = {}
+        self._pace = Pace(config.probe_wait_us, SLOW * config.probe_wait_us)
         self._sent = 0
         self._turn_us: int | None = now if config.probe_us else None
 
@@ -71,15 +73,20 @@ class Probing:
 
     def urge(self, term: Term, stop: Stop, when: int) -> None:
         """Probe this stop then, before others, unless that is under way."""
-        asked = any(probe.term is term and probe.stop == stop for probe in self._probes.values())
-        if not asked and (term, stop) not in self._urgent and len(self._urgent) < self._config.probes_max:
+        if not self._is_asked(term, stop) and len(self._urgent) < self._config.probes_max:
             self._urgent.set((term, stop), when)
+
+    @property
+    def round_us(self) -> int:
+        """In this time every probe that leaves now has ended."""
+        return self._streams.patience_us + self._pace.us
 
     def returned(self, message: bytes, now: int) -> bool:
         """Something has come all the way; whether it was a probe."""
         probe = self._probes.get(message)
         if probe is None:
             return False
+        self._pace.note(now - probe.sent_us)
         self._end(message, probe, Outcome.RETURNED, now)
         return True
 
@@ -121,11 +128,18 @@ class Probing:
             return term, self._rng.choice(term.tree.chain)
         ahead = self._rounds.setdefault(term, deque())
         if not ahead:
-            term.rounds += 1
             stops = term.unheard(now) if new else list(term.tree.stops)
+            stops = [stop for stop in stops if not self._is_asked(term, stop)]
             self._rng.shuffle(stops)
             ahead.extend(stops)
+            term.rounds += bool(stops)
         return (term, ahead.popleft()) if ahead else None
+
+    def _is_asked(self, term: Term, stop: Stop) -> bool:
+        """Whether a probe of this stop is under way, or is about to be."""
+        if (term, stop) in self._urgent:
+            return True
+        return any(probe.term is term and probe.stop == stop for probe in self._probes.values())
 
     def _send(self, term: Term, stop: Stop, now: int) -> None:
         address = self._where(term.tree.node(stop))
@@ -144,13 +158,13 @@ class Probing:
             match answer:
                 case Heard():
                     probe.taken = True
-                    self._ends.set(message, now + self._config.probe_wait_us)
+                    self._ends.set(message, now + self._pace.us)
                 case Refused(code=Code.UNKNOWN):
                     self._end(message, probe, Outcome.MISSING, now)
                 case _:
                     self._end(message, probe, Outcome.AWAY, now)
 
-        peer, until_us = way(address, fresh(PROBE, self._entropy)), now + self._config.retry_us
+        peer, until_us = way(address, fresh(PROBE, self._entropy)), now + self._streams.patience_us
         if self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
             self._probes[message] = probe
             self._ends.set(message, until_us + 1)

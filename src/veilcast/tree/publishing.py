@@ -98,7 +98,7 @@ class Publishing:
             else:
                 self._heard(copy.sending)
 
-        peer, until_us = way(origin, fresh(PUBLISH, self._entropy)), now + self._config.retry_us
+        peer, until_us = way(origin, fresh(PUBLISH, self._entropy)), now + self._streams.patience_us
         if not self._streams.ask(peer, build, then, until_us=until_us, linger_us=0, now=now):
             self._later(copy, now)
 

@@ -19,6 +19,7 @@ from veilcast.machine import Address, Connect, Disconnect, Event
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
 from veilcast.tree.config import TreeConfig
+from veilcast.tree.pace import Pace
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Enrolled, Head, Heard, Page, Refused
 
@@ -41,6 +42,7 @@ class Streams:
         self._streams: dict[Address, _Stream] = {}
         self._alarms: Alarms[Address] = Alarms()
         self._events: deque[Event] = deque()
+        self._pace = Pace(config.retry_us, SLOW * config.retry_us)
         self.answered_us = self.steady_us = 0
         """When anybody answered anything, and since when there was no long time without an answer."""
 
@@ -50,6 +52,11 @@ class Streams:
     def __contains__(self, peer: Address) -> bool:
         return peer in self._streams
 
+    @property
+    def patience_us(self) -> int:
+        """How long to try for an answer on a stream of its own."""
+        return self._pace.us
+
     def ask(self, peer: Address, build: Build, then: Then, *, until_us: int, linger_us: int, now: int) -> bool:
         """Ask for this until then; False if there is no room for another stream, and nothing is asked."""
         stream = self._streams.get(peer)
@@ -58,7 +65,7 @@ class Streams:
                 return False
             stream = self._streams[peer] = _Stream(peer, linger_us, number=self._rng.randrange(_NUMBERS), call_us=now)
         stream.number = (stream.number + 1) % _NUMBERS
-        errand = stream.errands[stream.number] = _Errand(build, then, until_us)
+        errand = stream.errands[stream.number] = _Errand(build, then, until_us, now)
         if stream.up:
             self._send(stream, stream.number, errand, now)
         self._move(stream, now)
@@ -70,6 +77,8 @@ class Streams:
         errand = None if stream is None else stream.errands.pop(answer.number, None)
         if stream is None or errand is None:
             raise StaleError("an answer that nobody waits for")
+        if stream.calls == 1:  # Of what was called for again, nobody can say how long it takes.
+            self._pace.note(now - errand.asked_us)
         stream.idle_us, stream.calls = now + stream.linger_us, 0
         if now > self.answered_us + self._config.retry_us:
             self.steady_us = now
@@ -158,6 +167,7 @@ class _Errand:
     build: Build
     then: Then
     until_us: int
+    asked_us: int
     answer_us: int = 0
     """When an answer is waited for no longer; counts while the stream is up."""
 
@@ -185,6 +195,8 @@ class _Stream:
         return min(*ends, *(errand.answer_us for errand in self.errands.values()))
 
 
+SLOW: Final = 4
+"""So many times longer is waited for answers where the network is slow."""
 DOUBLINGS: Final = 2
 """So often a pause is doubled: whoever comes back is to be found soon."""
 _NUMBERS: Final = 1 << 32

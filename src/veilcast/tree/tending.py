@@ -53,7 +53,7 @@ class Tending:
                 for each in reversed(term.tree.way(stop)):
                     probing.urge(term, each, now)
                 if self._verdict_us is None:
-                    self._verdict_us = now + self._config.retry_us + self._config.probe_wait_us
+                    self._verdict_us = now + probing.round_us
             case Outcome.MISSING:
                 if self._failed[way[0]]:
                     self._subscribing.tell_again(term, stop, now)
@@ -77,7 +77,7 @@ class Tending:
             del self._failed[node]
             self._leave(node, now)
         else:
-            probing.urge(term, stop, now + self._config.connect_us)
+            probing.urge(term, stop, now + max(self._config.connect_us, probing.round_us // AGAIN))
 
     def _blame(self, node: bytes, now: int) -> None:
         """A guard is given a second chance, from the beginning: it might have been that nobody could reach us.
@@ -103,6 +103,8 @@ class Tending:
         self._subscribing.avoid(node, now + self._config.avoid_us, now)
 
 
+AGAIN: Final = 8
+"""A node that failed is probed again after such a part of the time that probes may take: it may be told meanwhile."""
 MISSING_MAX: Final = 4
 """So often a node may lack what it was told before it is held to be away."""
 CHANCE_US: Final = 600_000_000
