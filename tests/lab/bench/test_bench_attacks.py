@@ -93,4 +93,4 @@ def test_all_of_it_runs_at_a_small_size_and_agrees() -> None:
     lines: list[str] = []
     found = attacks.run(1, lines.append)
     assert {one["by"] for one in found["measured"]} == {"pandas", "Spark, local[1]", "Spark, local[2]"}
-    assert len(lines) == 1 + 3 * 3
+    assert len(lines) == 1 + 3 + 2 * 4

@@ -13,17 +13,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from math import isclose
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from veilcast.errors import LocalError, StorageError
 from veilcast.lab import tables
 from veilcast.lab.attack import inside, outside
-from veilcast.lab.bench import pandas_peer, tiles
+from veilcast.lab.bench import ledgers, pandas_peer, tiles
+from veilcast.lab.bench.ledgers import Ledgers
 from veilcast.lab.bench.memory import Peak
 from veilcast.lab.bench.pandas_peer import Scores
 from veilcast.lab.bench.tiles import HEARTBEAT_US, Tiled
@@ -32,6 +34,9 @@ from veilcast.observe import Cell, Insider, Presence, Row, Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_Seen = TypeVar("_Seen", Tiled, Ledgers)
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -59,17 +64,17 @@ def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
     for size in dict.fromkeys(max(_LEAST, rows // part) for part in (100, 10, 1)):
         with tempfile.TemporaryDirectory(prefix="veilcast-bench-") as folder:
             _require_space(folder, size)
-            tiled = tiles.lay(Path(folder) / "tables", size)
+            tiled, relayed = tiles.lay(Path(folder) / "tables", size), ledgers.lay(Path(folder) / "relay", size)
             expected: Scores | None = None
             if (needed := row_bytes * size) < _PANDAS_BYTES:
                 done = _in_pandas(tiled)
                 row_bytes, expected = done.peak_bytes / size, done.scores
                 for attack, seconds in done.seconds.items():
-                    tell(_measured(tiled, "pandas", attack, seconds, done.peak_bytes))
+                    tell(_measured(tiled.rows, "pandas", attack, seconds, done.peak_bytes))
             else:
                 missing.append(f"{size:,} rows: pandas would need {needed / 2**30:.0f} GB, and is not asked")
             for cores in (1, 2):
-                for one in _on_spark(cores, tiled, expected):
+                for one in _on_spark(cores, tiled, relayed, expected):
                     tell(one)
     for reason in missing:
         say(reason)
@@ -92,16 +97,24 @@ def check(scores: Scores, expected: Scores | None) -> None:
             raise LocalError(f"{' '.join(key)} has a score of {score}, not {expected[key]}")
 
 
-def _on_spark(cores: int, tiled: Tiled, expected: Scores | None) -> Iterator[Measured]:
+def _on_spark(cores: int, tiled: Tiled, relayed: Ledgers, expected: Scores | None) -> Iterator[Measured]:
+    def timed(name: str, rows: int, attack: Callable[[SparkSession], DataFrame]) -> Measured:
+        with Peak() as peak:
+            start = time.perf_counter()
+            scores = _scores(attack(spark))
+            seconds = time.perf_counter() - start
+        tried = {attack for _, attack, *_ in scores}
+        check(scores, {key: score for key, score in (expected or {}).items() if key[1] in tried} or None)
+        return _measured(rows, f"Spark, local[{cores}]", name, seconds, peak.bytes)
+
     with session(f"local[{cores}]") as spark:
         for name, attack in _ATTACKS.items():
-            with Peak() as peak:
-                start = time.perf_counter()
-                scores = _scores(attack(spark, tiled))
-                seconds = time.perf_counter() - start
-            attacks = {attack for _, attack, *_ in scores}
-            check(scores, expected and {key: score for key, score in expected.items() if key[1] in attacks})
-            yield _measured(tiled, f"Spark, local[{cores}]", name, seconds, peak.bytes)
+            yield timed(name, tiled.rows, partial(_over, attack, tiled))
+        yield timed("all of a relay's", relayed.rows, partial(_over, ledgers.attacked, relayed))
+
+
+def _over(attack: Callable[[SparkSession, _Seen], DataFrame], seen: _Seen, spark: SparkSession) -> DataFrame:
+    return attack(spark, seen)
 
 
 def _in_pandas(tiled: Tiled) -> pandas_peer.Done:
@@ -128,12 +141,16 @@ def _read(spark: SparkSession, place: str, row: type[Row]) -> DataFrame:
 
 
 def _scores(guesses: DataFrame) -> Scores:
-    columns = guesses.select("run", "attack", "role", "node", "score").toArrow().to_pydict()
-    return {(run, attack, role, node): score for run, attack, role, node, score in zip(*columns.values(), strict=True)}
+    """Where guesses are of a topic or a request, that stands beside the node."""
+    columns = guesses.select("run", "attack", "role", "topic", "node", "score").toArrow().to_pydict()
+    return {
+        (run, attack, role, f"{topic} {node}" if topic else node): score
+        for run, attack, role, topic, node, score in zip(*columns.values(), strict=True)
+    }
 
 
-def _measured(tiled: Tiled, by: str, attack: str, seconds: float, peak: int) -> Measured:
-    return Measured(tiled.rows, by, attack, round(seconds, 2), round(tiled.rows / seconds), peak >> 20)
+def _measured(rows: int, by: str, attack: str, seconds: float, peak: int) -> Measured:
+    return Measured(rows, by, attack, round(seconds, 2), round(rows / seconds), peak >> 20)
 
 
 def _require_space(folder: str, rows: int) -> None:

@@ -46,34 +46,34 @@ def lay(folder: Path, rows: int) -> Tiled:
     """Write so many cells, and as many rows of insiders."""
     places = {row: folder / tables.TABLE_OF[row] for row in (Cell, Insider, Topology, Presence)}
     for base, row in ((_cells(), Cell), (_insiders(), Insider)):
-        _write(places[row], row, _tiles(base, ceil(rows / len(base))))
+        write(places[row], row, tiled(base, ceil(rows / len(base)), EPOCH_US))
     people, tiles = _people(), ceil(rows / len(_insiders()))
     u, v = people.graph.edges()
     ends = [(_NAME % a, _NAME % b) for a, b in zip(u.tolist(), v.tolist(), strict=True)]
     overlay = tables.from_rows(Topology, [Topology("", 0, *sorted(pair)) for pair in ends])
     there = tables.from_rows(Presence, [Presence("", 0, _NAME % node) for node in range(people.graph.nodes)])
     runs = ceil(tiles / _per_run(tiles))
-    _write(places[Topology], Topology, (_in_run(overlay, number) for number in range(runs)))
-    _write(places[Presence], Presence, _tiles(there, tiles))
+    write(places[Topology], Topology, (_in_run(overlay, number) for number in range(runs)))
+    write(places[Presence], Presence, tiled(there, tiles, EPOCH_US))
     return Tiled(
         **{tables.TABLE_OF[row]: str(place) for row, place in places.items()},
         rows=min(ceil(rows / len(base)) * len(base) for base in (_cells(), _insiders())),
     )
 
 
-def _tiles(base: pa.Table, count: int) -> Iterator[pa.Table]:
+def tiled(base: pa.Table, count: int, epoch_us: int) -> Iterator[pa.Table]:
     """Some runs of some epochs each."""
     epochs = _per_run(count)
     for number in range(count):
-        yield _in_run(_later(base, number % epochs), number // epochs)
+        yield _in_run(_later(base, number % epochs, epoch_us), number // epochs)
 
 
 def _per_run(tiles: int) -> int:
     return ceil(tiles / _RUNS)
 
 
-def _later(base: pa.Table, epochs: int) -> pa.Table:
-    shifts = {"epoch": epochs, "t_us": epochs * EPOCH_US}
+def _later(base: pa.Table, epochs: int, epoch_us: int) -> pa.Table:
+    shifts = {"epoch": epochs, "t_us": epochs * epoch_us}
     for name, shift in shifts.items():
         if name in base.column_names:
             column = pa.array(base[name].to_numpy() + shift)
@@ -85,7 +85,7 @@ def _in_run(base: pa.Table, number: int) -> pa.Table:
     return base.set_column(0, base.field(0), pa.repeat(pa.scalar(f"run-{number:03}"), len(base)))
 
 
-def _write(place: Path, row: type[Row], parts: Iterator[pa.Table]) -> None:
+def write(place: Path, row: type[Row], parts: Iterator[pa.Table]) -> None:
     """In files of some million rows, of which Spark reads several at once."""
     place.mkdir(parents=True)
     kept: list[pa.Table] = []
