@@ -203,6 +203,36 @@ def test_who_unsubscribes_gets_nothing_more_and_its_guards_cannot_tell() -> None
     assert all(grove.machine(name).sizes()["entries"] == 0 for name in grove.names)
 
 
+def give_up(grove: Grove, number: int) -> None:
+    grove.do(N0, lambda node, now: node.unsubscribe(number, now))
+
+
+def test_who_takes_a_subscription_up_again_finds_its_trees_and_plants_no_others() -> None:
+    grove = standing(8, N0)
+    grove.run(EPOCH_US / SECOND - 25)  # That of the next epoch is planted, too.
+    before = len(grove.seen)
+    for number in range(1, 6):
+        give_up(grove, number)
+        grove.subscribe(N0)
+    grove.until(lambda: grove.stands(N0), 10)
+    grove.publish(N1, b"again")
+    grove.run(4)
+    assert not [message for _, _, message in grove.seen[before:] if isinstance(message, Install)]
+    grove.run(20)
+    grove.publish(N1, b"later")
+    grove.run(4)
+    assert grove.heard_by(N0) == [b"again", b"later"]
+
+
+def test_of_trees_that_nobody_wants_so_many_are_kept_as_may_be_wanted() -> None:
+    grove = Grove(4, config=msgspec.structs.replace(QUICK, subscriptions_max=3))
+    grove.run(6)
+    for number in range(1, 13):
+        grove.subscribe(N0, All(ALL, Range("level", number, number)))
+        give_up(grove, number)
+    assert len(part_of(grove, N0)._subscribing._terms) <= 4
+
+
 def test_a_subscriber_that_starts_anew_gets_what_its_earlier_life_planted() -> None:
     grove = standing(8, N0, config=msgspec.structs.replace(QUICK, spread_us=12 * SECOND))
     guards = guards_of(grove, N0)

@@ -67,7 +67,7 @@ class Term:
 
 
 class Subscribing:
-    """Bounded: `subscriptions_max` subscriptions, and for each the trees of three epochs."""
+    """Bounded: `subscriptions_max` subscriptions, and for each the trees of three epochs; as many that nobody wants."""
 
     def __init__(
         self,
@@ -90,30 +90,28 @@ class Subscribing:
         self._alarms: Alarms[_Due] = Alarms()
 
     def terms(self, now: int) -> list[Term]:
-        """The trees of this epoch and of those to come."""
-        epoch = self._topics.epoch(now)
-        return [term for term in self._terms.values() if term.epoch >= epoch]
+        """The trees of this epoch and of those to come, by which somebody wants something."""
+        return [term for term in self._standing(now) if term.wish.readers]
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """Take up a subscription; `LocalError` for one that can never be planted."""
         epoch = self._topics.epoch(now)
         wanted(interest, self._topics.keys(topic, epoch).record)
         wish = self.wishes.add(number, topic, interest, now)
+        self._revive(wish)
         self._ends.open(wish, epoch - 1)  # Something may still be on its way to an earlier life.
         self._plant(wish, epoch, now)
 
     def remove(self, number: int) -> None:
-        wish = self.wishes.remove(number)
-        if not wish.readers:
-            for term in [each for each in self._terms.values() if each.wish is wish]:
-                self._forget(term)
+        """Its trees stand until they are over: whoever comes back to a wish finds them, and plants no others."""
+        self.wishes.remove(number)
 
     def listed(self, listing: Listing, now: int) -> None:
         """There is a new listing."""
         before, self._listing = self._listing, listing
         left = [node for node in before.ids if node not in listing]
         anew = [node for node in listing.ids if node in before and _since(listing, node) != _since(before, node)]
-        for term in self.terms(now):
+        for term in self._standing(now):
             tree = term.tree
             known = {tree.node(stop) for stop in tree.stops}
             new = [node for node in listing.ids if node not in known]
@@ -137,7 +135,7 @@ class Subscribing:
         self._avoided[node] = until_us
         while len(self._avoided) > max(1, len(self._listing) // AVOIDED_SHARE):
             del self._avoided[next(iter(self._avoided))]
-        for term in self.terms(now):
+        for term in self._standing(now):
             self._tell(term, term.tree.bypass(node), now)
             self._count_out(term, node, now)
         self._rehang(now)
@@ -145,7 +143,10 @@ class Subscribing:
     def lift(self, node: bytes, now: int) -> bool:
         """Hang this node by others than its parents; whether that was possible anywhere."""
         told = [
-            (term, stop) for term in self.terms(now) for at in term.tree.stops_of(node) for stop in term.tree.lift(at)
+            (term, stop)
+            for term in self._standing(now)
+            for at in term.tree.stops_of(node)
+            for stop in term.tree.lift(at)
         ]
         for term, stop in told:
             self._tell(term, [stop], now)
@@ -183,6 +184,21 @@ class Subscribing:
                     self._stand(term, now)
 
     # --- inside
+
+    def _standing(self, now: int) -> list[Term]:
+        epoch = self._topics.epoch(now)
+        return [term for term in self._terms.values() if term.epoch >= epoch]
+
+    def _revive(self, wish: Wish) -> None:
+        """Trees of an earlier wish for the same are this one's; of those that nobody wants only so many are kept."""
+        for term in [each for each in self._terms.values() if each.wish.spelled == wish.spelled]:
+            del self._terms[term.wish, term.epoch]
+            term.wish = wish
+            self._terms[wish, term.epoch] = term
+            self._ends.open(wish, term.epoch)
+        unwanted = [term for term in self._terms.values() if not term.wish.readers]
+        for term in unwanted[: max(0, len(unwanted) - self._config.subscriptions_max)]:
+            self._forget(term)
 
     def _complete(self, now: int) -> None:
         """Every wish has a tree for this epoch, and an alarm for the next."""
@@ -236,7 +252,7 @@ class Subscribing:
     def _rehang(self, now: int) -> None:
         """See to it that all trees hang by the guards that we have."""
         guards = self._guards.chain(self._listing, self._avoided)
-        for term in self.terms(now):
+        for term in self._standing(now):
             for stop, guard in zip(term.tree.chain, guards, strict=False):
                 if term.tree.node(stop) != guard:
                     self._tell(term, term.tree.replace(stop, self._recipient(guard)), now)
