@@ -20,6 +20,8 @@ CONFIG = TreeConfig()
 class Wood:
     """One tree, in the place of all that is subscribed to; it does what tending asks for."""
 
+    round_us = 1_000_000
+
     def __init__(self) -> None:
         self.tree = Grown(Secret(bytes(32)), NODES, b"h" * 16, bytes(16), NODES[57:], 3, Secret(bytes(32)))
         self.left: list[bytes] = []

@@ -24,6 +24,8 @@ from grove import DIRECTORY, QUICK, SECOND, START, Grove, keyring
 class Asked:
     """In the place of streams: keeps what was asked, to be answered by hand."""
 
+    patience_us = SECOND
+
     def __init__(self) -> None:
         self.asked: list[tuple[Address, Message, Any]] = []
 
