@@ -20,12 +20,12 @@ async def statuses(directory: Path, net: Net) -> list[Status | None]:
 
 
 async def until_linked(directory: Path, net: Net, crew: Crew, within_s: float, told: Callable[[int], object]) -> None:
-    """Wait until every node has a neighbour, telling how many have, and looking whether the workers live."""
+    """Wait until every node has found others, telling how many have, and looking whether the workers live."""
     async with asyncio.timeout(within_s):
         while True:
             crew.check()
             found = await statuses(directory, net)
-            linked = sum(status is not None and status.neighbours > 0 for status in found)
+            linked = sum(status is not None and _has_found(status, net) for status in found)
             told(linked)
             if linked == net.plan.nodes:
                 return
@@ -40,6 +40,11 @@ async def subscribe_all(directory: Path, net: Net) -> None:
             await client.subscribe(net.topic, keep=True).start()
         finally:
             await client.close()
+
+
+def _has_found(status: Status, net: Net) -> bool:
+    """In a tree streams come and go; who has the listing of all can call them when there is something to say."""
+    return status.members >= net.plan.nodes if net.plan.mode == "tree" else status.neighbours > 0
 
 
 async def _status(config: Path) -> Status | None:

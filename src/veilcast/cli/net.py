@@ -117,7 +117,7 @@ def _end_tor(directory: Path, net: Net) -> int:
 
 async def _begin(directory: Path, net: Net, workers: crew.Crew) -> None:
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("nodes with a neighbour", total=net.plan.nodes)
+        task = progress.add_task("nodes that have found others", total=net.plan.nodes)
 
         def told(count: int) -> None:
             progress.update(task, completed=count)
@@ -125,9 +125,7 @@ async def _begin(directory: Path, net: Net, workers: crew.Crew) -> None:
         try:
             await until_linked(directory, net, workers, _START_S, told)
         except TimeoutError:
-            raise LocalError(
-                f"not every node found a neighbour within {_START_S:g} s; nothing is left running"
-            ) from None
+            raise LocalError(f"not every node found others within {_START_S:g} s; nothing is left running") from None
     await subscribe_all(directory, net)
 
 
