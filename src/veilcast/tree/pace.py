@@ -23,6 +23,10 @@ class Pace:
         self._slow_us = max(took_us, before - before // _FORGET)
 
     @property
+    def is_known(self) -> bool:
+        return self._slow_us is not None
+
+    @property
     def us(self) -> int:
         if self._slow_us is None:
             return self._most_us

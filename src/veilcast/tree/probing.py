@@ -79,7 +79,7 @@ class Probing:
     @property
     def round_us(self) -> int:
         """In this time every probe that leaves now has ended."""
-        return self._streams.patience_us + self._pace.us
+        return self._streams.patience_us + self._wait_us
 
     def returned(self, message: bytes, now: int) -> bool:
         """Something has come all the way; whether it was a probe."""
@@ -135,6 +135,13 @@ class Probing:
             term.rounds += bool(stops)
         return (term, ahead.popleft()) if ahead else None
 
+    @property
+    def _wait_us(self) -> int:
+        """By how long probes took; while none has come back, by how long answers take: it may be that none will."""
+        if self._pace.is_known:
+            return self._pace.us
+        return self._config.probe_wait_us * self._streams.patience_us // self._config.retry_us
+
     def _is_asked(self, term: Term, stop: Stop) -> bool:
         """Whether a probe of this stop is under way, or is about to be."""
         if (term, stop) in self._urgent:
@@ -158,7 +165,7 @@ class Probing:
             match answer:
                 case Heard():
                     probe.taken = True
-                    self._ends.set(message, now + self._pace.us)
+                    self._ends.set(message, now + self._wait_us)
                 case Refused(code=Code.UNKNOWN):
                     self._end(message, probe, Outcome.MISSING, now)
                 case _:
