@@ -52,7 +52,10 @@ def test_whatever_is_changed_every_way_leads_home_by_those_who_were_told(
             told = tree.replace(tree.chain[which % len(tree.chain)], recipient(fresh))
         else:
             fresh += 1
-            told = [tree.add(recipient(fresh), rng)]
+            away = {tree.node(each) for each in gone}
+            told = [tree.add(recipient(fresh), rng, away.__contains__)]
+        for stop in (*tree.chain, *tree.stops):
+            assert sorted(tree.below(stop)) == sorted(e for e in (*tree.chain, *tree.stops) if tree.up(e) == stop)
         for stop in told:
             kept[tree.name(stop)] = tree.instruction(stop)
             at[tree.name(stop)] = tree.node(stop)

@@ -56,6 +56,7 @@ class Grown:
             secret, [each.node for each in nodes], home=home, guards=[each.node for each in guards], r=depth
         )
         self._nodes, self._guards = list(nodes), list(guards)
+        self._stops = {each.node: stop for stop, each in enumerate(nodes)}
         self._moved: dict[Stop, Stop] = {}
         self._counts: dict[Stop, int] = {}
 
@@ -80,7 +81,8 @@ class Grown:
 
     def stops_of(self, node: bytes) -> list[Stop]:
         """Where a node stands: at its place, and perhaps as a guard."""
-        return [stop for stop in (*self.chain, *self.stops) if self.node(stop) == node]
+        own = [self._stops[node]] if node in self._stops else []
+        return [*(stop for stop in self.chain if self.node(stop) == node), *own]
 
     def up(self, stop: Stop) -> Stop | None:
         """Where what enters at this stop goes next; None is home."""
@@ -126,15 +128,26 @@ class Grown:
         """Who of the plan is told together, drawn apart from where anyone stands."""
         return self._plan.groups(size)
 
+    def below(self, stop: Stop) -> list[Stop]:
+        """Who hands to this stop."""
+        moved = [each for each, above in self._moved.items() if above == stop]
+        if stop < 0:
+            planned = [stop - 1 if stop - 1 in self.chain else self._plan.number(0)]
+        elif stop < len(self._plan.nodes):
+            places = shape.children(self._plan.place(stop), self._plan.b, len(self._plan.nodes))
+            planned = [self._plan.number(place) for place in places]
+        else:
+            planned = []
+        return [each for each in planned if each not in self._moved] + moved
+
     def bypass(self, node: bytes) -> list[Stop]:
         """Let nothing go by this node's own place any more; the stops that are to be told."""
-        told = []
-        for gone in [stop for stop in self.stops_of(node) if stop >= 0]:
-            above = self.up(gone)
-            for stop in self.stops:
-                if stop != gone and above is not None and self.up(stop) == gone:
-                    self._moved[stop] = above
-                    told.append(stop)
+        gone = self._stops.get(node)
+        above = None if gone is None else self.up(gone)
+        if gone is None or above is None:
+            return []
+        told = self.below(gone)
+        self._moved |= dict.fromkeys(told, above)
         return self._changed(told)
 
     def lift(self, stop: Stop) -> list[Stop]:
@@ -150,7 +163,7 @@ class Grown:
     def replace(self, stop: Stop, guard: Recipient) -> list[Stop]:
         """Put another in the place of a guard; the stops that are to be told."""
         self._guards[-1 - stop] = guard
-        return self._changed([stop, *(each for each in (*self.chain, *self.stops) if self.up(each) == stop)])
+        return self._changed([stop, *self.below(stop)])
 
     def add(self, newcomer: Recipient, rng: Random, unfit: Callable[[bytes], bool] = lambda node: False) -> Stop:
         """Hang a node that is in no place of this tree below one that is, and of whom that can be asked."""
@@ -160,6 +173,7 @@ class Grown:
             above = higher
         self._moved[stop] = above
         self._nodes.append(newcomer)
+        self._stops[newcomer.node] = stop
         return stop
 
     def _changed(self, stops: list[Stop]) -> list[Stop]:
