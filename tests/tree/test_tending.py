@@ -30,6 +30,7 @@ class Wood:
         self.tending = Tending(CONFIG, self, guards)  # type: ignore[arg-type]
         self.wish = self
         self.readers = {1: None}
+        self.round_us = 30_000_000
 
     def avoids(self, node: bytes) -> bool:
         return node in self.left
