@@ -221,7 +221,9 @@ def test_a_file_that_is_no_network_is_told(tmp_path: Path) -> None:
         ({"nodes": 9, "cover": True}, "--profile paper"),
         ({"nodes": 9, "epoch_us": 1_000_000}, "--epoch must be at least 18 s"),
         ({"nodes": 9, "topology": SmallWorld(3, 0.2)}, "even"),
-        ({"nodes": 9, "mode": "relay", "tap": True}, "of the mesh, not of a relay"),
+        ({"nodes": 9, "mode": "relay", "topology": SmallWorld(4, 0.2)}, "of the mesh, not of a relay"),
+        ({"nodes": 9, "mode": "relay", "tap": True}, "a relay has none"),
+        ({"nodes": 9, "mode": "relay", "tor": False}, "of the tree"),
         ({"nodes": 9, "mode": "relay", "epoch_us": 1_000_000}, "--epoch must be at least 5 s"),
     ],
 )

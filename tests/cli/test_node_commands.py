@@ -260,8 +260,8 @@ def test_a_descriptor_without_a_passphrase_is_refused(content: bytes) -> None:
         ("node run", "there is no node.toml"),
         ("node new --keyring k --listen a.example:4000", "listen: 'a.example:4000' is not like"),
         ("node new --keyring k --listen 0.0.0.0:4000", "address: needed"),
-        ("node new --keyring k", "--listen and peers, in a mesh, or --proxy and --server-key"),
-        ("node new --keyring k --listen 192.0.2.1:1 --proxy 192.0.2.2:1", "in a mesh, or --proxy"),
+        ("node new --keyring k", "in a mesh; --proxy and --server-key, in a relay; or --directory"),
+        ("node new --keyring k --listen 192.0.2.1:1 --proxy 192.0.2.2:1", "in a mesh; --proxy"),
         ("node new --keyring k --proxy 192.0.2.2:1 --server-key x", "relay.server_key: not the line"),
     ],
 )

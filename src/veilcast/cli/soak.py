@@ -28,7 +28,7 @@ def add_command(verbs: Any) -> None:
         help="many small networks under every fault, with every check",
         description="Run small networks, each of a variant and with faults that its seed draws, and check everything.",
     )
-    parser.add_argument("--of", choices=tuple(_RUNS), default="mesh", help="meshes, relays or trees (mesh)")
+    parser.add_argument("--of", choices=tuple(_SOAKS), default="mesh", help="meshes, relays or trees (mesh)")
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="so many seeds from --seed on (100)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
     cores = min(os.cpu_count() or 1, _JOBS_MAX)
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace, _: Context) -> Report:
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     passed: Counter[str] = Counter()
     notes, failed = 0, None
-    outcomes = _outcomes(_RUNS[arguments.of], seeds, min(arguments.jobs, len(seeds)))
+    outcomes = _outcomes(_SOAKS[arguments.of].run, seeds, min(arguments.jobs, len(seeds)))
     console = Console(file=sys.stderr)
     try:
         for outcome in track(
@@ -102,7 +102,7 @@ def _end_on_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-_RUNS: Final = {"mesh": soak.run, "relay": relay_soak.run, "tree": tree_soak.run}
+_SOAKS: Final = {"mesh": soak, "relay": relay_soak, "tree": tree_soak}
 _SEEDS_MAX: Final = 1_000_000
 _JOBS_MAX: Final = 256
 _AHEAD: Final = 4
