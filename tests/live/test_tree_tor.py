@@ -34,7 +34,8 @@ PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]
 RESUMED = 5
 """So many notes one after the other that reach everybody show that delivery goes on."""
-WITHIN_S = 60.0
+WITHIN_S = 180.0
+"""A minute is what it takes where there is nothing else to do; here other tests run beside it."""
 PATIENCE_S = 5.0
 """For as long the next note waits for one to reach everybody."""
 
@@ -65,7 +66,7 @@ def test_all_is_delivered_also_when_a_relay_of_tor_and_a_node_are_killed_and_no_
 
     with started(tmp_path, network=tor_network) as tor, logged() as text:
         try:
-            in_house(disk, PLAN, test, tor=tor, within_s=150.0)
+            in_house(disk, PLAN, test, tor=tor, within_s=330.0)
         except TimeoutError:
             pytest.fail(f"it took too long: {done}")
     assert "started" in text.getvalue()

@@ -27,8 +27,8 @@ again_us = 500000
 probe_us = 1000000
 probes_max = 2
 ready_share = 0.75
-retry_us = 25000000
-probe_wait_us = 30000000
+retry_us = 5000000
+probe_wait_us = 6000000
 """
 """In the table `tree`, which comes last in a member's file. All are behind one Tor, on a machine that may be busy: to
 give up calls that are only slow, and to make others in their place, would make all slower."""

@@ -137,9 +137,10 @@ class Probing:
 
     @property
     def _wait_us(self) -> int:
-        """Before the first has returned, and perhaps none can, by what one hop takes."""
-        hop_us = self._streams.slow_us
-        return self._pace.wait_us(None if hop_us is None else _HOPS * hop_us)
+        """By how long probes took; while none has come back, by how long answers take: it may be that none will."""
+        if self._pace.is_known:
+            return self._pace.us
+        return self._config.probe_wait_us * self._streams.patience_us // self._config.retry_us
 
     def _is_asked(self, term: Term, stop: Stop) -> bool:
         """Whether a probe of this stop is under way, or is about to be."""
@@ -197,5 +198,3 @@ _GUARDS_TURN: Final = 3
 """Every so many probes go to a guard."""
 _ROUNDS: Final = 4
 """So often a tree's nodes are probed quickly; who has not been heard then is one of many."""
-_HOPS: Final = 8
-"""Hardly a way is longer."""

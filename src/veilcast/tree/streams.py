@@ -55,12 +55,7 @@ class Streams:
     @property
     def patience_us(self) -> int:
         """How long to try for an answer on a stream of its own."""
-        return self._pace.wait_us()
-
-    @property
-    def slow_us(self) -> int | None:
-        """What the slowest of the last answers took."""
-        return self._pace.slow_us
+        return self._pace.us
 
     def ask(self, peer: Address, build: Build, then: Then, *, until_us: int, linger_us: int, now: int) -> bool:
         """Ask for this until then; False if there is no room for another stream, and nothing is asked."""
