@@ -41,7 +41,7 @@ from veilcast.net.udp import over_udp
 from veilcast.sim.flood import Flood
 
 @contextlib.contextmanager
-def compose(config, passphrase, around):
+def compose(config, passphrase, around, anonymous):
     assert passphrase.reveal() == b"correct horse"
     members = int((Path(config.state) / "members").read_text())
     yield Service(machine=Flood(), hire=lambda driver: Desk(members=members), drive=over_udp("127.0.0.1:0"),
