@@ -1,6 +1,7 @@
 """A tree in service over real Tor: a private network, a directory and eight nodes as onion services.
 
-All is delivered; with a Tor relay and a node killed, delivery goes on; and neither what nodes log, nor what they write
+All is delivered; with a Tor relay and a node killed, delivery goes on within a minute, if the machine has nothing else
+to do (a check of its own, by `TOR_KILLS=1`); and neither what nodes log, nor what they write
 down of their records, nor the sockets of their process show an address that is not an onion service's.
 """
 
@@ -34,16 +35,24 @@ PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]
 RESUMED = 5
 """So many notes one after the other that reach everybody show that delivery goes on."""
-WITHIN_S = 180.0
-"""A minute is what it takes where there is nothing else to do; here other tests run beside it."""
+WITHIN_S = 60.0
 PATIENCE_S = 5.0
 """For as long the next note waits for one to reach everybody."""
 
 
 @pytest.mark.all_only
-def test_all_is_delivered_also_when_a_relay_of_tor_and_a_node_are_killed_and_no_address_shows(
+def test_all_is_delivered_and_no_address_shows(tor_network: Path, tmp_path: Path, disk: Path) -> None:
+    serve(tor_network, tmp_path, disk, killing=False)
+
+
+@pytest.mark.skipif("TOR_KILLS" not in os.environ, reason="takes minutes where much else is done; TOR_KILLS=1 runs it")
+def test_delivery_goes_on_when_a_relay_of_tor_and_a_node_are_killed(
     tor_network: Path, tmp_path: Path, disk: Path
 ) -> None:
+    serve(tor_network, tmp_path, disk, killing=True)
+
+
+def serve(tor_network: Path, tmp_path: Path, disk: Path, *, killing: bool) -> None:
     begun, done = time.monotonic(), list[tuple[str, int]]()
 
     async def test(house: House) -> None:
@@ -57,16 +66,17 @@ def test_all_is_delivered_also_when_a_relay_of_tor_and_a_node_are_killed_and_no_
         assert straight() == []
 
         done.append(("delivered", round(time.monotonic() - begun)))
-        kill_a_relay(tor_network.parent)
-        await house.cut(house.others[0])
-        assert await resumed(house, done) < WITHIN_S
-        assert straight() == []
+        if killing:
+            kill_a_relay(tor_network.parent)
+            await house.cut(house.others[0])
+            assert await resumed(house, done) < WITHIN_S
+            assert straight() == []
         for name in house.names()[1:]:
             assert peers_in(house.tap(name)) - OURS == set(), name
 
     with started(tmp_path, network=tor_network) as tor, logged() as text:
         try:
-            in_house(disk, PLAN, test, tor=tor, within_s=330.0)
+            in_house(disk, PLAN, test, tor=tor, within_s=240.0)
         except TimeoutError:
             pytest.fail(f"it took too long: {done}")
     assert "started" in text.getvalue()
