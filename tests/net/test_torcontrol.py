@@ -135,6 +135,8 @@ def test_its_end_is_noticed_by_whoever_asks_waits_or_looks(cookie: Path) -> None
             with pytest.raises(LocalError, match="has ended"):
                 use(control)
             with pytest.raises(LocalError, match="has ended"):
+                control.await_event(10.0)  # Who asks may fail before the other side has gone.
+            with pytest.raises(LocalError, match="has ended"):
                 control.look()
 
 
