@@ -135,6 +135,7 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run what needs Debian packages or more time")
+    parser.addoption("--heavy", action="store_true", help="also run what takes long and has a lighter form")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -150,9 +151,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--all"):
-        return
-    skip = pytest.mark.skip(reason="runs under ./run test --all")
+    skips = {
+        "all_only": (config.getoption("--all"), pytest.mark.skip(reason="runs under ./run test --all")),
+        "heavy": (config.getoption("--heavy"), pytest.mark.skip(reason="takes long; runs with pytest --all --heavy")),
+    }
     for item in items:
-        if "all_only" in item.keywords:
-            item.add_marker(skip)
+        for mark, (wanted, skip) in skips.items():
+            if mark in item.keywords and not wanted:
+                item.add_marker(skip)

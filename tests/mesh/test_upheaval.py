@@ -100,7 +100,7 @@ def test_without_spreading_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(beats is None or beats > CLAIM for beats in outcomes)
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
 def test_a_fifth_of_a_network_over_links_goes_on(seed: int) -> None:
     beats, _ = beats_until_heard(seed, links=True, nodes=24)

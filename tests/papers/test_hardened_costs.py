@@ -20,7 +20,7 @@ from hardened_costs import costs
 SEEDS = range(2)
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 def test_a_note_reaches_everybody_for_about_four_times_the_messages_and_at_most_seven_hops_later() -> None:
     baseline, hardened = (costs(profile, 8, SHARES["high"], 0.1, 0.0, SEEDS) for profile in ("paper", "hardened"))
     assert all(cost.reached == 1 for cost in baseline + hardened)

@@ -61,7 +61,7 @@ def test_whatever_a_liar_says_honest_nodes_hang_together_but_for_its_word(liar: 
     assert (result.exhausted, result.fault) == (True, "")
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "plan",
     [

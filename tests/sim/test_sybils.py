@@ -45,7 +45,7 @@ def test_the_same_sybils_take_scamp_over() -> None:
     assert outcome.facts["links to uncertified"] > 5 * outcome.facts["links to honest"]
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
 def test_a_hundred_hold_out_against_four_hundred(seed: int) -> None:
     outcome = attack(100, "certified", seed)
@@ -54,7 +54,7 @@ def test_a_hundred_hold_out_against_four_hundred(seed: int) -> None:
     assert outcome.facts["eclipsed"] == 0
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 def test_thieves_who_pass_adverts_on_and_drop_notes_cost_some_but_not_most() -> None:
     """Nothing here finds them out: a known limit."""
     outcome = attack(100, "certified", 1, lures=True)

@@ -133,7 +133,7 @@ def test_with_a_tenth_of_insiders_who_do_not_cover_a_note_costs_373_messages_in_
     assert mean(cost.messages - cost.notes for cost in found) / 2 == pytest.approx(6, abs=1)
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 def test_machines_and_model_agree_on_what_a_note_costs() -> None:
     real = costs("hardened", 8, KAPPA, 0.1, 0.0, range(10, 12))
     model = [cost_of(KAPPA, 0.1, 0.0, seed) for seed in range(100)]

@@ -113,7 +113,7 @@ def test_games_are_those_of_the_machines_in_distribution() -> None:
     assert abs(right) < SURE < abs(wrong)
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 @pytest.mark.parametrize(("run", "parameter", "wrong"), [(covers_of, 0.6, 0.45), (game_of, 1.0, 0.5)])
 def test_thirty_overlays_tell_smaller_differences(
     run: Callable[[int], tuple[float, Callable[[float], list[float]]]], parameter: float, wrong: float
