@@ -12,6 +12,7 @@ from veilcast.net import testnet
 from veilcast.net.tornet import read_network
 from veilcast.net.torprocess import TorProcess, find
 
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 LINE = f"a1 orport=5000 no-v2 v3ident={'A' * 40} 127.0.0.1:7000 {'B' * 40}"
 
 
@@ -121,3 +122,11 @@ def test_what_is_alive_of_a_network_is_told_and_ended_and_its_files_go(tmp_path:
     finally:
         alive.end()
         dead.end()
+
+
+@pytest.mark.skipif(not _RANGE.exists(), reason="only Linux says which ports callers get")
+def test_ports_of_a_network_are_none_that_a_caller_may_come_to_have() -> None:
+    first, last = map(int, _RANGE.read_text().split())
+    ports = testnet._free_ports(20)
+    assert len(set(ports)) == 20
+    assert not set(ports) & set(range(first, last + 1))

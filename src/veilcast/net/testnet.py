@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from random import SystemRandom
 from typing import Final, NamedTuple
 
 import msgspec
@@ -216,18 +217,24 @@ def _owned_by(owner: int | None) -> list[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """As many as are free now, on loopback."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """As many as are free now, on loopback, and of those that no system gives to who calls somebody: keys are made
+    before a port is taken, and in these seconds anybody's call could come to have it."""
+    chance = SystemRandom()
+    found: list[int] = []
+    for port in chance.sample(_LISTENED, len(_LISTENED)):
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise LocalError("no ports are free on loopback for a private Tor network; end what listens there")
 
 
 AUTHORITIES: Final = 3
+_LISTENED: Final = range(10_000, 32_768)
 RELAYS_MIN: Final = 4
 RELAYS_MAX: Final = 32
 FIRST: Final = Rounds(10, 2, 2)
