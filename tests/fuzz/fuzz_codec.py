@@ -2,8 +2,9 @@
 
     ./run fuzz [SECONDS]
 
-Runs atheris where it has a wheel, starting from one encoded message of each type; elsewhere the same check runs under
-hypothesis for the same time. A crash is printed with the bytes that caused it, and the exit code is not 0.
+Our own messages and packets of MQTT. Runs atheris where it has a wheel, starting from one of each type; elsewhere the
+same check runs under hypothesis for the same time. A crash is printed with the bytes that caused it, and the exit code
+is not 0.
 """
 
 from __future__ import annotations
@@ -13,19 +14,26 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis.strategies import SearchStrategy
 
 from veilcast.errors import MalformedError
-from veilcast.wire import decode, encode, unpad
+from veilcast.wire import decode, encode, mqtt, unpad
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
+from mqtt_strategies import packets
 from strategies import of_type
 
 from veilcast.wire.codec import TYPE_BYTES
 
+T = TypeVar("T")
+
 
 def check(data: bytes) -> None:
+    for version in mqtt.Version:
+        _check_packet(data, version)
     for read in (decode, unpad):
         try:
             read(data)
@@ -39,9 +47,22 @@ def check(data: bytes) -> None:
         raise AssertionError(f"two encodings of one message: {data.hex()}")
 
 
+def _check_packet(data: bytes, version: mqtt.Version) -> None:
+    try:
+        packet = mqtt.decode(data, version)
+    except MalformedError:
+        return
+    if isinstance(packet, mqtt.Connect):
+        version = packet.version
+    if mqtt.decode(mqtt.encode(packet, version), version) != packet:
+        raise AssertionError(f"a packet that does not come back: {data.hex()}")
+
+
 def main() -> None:
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    seeds = [_one(number) for number in TYPE_BYTES]
+    seeds = [encode(_one(of_type(kind))) for kind in TYPE_BYTES.values()]
+    for version in mqtt.Version:
+        seeds += [mqtt.encode(_one(packets(version), kind), version) for kind in mqtt.Packet.__subclasses__()]
     try:
         import atheris
     except ImportError:
@@ -58,10 +79,9 @@ def main() -> None:
         atheris.Fuzz()
 
 
-def _one(number: int) -> bytes:
-    """One encoded message of this type."""
-    quiet = settings(database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    return encode(find(of_type(TYPE_BYTES[number]), lambda _: True, settings=quiet))
+def _one(strategy: SearchStrategy[T], kind: type[object] = object) -> T:
+    quiet = settings(database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), max_examples=1000)
+    return find(strategy, lambda found: isinstance(found, kind), settings=quiet)
 
 
 def _with_hypothesis(seeds: list[bytes], seconds: int) -> None:
