@@ -1,0 +1,74 @@
+"""One look at the candidates of a step: who guesses, who takes the middle, the value of most, the better odds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.foil.entropy import Levelling
+from veilcast.foil.generator import foiled
+from veilcast.foil.noise import Noise
+from veilcast.foil.pmf import Pmf
+from veilcast.foil.window import Window
+from veilcast.lab.attack.foil_attackers import ATTACKERS
+from veilcast.lab.attack.foil_model import KNOWS_NOTHING, Model
+from veilcast.lab.measure.foiling import indistinguishability, likeliest, value_known
+
+STREAMS, STEPS = 400, 50
+MEDOID = {1: 0.50, 2: 0.50, 3: 0.43, 5: 0.36, 10: 0.28}
+"""What prototypes found, whatever the noise."""
+
+
+def walk(seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    return 500 + np.cumsum(np.random.default_rng(seed).standard_normal((STREAMS, STEPS)), axis=1)
+
+
+@pytest.mark.parametrize("k", MEDOID)
+def test_the_middle_of_noise_is_true_too_often_and_ever_more_fakes_hardly_help(k: int) -> None:
+    candidates, position = foiled(Noise(k, 0.1), walk(k), np.random.default_rng(k))
+    found = indistinguishability(likeliest(ATTACKERS["medoid"].score(candidates, KNOWS_NOTHING)), position).mean()
+    assert found == pytest.approx(MEDOID[k], abs=0.012)
+
+
+@pytest.mark.parametrize("k", [1, 3, 9])
+def test_the_middle_of_a_random_window_is_a_guess_like_any_other(k: int) -> None:
+    candidates, position = foiled(Window(k, 1.0), walk(k), np.random.default_rng(k))
+    for name in ("uniform", "medoid", "most"):
+        found = indistinguishability(likeliest(ATTACKERS[name].score(candidates, KNOWS_NOTHING)), position).mean()
+        assert found == pytest.approx(1 / (k + 1), abs=0.012), name
+
+
+def test_the_value_of_most_is_known_though_the_message_is_not() -> None:
+    rng = np.random.default_rng(1)
+    candidates = np.repeat(walk(1)[:, :, None], 5, axis=2)
+    candidates[:, :, 4] += 1
+    position = rng.integers(5, size=(STREAMS, STEPS))
+    chosen = likeliest(ATTACKERS["most"].score(candidates, KNOWS_NOTHING))
+    assert indistinguishability(chosen, position).mean() == pytest.approx(0.2, abs=0.01)
+    assert value_known(chosen, candidates, position).mean() == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(("zipf", "k", "published"), [(1, 3, 0.75), (1, 7, 0.62), (2, 7, 0.94)])
+def test_who_knows_both_laws_breaks_levelling(zipf: int, k: int, published: float) -> None:
+    pmf = Pmf(1 / np.arange(1.0, 65.0) ** zipf)
+    generator, rng = Levelling(k, pmf), np.random.default_rng(2)
+    codes, position = foiled(generator, pmf.at(rng.random((STREAMS, STEPS))), rng)
+    candidates = codes.astype(np.float64)
+    model = Model(pmf=pmf.p, fake_pmf=generator.fakes.p)
+    found = value_known(likeliest(ATTACKERS["odds"].score(candidates, model)), candidates, position).mean()
+    assert found == pytest.approx(published, abs=0.015)
+    # The null: fakes by the law of the truth.
+    alike = pmf.at(rng.random((STREAMS, STEPS, k + 1))).astype(np.float64)
+    found = indistinguishability(likeliest(ATTACKERS["odds"].score(alike, Model(pmf=pmf.p, fake_pmf=pmf.p))), position)
+    assert found.mean() == pytest.approx(1 / (k + 1), abs=0.01)
+
+
+def test_what_are_no_candidates_and_what_is_not_known_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs to know pmf and fake_pmf"):
+        ATTACKERS["odds"].score(np.zeros((1, 1, 2)), KNOWS_NOTHING)
+    with pytest.raises(ConfigError, match="codes from 0 to 1"):
+        ATTACKERS["odds"].score(np.full((1, 1, 2), 7.0), Model(pmf=np.ones(2) / 2, fake_pmf=np.ones(2) / 2))
+    for wrong in (np.zeros((2, 2)), np.full((1, 1, 2), np.nan), np.zeros((0, 1, 2))):
+        with pytest.raises(ConfigError, match="candidates are finite numbers"):
+            ATTACKERS["uniform"].score(wrong, KNOWS_NOTHING)
