@@ -1,0 +1,78 @@
+"""What a member of the mode can be told, and what is refused in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from veilcast.errors import ConfigError
+from veilcast.foil.config import HISTORY_MAX, STEPS_MAX, VALUES_MAX, WINDOW_MAX, Attribute, FoilConfig
+from veilcast.foil.generator import FAKES_MAX
+
+
+def test_the_defaults_stand_and_no_fakes_at_all_can_be_asked_for() -> None:
+    assert FoilConfig().profile == "hardened"
+    assert FoilConfig(k_p=0, k_s=0, keep_us=0, margin_us=0, ahead_us=0).k_p == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"k_p": -1},
+        {"k_p": FAKES_MAX + 1},
+        {"k_s": FAKES_MAX + 1},
+        {"prefix": ""},
+        {"prefix": "a/b"},
+        {"prefix": "$SYS"},
+        {"prefix": "x" * 65},
+        {"window": 0},
+        {"window": WINDOW_MAX + 1},
+        {"keep_alive_us": 1},
+        {"retry_us": 0},
+        {"records_max": 0},
+    ],
+)
+def test_a_wrong_number_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        FoilConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"deviation": -1.0},
+        {"deviation": float("nan")},
+        {"block": 0},
+        {"block": STEPS_MAX + 1},
+        {"public_after": -1},
+        {"values": ("a", "b"), "weights": (1.0,)},
+        {"values": ("a", "a")},
+        {"values": ("a", 1.0)},
+        {"values": tuple(map(float, range(VALUES_MAX + 1)))},
+        {"history": (0.0,) * (HISTORY_MAX + 1)},
+    ],
+)
+def test_what_is_said_of_an_attribute_is_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"foil\.attributes"):
+        Attribute(**wrong)
+
+
+def test_a_table_of_a_file_becomes_a_configuration() -> None:
+    table = msgspec.toml.decode(
+        b"""
+        k_p = 9
+        [attributes.price]
+        relative = true
+        history = [10.0, 10.5, 10.25]
+        [attributes.kind]
+        values = ["red", "green"]
+        weights = [3.0, 1.0]
+        """
+    )
+    config = msgspec.convert(table, FoilConfig)
+    assert config.attributes["price"].relative
+    assert config.attributes["kind"].values == ("red", "green")
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"fakes": 3}, FoilConfig)

@@ -1,0 +1,92 @@
+"""Events on the wire, as the broker sees them: candidates differ by their topics, and by nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError, LocalError, MalformedError
+from veilcast.foil.event import NUMBER_MAX, SIZES, STREAM, Head, fake_body, open_body, seal_body, split
+from veilcast.foil.generator import FAKES_MAX
+from veilcast.machine import Entropy
+from veilcast.wire.geometry import BODY_CLASSES
+
+SECRET, CHAFF = Secret(bytes(range(32))), Secret(bytes(range(1, 33)))
+
+
+def head(slot: int = 1, number: int = 5) -> Head:
+    return Head(bytes(range(STREAM)), number, 4, slot)
+
+
+def test_the_true_body_opens_with_the_secret_of_its_event_and_a_fake_does_not(entropy: Entropy) -> None:
+    sealed = seal_body(head(), SECRET, b"a note", entropy)
+    assert open_body(head(), SECRET, sealed) == b"a note"
+    with pytest.raises(ForgedError):
+        open_body(head(2), SECRET, fake_body(head(2), CHAFF, len(sealed)))
+
+
+@pytest.mark.parametrize("moved", [head(2), head(number=6), Head(bytes(STREAM), 5, 4, 1), Head(bytes(STREAM), 5, 3, 1)])
+def test_a_body_that_is_moved_to_another_head_does_not_open(moved: Head, entropy: Entropy) -> None:
+    sealed = seal_body(head(), SECRET, b"a note", entropy)
+    with pytest.raises(ForgedError):
+        open_body(moved, SECRET, sealed)
+
+
+@pytest.mark.parametrize("length", [0, 1000, 1020, 1021, 4000, 36_000])
+def test_candidates_have_one_size_which_is_one_of_few(length: int, entropy: Entropy) -> None:
+    true = head().encode() + seal_body(head(), SECRET, bytes(length), entropy)
+    fake = head(2).encode() + fake_body(head(2), CHAFF, len(true) - len(head().encode()))
+    assert len(true) == len(fake)
+    assert len(true) in SIZES
+
+
+def test_the_largest_note_fits_and_one_more_byte_does_not(entropy: Entropy) -> None:
+    seal_body(head(), SECRET, bytes(BODY_CLASSES[-1] - 4), entropy)
+    with pytest.raises(LocalError, match="largest"):
+        seal_body(head(), SECRET, bytes(BODY_CLASSES[-1] - 3), entropy)
+
+
+def told_apart_by_bytes(trues: list[bytes], fakes: list[bytes]) -> bool:
+    """A broker that learns, from labelled examples, how often each byte stands at each of the first places."""
+    for place in range(64):
+        one = Counter(body[place] for body in trues)
+        other = Counter(body[place] for body in fakes)
+        if max(abs(one[value] - other[value]) for value in range(256)) > 40:
+            return True
+    return False
+
+
+def test_a_broker_that_counts_bytes_cannot_tell_true_bodies_from_fakes(entropy: Entropy) -> None:
+    trues = [seal_body(head(), SECRET, b"always the same", entropy) for _ in range(600)]
+    fakes = [fake_body(head(), Secret(entropy(32)), len(trues[0])) for _ in range(600)]
+    assert not told_apart_by_bytes(trues, fakes)
+    noise = [entropy(len(trues[0])) for _ in range(600)]
+    assert told_apart_by_bytes(trues, noise), "plain random bytes lack what all seals have"
+
+
+def test_a_fake_is_the_same_each_time_and_another_in_each_slot_and_event(entropy: Entropy) -> None:
+    size = len(seal_body(head(), SECRET, b"", entropy))
+    assert fake_body(head(), CHAFF, size) == fake_body(head(), CHAFF, size)
+    assert fake_body(head(1), CHAFF, size)[20:] != fake_body(head(2), CHAFF, size)[20:]
+    assert fake_body(head(), CHAFF, size)[20:] != fake_body(head(), SECRET, size)[20:]
+
+
+@given(st.binary(min_size=STREAM, max_size=STREAM), st.integers(0, NUMBER_MAX - 1), st.data())
+def test_heads_come_back_as_they_were(stream: bytes, number: int, data: st.DataObject) -> None:
+    candidates = data.draw(st.integers(1, FAKES_MAX + 1))
+    made = Head(stream, number, candidates, data.draw(st.integers(0, candidates - 1)))
+    body = bytes(SIZES[0] - len(made.encode()))
+    assert split(made.encode() + body) == (made, body)
+
+
+@given(st.binary(max_size=64), st.sampled_from([0, *SIZES]))
+def test_whatever_a_broker_sends_is_a_candidate_or_malformed(data: bytes, size: int) -> None:
+    try:
+        made, _ = split(data.ljust(size, b"\xff"))
+    except MalformedError:
+        return
+    assert made.slot < made.candidates <= FAKES_MAX + 1
