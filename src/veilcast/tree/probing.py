@@ -22,7 +22,6 @@ from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.grown import Stop
-from veilcast.tree.pace import Pace
 from veilcast.tree.purposes import PROBE, fresh, way
 from veilcast.tree.streams import SLOW, Answer, Streams
 from veilcast.tree.subscribing import Term
@@ -64,7 +63,6 @@ class Probing:
         self._ends: Alarms[bytes] = Alarms()
         self._urgent: Alarms[tuple[Term, Stop]] = Alarms()
         self._rounds: dict[Term, deque[Stop]] = {}
-        self._pace = Pace(config.probe_wait_us, SLOW * config.probe_wait_us)
         self._sent = 0
         self._turn_us: int | None = now if config.probe_us else None
 
@@ -86,7 +84,6 @@ class Probing:
         probe = self._probes.get(message)
         if probe is None:
             return False
-        self._pace.note(now - probe.sent_us)
         self._end(message, probe, Outcome.RETURNED, now)
         return True
 
@@ -137,10 +134,12 @@ class Probing:
 
     @property
     def _wait_us(self) -> int:
-        """By how long probes took; while none has come back, by how long answers take: it may be that none will."""
-        if self._pace.is_known:
-            return self._pace.us
-        return self._config.probe_wait_us * self._streams.patience_us // self._config.retry_us
+        """Twice what it takes when each on the way must call the next, and that takes as long as our calls mostly do.
+
+        How long other probes took says less: one that waited for somebody who is away would have us wait for all.
+        """
+        steps, least_us = self._config.depth + 1 + self._config.chain, self._config.probe_wait_us
+        return min(max(least_us, 2 * steps * self._streams.usual_us), SLOW * least_us)
 
     def _is_asked(self, term: Term, stop: Stop) -> bool:
         """Whether a probe of this stop is under way, or is about to be."""

@@ -20,6 +20,7 @@ from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.pace import Pace
+from veilcast.tree.purposes import split
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Enrolled, Head, Heard, Page, Refused
 
@@ -57,6 +58,11 @@ class Streams:
         """How long to try for an answer on a stream of its own."""
         return self._pace.us
 
+    @property
+    def usual_us(self) -> int:
+        """What an answer mostly takes, with the call before it; nothing while there was none."""
+        return self._pace.usual_us
+
     def ask(self, peer: Address, build: Build, then: Then, *, until_us: int, linger_us: int, now: int) -> bool:
         """Ask for this until then; False if there is no room for another stream, and nothing is asked."""
         stream = self._streams.get(peer)
@@ -78,7 +84,7 @@ class Streams:
         if stream is None or errand is None:
             raise StaleError("an answer that nobody waits for")
         if stream.calls == 1:  # Of what was called for again, nobody can say how long it takes.
-            self._pace.note(now - errand.asked_us)
+            self._pace.note(split(peer)[1], now - errand.asked_us)
         stream.idle_us, stream.calls = now + stream.linger_us, 0
         if now > self.answered_us + self._config.retry_us:
             self.steady_us = now
