@@ -87,3 +87,27 @@ def test_no_place_has_more_than_its_deputies_whoever_comes_and_goes(away: list[s
 def test_a_damaged_record_is_known_for_one(data: bytes) -> None:
     with pytest.raises(TamperedError):
         Guards(3, HOME, Random(1), data)
+
+
+def test_who_is_doubted_keeps_its_place_and_gets_none_that_another_can_have() -> None:
+    guards = Guards(3, HOME, Random(1), None)
+    first, second, third = guards.chain(ALL, ())
+    assert guards.chain(ALL, (), (first, second, third)) == (first, second, third)
+    others = [node.node for node in NODES if node.node not in (HOME, first, second, third)]
+    trusted, doubted = others[0], others[1:]
+    assert guards.chain(ALL, (second,), doubted) == (first, trusted, third)
+    assert guards.chain(ALL, (), (second,)) == (first, trusted, third)
+    assert guards.chain(ALL, (second, trusted), doubted)[1] in doubted
+
+
+def test_where_all_have_been_guards_one_of_another_place_stands_in() -> None:
+    guards = Guards(2, HOME, Random(1), None)
+    few = Listing(NODES[:5])
+    first, second = guards.chain(few, ())
+    third = guards.chain(few, (second,))[1]
+    fourth = guards.chain(few, (first,))[0]
+    assert len({first, second, third, fourth}) == 4
+    chain = guards.chain(few, (second, third))
+    assert chain[0] == first
+    assert chain[1] == fourth
+    assert set(guards.chain(few, (first, second))) == {third, fourth}

@@ -25,6 +25,7 @@ class Wood:
     def __init__(self) -> None:
         self.tree = Grown(Secret(bytes(32)), NODES, b"h" * 16, bytes(16), NODES[57:], 3, Secret(bytes(32)))
         self.left: list[bytes] = []
+        self.told: list[int] = []
         self.now = 0
         guards: Any = [node.node for node in NODES[57:]]
         self.tending = Tending(CONFIG, self, guards)  # type: ignore[arg-type]
@@ -39,10 +40,17 @@ class Wood:
         self.left.append(node)
         self.tree.bypass(node)
 
-    def lift(self, node: bytes, now: int) -> bool:
+    def put_on_trial(self, node: bytes, now: int) -> bool:
         return any(self.tree.lift(stop) for stop in self.tree.stops_of(node))
 
     def reach(self, term: Any, stop: int, now: int) -> None: ...
+
+    def doubt(self, node: bytes) -> None: ...
+
+    def trust(self, node: bytes) -> None: ...
+
+    def tell_again(self, term: Any, stop: int, now: int) -> None:
+        self.told.append(stop)
 
     def urge(self, term: Any, stop: int, when: int) -> None: ...
 
@@ -82,3 +90,28 @@ def test_who_drops_everything_is_left_out_wherever_it_is_hung(who: int) -> None:
     for _ in range(12):
         wood.probe(lambda way: dropper in way)
     assert wood.left == [dropper]
+
+
+def test_who_is_avoided_is_told_again_what_it_lacks() -> None:
+    """Publishers do not know that it is avoided, and it may be the origin that they choose."""
+    wood: Any = Wood()
+    wood.avoid(NODES[5].node, 0, 0)
+    for _ in range(2):
+        way = [wood.tree.node(each) for each in wood.tree.way(5)]
+        wood.tending.judge(wood, wood, 5, way, Outcome.MISSING, 0)
+    assert wood.told == [5]
+
+
+def test_who_loses_things_below_a_second_parent_is_left_out_whatever_was_forgotten_of_the_first() -> None:
+    """Here the first parent is left out, too, and with it what was seen of both."""
+    wood = Wood()
+    dropper, parent = edge(wood)
+    for _ in range(3):
+        wood.probe(lambda way: dropper in way)
+        if parent not in [wood.tree.node(stop) for each in wood.tree.stops_of(dropper) for stop in wood.tree.way(each)]:
+            break
+    assert wood.left == []
+    wood.tending._leave(parent, wood.now)
+    for _ in range(6):
+        wood.probe(lambda way: dropper in way)
+    assert wood.left == [parent, dropper]

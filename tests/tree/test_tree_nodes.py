@@ -342,3 +342,42 @@ def test_a_slow_network_is_waited_for_and_nobody_is_held_to_be_away() -> None:
     grove.publish(N1, b"slow")
     grove.until(lambda: grove.heard_by(N0) == [b"slow"], 60)
     assert part_of(grove, N0)._subscribing._avoided == {}
+
+
+def test_a_probe_that_came_late_makes_nobody_wait_longer_for_others() -> None:
+    """It waited for a guard that was away. How long the others take is known by how long they take."""
+    grove = standing(8, N0)
+    probing, guard = part_of(grove, N0)._probing, guards_of(grove, N0)[0]
+    before = probing.round_us
+    for _ in range(4):
+        grove.kill(guard)
+        grove.run(3)
+        grove.start(guard)
+        grove.run(8)
+        assert probing.round_us == before
+
+
+def test_nothing_hangs_by_who_may_lose_things_until_something_has_come_by_it() -> None:
+    grove = standing(12, N0)
+    tending, subscribing = part_of(grove, N0)._tending, part_of(grove, N0)._subscribing
+    tree = subscribing.terms(grove.now)[0].tree
+    stop = next(
+        stop
+        for stop in tree.stops
+        if tree.below(stop) and tree.up(stop) >= 0 and tree.node(stop) not in part_of(grove, N0)._guards
+    )
+    above = tree.up(stop)
+    node, old = tree.node(stop), tree.node(above)
+    for _ in range(12):
+        tending._suspects.note([node, old, *part_of(grove, N0)._guards._chain], returned=False)
+        tending._suspects.note([old, *part_of(grove, N0)._guards._chain], returned=True)
+    tending._verdict_us = grove.now
+    grove.do(N0, lambda machine, now: machine.handle_timer(now))
+    assert tree.below(stop) == []
+    assert tree.up(stop) != above
+    assert subscribing._avoided == {}
+    for guard in part_of(grove, N0)._guards._chain:
+        subscribing.avoid(guard, grove.now + 600 * SECOND, grove.now)
+        assert node not in part_of(grove, N0)._guards
+    grove.run(1)
+    grove.until(lambda: node not in subscribing._doubted, 30)

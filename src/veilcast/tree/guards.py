@@ -36,23 +36,28 @@ class Guards:
         """Whether it stands guard now."""
         return node in self._chain
 
-    def chain(self, listing: Listing, avoided: Container[bytes]) -> tuple[bytes, ...]:
-        """From the one next to home on; fewer where there are not so many others."""
+    def chain(self, listing: Listing, avoided: Container[bytes], doubted: Container[bytes] = ()) -> tuple[bytes, ...]:
+        """From the one next to home on; fewer where there are not so many others.
+
+        Who is doubted keeps its place, and gets none that another can have."""
+        fit = [node for node in listing.ids if node != self._home and node not in avoided]
+        self._rng.shuffle(fit)
         known = {node for place in self._places for node in place}
-        new = [node for node in listing.ids if node != self._home and node not in known and node not in avoided]
-        self._rng.shuffle(new)
-        chain, drawn = [], False
+        fit.sort(key=lambda node: (node in doubted, node in known))
+        able = {node for node in fit if node in self._chain or node not in doubted}
+        chain: list[bytes | None] = []
         for place in self._places:
-            fit = next((node for node in place if node in listing and node not in avoided), None)
-            if fit is None and new:
-                fit, drawn = new.pop(), True
-                del place[DEPUTIES:]
-                place.append(fit)
-            if fit is not None:
-                chain.append(fit)
+            chain.append(next((node for node in place if node in able and node not in chain), None))
+        drawn = False
+        for at, place in enumerate(self._places):
+            if chain[at] is None and (guard := next((node for node in fit if node not in chain), None)) is not None:
+                chain[at] = guard
+                if guard not in place:
+                    place[DEPUTIES:] = [guard]
+                    drawn = True
         if drawn:
             self._events.append(Record(GUARDS, _ENCODER.encode(self._places)))
-        self._chain = tuple(chain)
+        self._chain = tuple(guard for guard in chain if guard is not None)
         return self._chain
 
     def next_event(self) -> Event | None:

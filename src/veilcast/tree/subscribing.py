@@ -23,6 +23,7 @@ from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
+from veilcast.link.recent import remember
 from veilcast.machine import Entropy
 from veilcast.parts.alarms import Alarms
 from veilcast.topics import Conjunction
@@ -85,6 +86,8 @@ class Subscribing:
         self._guards, self._planting, self._rng, self._entropy = guards, planting, rng, entropy
         self._listing = Listing(())
         self._avoided: dict[bytes, int] = {}
+        self._doubted: dict[bytes, None] = {}
+        """By whom nothing has come since something was lost there: nothing new is made to depend on it."""
         self.wishes = Wishes(config.subscriptions_max)
         self._terms: dict[tuple[Wish, int], Term] = {}
         self._alarms: Alarms[_Due] = Alarms()
@@ -133,24 +136,35 @@ class Subscribing:
         if node in self._avoided:
             return
         self._avoided[node] = until_us
-        while len(self._avoided) > max(1, len(self._listing) // AVOIDED_SHARE):
-            del self._avoided[next(iter(self._avoided))]
+        while len(self._avoided) > self._few:
+            self._give_chance(next(iter(self._avoided)))
         for term in self._standing(now):
             self._tell(term, term.tree.bypass(node), now)
             self._count_out(term, node, now)
         self._rehang(now)
 
-    def lift(self, node: bytes, now: int) -> bool:
-        """Hang this node by others than its parents; whether that was possible anywhere."""
-        told = [
-            (term, stop)
-            for term in self._standing(now)
-            for at in term.tree.stops_of(node)
-            for stop in term.tree.lift(at)
-        ]
-        for term, stop in told:
+    def doubt(self, node: bytes) -> None:
+        """Let nothing new depend on this node before something has come by it."""
+        remember(self._doubted, node, None, self._few)
+
+    def trust(self, node: bytes) -> None:
+        """Something has come by this node."""
+        self._doubted.pop(node, None)
+
+    def put_on_trial(self, node: bytes, now: int) -> bool:
+        """Hang this node by others than its parents, and all who hung by it beside it; whether it has others anywhere.
+
+        It is told apart from these: it would have to hand on that they leave it."""
+        terms = self._standing(now)
+        lifted = [(term, stop) for term in terms for at in term.tree.stops_of(node) for stop in term.tree.lift(at)]
+        if not lifted:
+            return False
+        self.doubt(node)
+        for term, stop in lifted:
             self._tell(term, [stop], now)
-        return bool(told)
+        for term in terms:
+            self._tell(term, term.tree.bypass(node), now)
+        return True
 
     def avoids(self, node: bytes) -> bool:
         return node in self._avoided
@@ -172,7 +186,8 @@ class Subscribing:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> None:
-        self._avoided = {node: until_us for node, until_us in self._avoided.items() if until_us > now}
+        for node in [node for node, until_us in self._avoided.items() if until_us <= now]:
+            self._give_chance(node)
         for due in self._alarms.due(now):
             if isinstance(due, Term):
                 self._forget(due)
@@ -184,6 +199,18 @@ class Subscribing:
                     self._stand(term, now)
 
     # --- inside
+
+    @property
+    def _few(self) -> int:
+        return max(1, len(self._listing) // FEW)
+
+    def _give_chance(self, node: bytes) -> None:
+        """It is avoided no more, and may show what it does where nothing depends on it."""
+        del self._avoided[node]
+        self.doubt(node)
+
+    def _chain(self) -> tuple[bytes, ...]:
+        return self._guards.chain(self._listing, self._avoided, self._doubted)
 
     def _standing(self, now: int) -> list[Term]:
         epoch = self._topics.epoch(now)
@@ -228,7 +255,7 @@ class Subscribing:
         return max(now + 1, first + self._rng.randrange(last - first + 1))
 
     def _grow(self, wish: Wish, epoch: int, now: int) -> None:
-        guards = self._guards.chain(self._listing, self._avoided)
+        guards = self._chain()
         if not guards or self._home not in self._listing:
             return  # There is nobody yet, or nobody knows of us.
         keys = self._topics.keys(wish.topic, epoch)
@@ -247,11 +274,13 @@ class Subscribing:
         for node in self._avoided:
             tree.bypass(node)
             self._count_out(term, node, now)
+        for node in self._doubted:
+            tree.bypass(node)
         self._planting.plant(tree, groups, term.until_us, now)
 
     def _rehang(self, now: int) -> None:
         """See to it that all trees hang by the guards that we have."""
-        guards = self._guards.chain(self._listing, self._avoided)
+        guards = self._chain()
         for term in self._standing(now):
             for stop, guard in zip(term.tree.chain, guards, strict=False):
                 if term.tree.node(stop) != guard:
@@ -262,7 +291,7 @@ class Subscribing:
             self._planting.tell(term.tree, stops, term.groups, term.until_us, now, within_us)
 
     def _is_unfit(self, node: bytes) -> bool:
-        return node in self._avoided or node not in self._listing
+        return node in self._avoided or node in self._doubted or node not in self._listing
 
     def _stand(self, term: Term, now: int) -> None:
         if term.epoch <= self._topics.epoch(now):
@@ -301,9 +330,9 @@ def _since(listing: Listing, node: bytes) -> int | None:
 
 _Due: TypeAlias = Term | tuple[Wish, int]
 """A tree that is over, or one to be planted."""
-AVOIDED_SHARE: Final = 3
-"""No more than one of so many nodes is avoided: who finds fault with more has been away itself, and those it avoided
-first are given another chance."""
+FEW: Final = 3
+"""No more than one of so many nodes is avoided, and one is doubted: who finds fault with more has been away itself, and
+those it found fault with first are given another chance."""
 COUNT_US: Final = 1_000_000
 """Changes to a chain are counted from the time at which it was planted, in so many microseconds each."""
 _HANDED_ON_US: Final = 1_000_000

@@ -1,8 +1,10 @@
 """Tending: what a subscriber does about what its probes tell.
 
 Who does not know its instruction is told again: it may have started anew, or whoever should have handed it on did not.
-What stood below somebody who cannot be reached, or is found to lose things, is hung higher. A guard is more than that:
-to put another in its place is a new draw, which an attacker would like to see often; so it is first asked once more.
+What stood below somebody who cannot be reached, or is found to lose things, is hung higher. While it is only doubted
+whether it loses things, nothing new is made to depend on it: it is no guard, and nobody hangs by it. A guard is more
+than that: to put another in its place is a new draw, which an attacker would like to see often; so it is first asked
+once more.
 
 Who loses things is found from many probes together (`suspects`): when one is lost, everyone on its way is probed by
 itself, and it is judged when all of these have ended. By then it is known who is only away.
@@ -33,8 +35,8 @@ class Tending:
         """How often in a row each node gave no answer, or had no entry."""
         self._accused: dict[bytes, int] = {}
         """Guards that seemed to lose things, and when."""
-        self._lifted: dict[bytes, int] = {}
-        """Who was handed to another parent, and when."""
+        self._lifted: dict[bytes, bytes] = {}
+        """Who was handed to another parent, and from whom."""
         self._verdict_us: int | None = None
 
     def judge(self, probing: Probing, term: Term, stop: Stop, way: Sequence[bytes], how: Outcome, now: int) -> None:
@@ -45,19 +47,21 @@ class Tending:
                 self._suspects.note(way, returned=True)
                 for node in way:
                     self._failed.pop(node, None)
+                    self._subscribing.trust(node)
                 self._subscribing.reach(term, stop, now)
+            case Outcome.MISSING:  # Whoever is avoided, too, may be an origin.
+                if self._failed[way[0]]:
+                    self._subscribing.tell_again(term, stop, now)
+                self._fail(probing, term, stop, way[0], MISSING_MAX, now)
             case _ if any(self._subscribing.avoids(node) for node in way):
                 pass  # It went by somebody who is known to be away, or to lose things; nobody else is to blame.
             case Outcome.LOST:
                 self._suspects.note(way, returned=False)
+                self._subscribing.doubt(way[0])
                 for each in reversed(term.tree.way(stop)):
                     probing.urge(term, each, now)
                 if self._verdict_us is None:
                     self._verdict_us = now + probing.round_us
-            case Outcome.MISSING:
-                if self._failed[way[0]]:
-                    self._subscribing.tell_again(term, stop, now)
-                self._fail(probing, term, stop, way[0], MISSING_MAX, now)
             case Outcome.AWAY:
                 most = self._config.patience if way[0] in self._guards else 1
                 self._fail(probing, term, stop, way[0], most, now)
@@ -83,13 +87,15 @@ class Tending:
         """A guard is given a second chance, from the beginning: it might have been that nobody could reach us.
 
         Anybody else is first handed to another parent, once: if it has lost things below one only, that one may have
-        dropped them. What was seen is kept, and says who it was when more is lost, or nothing is.
+        dropped them. What was seen is kept, and says who it was when more is lost, or nothing is. Meanwhile nothing
+        depends on it.
         """
-        if node not in self._guards and len(self._suspects.handed_to(node)) == 1:
-            if node in self._lifted:
+        parents = self._suspects.handed_to(node)
+        if node not in self._guards and len(parents) == 1:
+            if parents == {self._lifted.get(node)}:
                 return
-            if self._subscribing.lift(node, now):
-                remember(self._lifted, node, now, self._config.probes_max)
+            if node not in self._lifted and self._subscribing.put_on_trial(node, now):
+                remember(self._lifted, node, parents.pop(), self._config.probes_max)
                 return
         if node in self._guards and now > self._accused.get(node, -CHANCE_US) + CHANCE_US:
             remember(self._accused, node, now, CHAIN_MAX)
