@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilcast.lab.kernels import columns
 from veilcast.lab.kernels.columns import filled, matches
 from veilcast.topics.bloom import Geometry
 
@@ -46,3 +48,15 @@ def test_more_matches_than_were_expected_are_all_there() -> None:
     publication, column = matches(bits, np.zeros((2, 1), np.int64), SHAPE)
     assert publication.tolist() == [0] * 3_000 + [1] * 3_000
     assert column.tolist() == [*range(3_000)] * 2
+
+
+def test_tiles_and_parts_leave_no_seams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More columns than a tile has, and more publications than are looked up at once."""
+    rng = np.random.default_rng(2)
+    held, asked = rng.integers(5_000, size=20_000), np.sort(rng.integers(5_000, size=(300, 2)), axis=0)
+    shape = Geometry.sized(elements=1, queries=2, bound=1e-9)
+    bits = filled(held, np.arange(held.size + 1), shape)
+    right = [(row, column) for row, tags in enumerate(asked) for column in np.flatnonzero(np.isin(held, tags)).tolist()]
+    for at_once in (7, 300):
+        monkeypatch.setattr(columns, "_AT_ONCE", at_once)
+        assert [*zip(*(side.tolist() for side in matches(bits, asked, shape)), strict=True)] == right
