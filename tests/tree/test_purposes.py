@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Entropy
-from veilcast.tree.purposes import PROBE, fresh, split, way
+from veilcast.parts.ways import split, way
+from veilcast.tree.purposes import PROBE, fresh
 
 words = st.text(st.characters(exclude_characters="@", codec="ascii"), min_size=1)
 

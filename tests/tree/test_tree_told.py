@@ -15,12 +15,12 @@ from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.noise import Keypair
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address
+from veilcast.parts.wishes import Wish
 from veilcast.sim.chance import SeededEntropy
 from veilcast.topics import All, Label, Range
 from veilcast.tree.bundles import Instruction, Layer, Recipient, open_layer, wrap_group
 from veilcast.tree.ends import Ends
 from veilcast.tree.grown import Grown
-from veilcast.tree.profile import Wish
 from veilcast.tree.proofs import Prover, context_of
 from veilcast.wire import encode
 from veilcast.wire.geometry import INSTALL

@@ -22,8 +22,9 @@ from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node.tomlfile import own_table
+from veilcast.parts.ways import way
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.purposes import DIRECTORY, way
+from veilcast.tree.purposes import DIRECTORY
 
 
 class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

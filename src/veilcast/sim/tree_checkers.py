@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from veilcast.machine import Address, Frame
+from veilcast.parts.ways import split
 from veilcast.sim.checkers import Checker, ViolationError
-from veilcast.tree.purposes import HOP, split
+from veilcast.tree.purposes import HOP
 from veilcast.wire import decode
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import TYPE_BYTES, Carry, Offer

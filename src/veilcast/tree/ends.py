@@ -18,8 +18,8 @@ from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
 from veilcast.link.recent import remember
 from veilcast.parts.alarms import Alarms
+from veilcast.parts.wishes import Wish
 from veilcast.tree.entries import entry_name
-from veilcast.tree.profile import Wish
 from veilcast.wire.geometry import ENTRY
 
 

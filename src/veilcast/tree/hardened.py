@@ -18,6 +18,7 @@ from veilcast.authority.subjects import keyed, keyed_groups, said, subject_key
 from veilcast.errors import VeilcastError
 from veilcast.machine import Address, Entropy, Event
 from veilcast.parts.alarms import earliest
+from veilcast.parts.topics import Topics
 from veilcast.topics import Conjunction
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.ends import Ends
@@ -32,7 +33,6 @@ from veilcast.tree.proofs import Prover
 from veilcast.tree.streams import Streams
 from veilcast.tree.subscribing import Subscribing
 from veilcast.tree.tending import Tending
-from veilcast.tree.topics import Topics
 from veilcast.wire.geometry import NOTE_ID, TAG
 from veilcast.wire.tree import Carry, Offer
 
@@ -58,7 +58,7 @@ class Hardened:
         self._root, self._entropy, self._deliver, self._failed = keyring.root, entropy, deliver, failed
         self.copies = config.copies
         self._prover = Prover(keyring)
-        self._topics = Topics(config, keyring)
+        self._topics = Topics(config.profile, keyring)
         self._forwarding = Forwarding(config, keyring, hops, self._arrive)
         self._guards = Guards(config.chain, home, rng, records.get(GUARDS))
         self._planting = Planting(config, streams, self._prover, home, where, self._forwarding.install, rng, entropy)

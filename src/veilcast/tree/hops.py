@@ -19,8 +19,9 @@ from veilcast.errors import ExcessError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
+from veilcast.parts.ways import way
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.purposes import HOP, way
+from veilcast.tree.purposes import HOP
 from veilcast.tree.streams import DOUBLINGS, Answer, Streams
 from veilcast.wire.tree import Carry, Code, Install, Offer, Refused
 

@@ -23,10 +23,11 @@ from veilcast.errors import ForgedError, RemoteError
 from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
+from veilcast.parts.ways import way
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.descriptor import describe
 from veilcast.tree.listing import Gathering, Listing
-from veilcast.tree.purposes import DIRECTORY, FETCH, fresh, way
+from veilcast.tree.purposes import DIRECTORY, FETCH, fresh
 from veilcast.tree.streams import Answer, Streams
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Enrolled, Fetch, Head, Page

@@ -18,6 +18,7 @@ from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteErro
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox
+from veilcast.parts.wishes import Wish
 from veilcast.topics import topic_of, topics_of
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.guards import GUARDS
@@ -26,7 +27,7 @@ from veilcast.tree.hops import Hops
 from veilcast.tree.limits import Limits
 from veilcast.tree.membership import Membership
 from veilcast.tree.paper import Paper
-from veilcast.tree.profile import Part, Wish
+from veilcast.tree.profile import Part
 from veilcast.tree.publishing import Publishing
 from veilcast.tree.streams import Streams
 from veilcast.wire import decode, encode

@@ -23,6 +23,9 @@ from veilcast.errors import LocalError, VeilcastError
 from veilcast.machine import Address, Entropy, Event
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
+from veilcast.parts.topics import Topics
+from veilcast.parts.ways import way
+from veilcast.parts.wishes import Wish, Wishes
 from veilcast.topics import Conjunction
 from veilcast.tree.bundles import Instruction, Recipient, wrap_group, wrap_tree
 from veilcast.tree.config import TreeConfig
@@ -30,11 +33,10 @@ from veilcast.tree.hops import Hops
 from veilcast.tree.listing import Listing
 from veilcast.tree.plan import Rooted
 from veilcast.tree.pouring import HEADERS, Pouring
-from veilcast.tree.profile import Deliver, Wish
+from veilcast.tree.profile import Deliver
 from veilcast.tree.proofs import context_of
-from veilcast.tree.purposes import INSTALL, fresh, way
+from veilcast.tree.purposes import INSTALL, fresh
 from veilcast.tree.streams import Answer, Streams
-from veilcast.tree.topics import Topics, Wishes
 from veilcast.wire.geometry import BUNDLE_MAX, MOMENT_MAX, NOTE_ID
 from veilcast.wire.tree import Carry, Install, Offer, Refused
 
@@ -82,7 +84,7 @@ class Paper:
         self._config, self._root, self._home = config, keyring.root, home
         self._streams, self._where, self._deliver, self._failed = streams, where, deliver, failed
         self._rng, self._entropy = rng, entropy
-        self._topics = Topics(config, keyring)
+        self._topics = Topics(config.profile, keyring)
         self._wishes = Wishes(config.subscriptions_max)
         self._pouring = Pouring(config, Keypair(keyring.membership.link), hops, self._pass_by, self._arrive, rng, now)
         self.install, self.offer, self.carry = self._pouring.install, self._pouring.offer, self._pouring.carry

@@ -17,12 +17,13 @@ from veilcast.errors import RemoteError
 from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
+from veilcast.parts.ways import way
 from veilcast.tree.bundles import wrap_group
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.grown import Grown, Stop
 from veilcast.tree.proofs import Prover, context_of
 from veilcast.tree.purposes import INSTALL as FOR_INSTALL
-from veilcast.tree.purposes import fresh, way
+from veilcast.tree.purposes import fresh
 from veilcast.tree.streams import Answer, Streams
 from veilcast.wire.geometry import INSTALL
 from veilcast.wire.padding import pad

@@ -20,9 +20,10 @@ from typing import Final, TypeAlias
 from veilcast.crypto.seal import OVERHEAD
 from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms, earliest
+from veilcast.parts.ways import way
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.grown import Stop
-from veilcast.tree.purposes import PROBE, fresh, way
+from veilcast.tree.purposes import PROBE, fresh
 from veilcast.tree.streams import SLOW, Answer, Streams
 from veilcast.tree.subscribing import Term
 from veilcast.wire.geometry import BODY_CLASSES, NOTE_ID

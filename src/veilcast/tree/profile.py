@@ -6,28 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from veilcast.authority.content import Content
 from veilcast.authority.letters import Letter
 from veilcast.machine import Event
+from veilcast.parts.wishes import Wish
 from veilcast.topics import Conjunction
 from veilcast.tree.listing import Listing
 from veilcast.wire.tree import Carry, Install, Offer
-
-
-@dataclass(slots=True, eq=False)
-class Wish:
-    """What an owner wants, for all its subscriptions with this interest."""
-
-    spelled: bytes
-    topic: str
-    interest: Conjunction
-    readers: dict[int, None] = field(default_factory=dict)
-    stands: bool = False
-    """Whether its owner has been told that it gets what is published."""
-
 
 Deliver: TypeAlias = Callable[[str, Content, Iterable[Wish], int], None]
 """Something of this topic has come that may be for these."""

@@ -19,10 +19,11 @@ from veilcast.errors import LocalError
 from veilcast.machine import Address, Entropy, Event, Overdue
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.calling import backoff
+from veilcast.parts.ways import way
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.listing import Listing
 from veilcast.tree.profile import Part
-from veilcast.tree.purposes import PUBLISH, fresh, way
+from veilcast.tree.purposes import PUBLISH, fresh
 from veilcast.tree.streams import Answer, Streams
 from veilcast.wire.tree import Offer, Refused
 

@@ -26,6 +26,8 @@ from veilcast.errors import LocalError
 from veilcast.link.recent import remember
 from veilcast.machine import Entropy
 from veilcast.parts.alarms import Alarms
+from veilcast.parts.topics import Topics
+from veilcast.parts.wishes import Wish, Wishes
 from veilcast.topics import Conjunction
 from veilcast.tree.bundles import Recipient
 from veilcast.tree.config import TreeConfig
@@ -34,8 +36,6 @@ from veilcast.tree.grown import Grown, Stop
 from veilcast.tree.guards import Guards
 from veilcast.tree.listing import Listing
 from veilcast.tree.planting import Planting
-from veilcast.tree.profile import Wish
-from veilcast.tree.topics import Topics, Wishes
 from veilcast.wire.geometry import TAG
 
 

@@ -16,12 +16,12 @@ from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.noise import Keypair
 from veilcast.machine import Address, Frame
 from veilcast.observe import Server
+from veilcast.parts.ways import split
 from veilcast.sim.checkers import Checker
 from veilcast.sim.tree import TreePopulation
 from veilcast.sim.world import World
 from veilcast.tree.bundles import open_layer
 from veilcast.tree.proofs import context_of
-from veilcast.tree.purposes import split
 from veilcast.wire import decode
 from veilcast.wire.padding import unpad
 from veilcast.wire.tree import TYPE_BYTES, Install

@@ -1,41 +1,28 @@
-"""The topics that a node has keys for, epoch by epoch, and the wishes of its owner for them."""
+"""Wishes: what the owner of a member has subscribed to, each interest once, and when it was told that it stands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
-from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.errors import LocalError
 from veilcast.machine import Waiting
 from veilcast.topics import Conjunction
-from veilcast.tree.config import TreeConfig
-from veilcast.tree.profile import Wish
 
 
-class Topics:
-    """Bounded: the keys of `AT_HAND_MAX` epochs."""
+@dataclass(slots=True, eq=False)
+class Wish:
+    """What an owner wants, for all its subscriptions with this interest."""
 
-    def __init__(self, config: TreeConfig, keyring: Keyring) -> None:
-        self._config, self._keyring = config, keyring
-        self._at_hand: dict[int, EpochKeys] = {}
-
-    def epoch(self, now: int) -> int:
-        return epoch_of(now, self._keyring.epoch_us)
-
-    def keys(self, topic: str, epoch: int) -> TopicKeys:
-        """`LocalError` where no grant reaches so far, or the topic is of another profile."""
-        if epoch not in self._at_hand:
-            while len(self._at_hand) >= AT_HAND_MAX:
-                del self._at_hand[next(iter(self._at_hand))]
-            self._at_hand[epoch] = self._keyring.at(epoch)
-        keys = self._at_hand[epoch].topic(topic)
-        if keys.record.profile != self._config.profile:
-            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is of the other")
-        return keys
+    spelled: bytes
+    topic: str
+    interest: Conjunction
+    readers: dict[int, None] = field(default_factory=dict)
+    stands: bool = False
+    """Whether its owner has been told that it gets what is published."""
 
 
 class Wishes:
@@ -83,6 +70,4 @@ class Wishes:
             self.news += [Waiting(number, now) for number in wish.readers]
 
 
-AT_HAND_MAX: Final = 16
-"""Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
 _ENCODER: Final = msgspec.msgpack.Encoder()

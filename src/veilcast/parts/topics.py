@@ -1,0 +1,36 @@
+"""The topics that a member has keys for, epoch by epoch, as long as they are of its profile."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.authority.record import Profile
+from veilcast.errors import LocalError
+
+
+class Topics:
+    """Bounded: the keys of `AT_HAND_MAX` epochs."""
+
+    def __init__(self, profile: Profile, keyring: Keyring) -> None:
+        self._profile, self._keyring = profile, keyring
+        self._at_hand: dict[int, EpochKeys] = {}
+
+    def epoch(self, now: int) -> int:
+        return epoch_of(now, self._keyring.epoch_us)
+
+    def keys(self, topic: str, epoch: int) -> TopicKeys:
+        """`LocalError` where no grant reaches so far, or the topic is of another profile."""
+        if epoch not in self._at_hand:
+            while len(self._at_hand) >= AT_HAND_MAX:
+                del self._at_hand[next(iter(self._at_hand))]
+            self._at_hand[epoch] = self._keyring.at(epoch)
+        keys = self._at_hand[epoch].topic(topic)
+        if keys.record.profile != self._profile:
+            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is of the other")
+        return keys
+
+
+AT_HAND_MAX: Final = 16
+"""Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
