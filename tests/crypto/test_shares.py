@@ -19,6 +19,7 @@ from veilcast.crypto.shares import (
     MAX_SHARES,
     MAX_SIZE,
     Share,
+    interpolate_many,
     reconstruct,
     reconstruct_many,
     split,
@@ -307,3 +308,33 @@ def test_no_choice_of_holders_is_remembered() -> None:
     before = shares._masks.cache_info()
     assert all(reconstruct(chosen, 6) == secret for chosen in combinations(dealt, 6))
     assert shares._masks.cache_info() == before
+
+
+# --- interpolation without a secret -----------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32))
+def test_values_at_other_points_are_the_oracles(count: int, wanted: int, seed: int) -> None:
+    rng = random.Random(seed)
+    points = rng.sample(range(MAX_SHARES + 1), count + wanted)
+    columns = [np.frombuffer(rng.randbytes(3), dtype=np.uint8) for _ in range(count)]
+    found = interpolate_many(columns, points[:count], points[count:])
+    for row, point in zip(found, points[count:], strict=True):
+        for byte in range(3):
+            known = [(x, int(column[byte])) for x, column in zip(points[:count], columns, strict=True)]
+            assert row[byte] == value_at(point, known)
+
+
+@pytest.mark.parametrize(
+    ("rows", "known", "wanted"),
+    [([b"ab"], [1, 2], [3]), ([], [], [3]), ([b"ab"], [1], []), ([b"ab"], [256], [3]), ([b"ab", b"a"], [1, 2], [3])],
+)
+def test_interpolation_refuses_what_does_not_fit(rows: list[bytes], known: list[int], wanted: list[int]) -> None:
+    with pytest.raises(LocalError):
+        interpolate_many([np.frombuffer(row, dtype=np.uint8) for row in rows], known, wanted)
+
+
+@pytest.mark.parametrize(("known", "wanted"), [([1, 1], [3]), ([1, 2], [2])])
+def test_interpolation_refuses_a_point_twice(known: list[int], wanted: list[int]) -> None:
+    with pytest.raises(MalformedError):
+        interpolate_many([np.zeros(2, dtype=np.uint8)] * 2, known, wanted)

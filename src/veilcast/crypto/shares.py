@@ -104,6 +104,22 @@ def reconstruct_many(indices: Sequence[int], shares: Bytes) -> Bytes:
     return secrets.reshape(shares.shape[1:])
 
 
+def interpolate_many(columns: Sequence[Bytes], known: Sequence[int], wanted: Sequence[int]) -> Bytes:
+    """Of polynomials with these values (rows of bytes) at the known points, the values at the wanted ones.
+
+    Nothing is drawn, so nothing is hidden: with the data at some points, the values at others are a Reed-Solomon code.
+    """
+    points = (*known, *wanted)
+    if not 1 <= len(columns) == len(known) or not wanted or any(not 0 <= point <= MAX_SHARES for point in points):
+        raise LocalError(f"there is one row for each known point, and points are 0 to {MAX_SHARES}")
+    if len({len(column) for column in columns}) != 1 or any(column.dtype != np.uint8 for column in columns):
+        raise LocalError("rows are bytes, and equally long")
+    check_distinct(points)
+    results = np.zeros((len(wanted), len(columns[0])), dtype=np.uint8)
+    _interpolate_many(columns, tuple(known), tuple(wanted), results)
+    return results
+
+
 def check_threshold(k: int, n: int) -> None:
     """Refuse what is no (k, n) scheme. This and the next two bounds hold for `dealing` too."""
     if not 1 <= k <= n <= MAX_SHARES:

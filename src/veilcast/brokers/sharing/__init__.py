@@ -1,0 +1,10 @@
+"""The key's way from a publisher to a subscriber, over virtual nodes of which fewer than half lie.
+
+    scheme           how many of how many, by node and version; who the replicas are
+    paper            split again at every hop (Algorithm 2, corrected), with signed commitments at every level
+    gathering        the subscriber's end of it: discards what does not hold, names who lied
+    counts           how many shares and messages that takes
+    literal          what the paper tries, prints or leaves open, and what breaks: for experiments
+
+The steps are functions and small states that brokers run one by one: nothing here sends, waits or knows the time.
+"""

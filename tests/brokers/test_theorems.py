@@ -1,0 +1,309 @@
+"""P4, Theorems 1 to 3, by exhaustive search over Byzantine replicas that collude across all hops.
+
+What everybody sees is computed by the code itself. The key that is split has 64 bytes, and splitting treats each byte
+alike; so byte j stands for the j-th unknown: the key is the first unit vector, every vector drawn is the next one, and
+each piece that comes out is its own linear form. An adversary knows the key if and only if that unit vector is in the
+span of what it sees (`algebra`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import chain, combinations, product
+from math import prod
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+
+from veilcast.brokers.sharing import literal
+from veilcast.brokers.sharing.gathering import Gathering
+from veilcast.brokers.sharing.paper import Origin, Parcel, Trails, resplit, split_key
+from veilcast.brokers.sharing.scheme import Roster, Scheme, majority
+from veilcast.crypto import shares
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+
+sys.path.insert(0, str(Path(__file__).parent))
+from algebra import INVERSE, TIMES, Rows, known
+
+LANES = 64
+Broker: TypeAlias = tuple[int, int]
+"""(hop, index), both from 1."""
+Liars: TypeAlias = frozenset[Broker]
+Seen: TypeAlias = tuple[frozenset[Broker], bytes]
+"""A form, and who knows it: who made it and who got it."""
+
+SIZES = [(3,), (3, 3), (3, 3, 3), (5,), (5, 5), (3, 5), (5, 3), (3, 3, 5), (4, 4), (4, 3)]
+
+
+def unit(number: int) -> bytes:
+    assert number < LANES, "a key has too few bytes for so many unknowns"
+    return bytes(number) + b"\x01" + bytes(LANES - number - 1)
+
+
+KEY = Secret(unit(0))
+TARGET = np.frombuffer(unit(0), dtype=np.uint8)
+
+
+def unknowns() -> Callable[[int], bytes]:
+    """An entropy whose every vector is a new unknown."""
+    drawn = iter(range(1, LANES))
+    return lambda size: b"".join(unit(next(drawn)) for _ in range(size // LANES))
+
+
+def span(forms: Sequence[bytes]) -> Rows:
+    return np.frombuffer(b"".join(forms), dtype=np.uint8).reshape(len(forms), LANES)
+
+
+def knows(forms: Sequence[bytes]) -> bool:
+    return known(span(forms), TARGET)
+
+
+def minorities(sizes: Sequence[int]) -> Iterator[Liars]:
+    """Every set of brokers that is a minority at every hop."""
+    hops = [
+        [
+            frozenset((hop, index) for index in chosen)
+            for count in range((size - 1) // 2 + 1)
+            for chosen in combinations(range(1, size + 1), count)
+        ]
+        for hop, size in enumerate(sizes, 1)
+    ]
+    for each in product(*hops):
+        yield frozenset(chain(*each))
+
+
+def signing(hop: int, index: int) -> SigningKey:
+    return SigningKey(Secret(bytes((hop, index)) * 16))
+
+
+PUBLISHER = signing(200, 200)
+ORIGIN = Origin(bytes(16))
+
+
+def scheme(hop: int, size: int) -> Scheme:
+    return Scheme(bytes((hop,)) * 16, 0, size)
+
+
+class Way:
+    """The corrected scheme over nodes of these sizes, run once; it draws the same whoever lies."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = sizes
+        self.seen: list[Seen] = []
+        roster = Roster(nodes=len(sizes))
+        entropy = unknowns()
+        self.parcels: list[Parcel] = []
+        for hop, size in enumerate(sizes, 1):
+            to = scheme(hop, size)
+            roster.put(to, [signing(hop, index).public for index in range(1, size + 1)])
+            if hop == 1:
+                self.parcels = split_key(KEY, ORIGIN, to, PUBLISHER, entropy)
+            else:
+                self.parcels = [
+                    piece
+                    for parcel in self.parcels
+                    for piece in resplit(parcel, to, signing(hop - 1, parcel.index), entropy)
+                ]
+            self.seen += [(frozenset(enumerate(parcel.path, 1)), parcel.data.reveal()) for parcel in self.parcels]
+        self.trails = Trails(PUBLISHER.public, roster)
+
+    def view(self, liars: Liars) -> list[bytes]:
+        """What was in the hands of a liar, at its last broker or at the one that split it."""
+        return [form for way, form in self.seen if any(each in liars for each in way if each[0] >= len(way) - 1)]
+
+    def arrives(self, liars: Liars) -> list[Parcel]:
+        """What comes to the subscriber if liars drop all they can."""
+        return [parcel for parcel in self.parcels if not liars & frozenset(enumerate(parcel.path, 1))]
+
+    def gathered(self, liars: Liars) -> Gathering:
+        gathering = Gathering(ORIGIN, self.trails)
+        for parcel in self.arrives(liars):
+            gathering.add(parcel, parcel.holder)
+        return gathering
+
+
+@cache
+def way(sizes: tuple[int, ...]) -> Way:
+    return Way(sizes)
+
+
+# --- the search is to be believed -------------------------------------------------------------------------------------
+
+
+def test_the_search_covers_785_sets() -> None:
+    assert sum(len(list(minorities(sizes))) for sizes in SIZES) == 785
+
+
+def test_the_algebra_finds_what_reconstruction_finds() -> None:
+    pieces = [piece.data.reveal() for piece in shares.split(KEY, 3, 5, unknowns())]
+    for count in range(1, 6):
+        for chosen in combinations(pieces, count):
+            assert knows(chosen) == (count >= 3)
+
+
+def test_the_algebra_inverts() -> None:
+    assert all(TIMES[a, INVERSE[a]] == 1 for a in range(1, 256))
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (5, 3)])
+def test_a_majority_of_one_hop_reads_the_key(sizes: tuple[int, ...]) -> None:
+    """The bound is sharp: one broker more, and the search must find the break."""
+    for hop, size in enumerate(sizes, 1):
+        too_many = frozenset((hop, index) for index in range(1, majority(size) + 1))
+        assert knows(way(sizes).view(too_many))
+        assert way(sizes).gathered(too_many).key is None
+
+
+# --- Theorems 1 to 3 for the corrected scheme -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_theorem_1_no_minority_at_every_hop_reads_the_key(sizes: tuple[int, ...]) -> None:
+    assert not [liars for liars in minorities(sizes) if liars and knows(way(sizes).view(liars))]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_theorem_2_the_others_deliver_it(sizes: tuple[int, ...]) -> None:
+    for liars in minorities(sizes):
+        gathering = way(sizes).gathered(liars)
+        assert gathering.key == KEY
+        assert gathering.liars == {}, "who only drops is not proven to lie"
+        assert len(gathering) == prod(size - sum(at == hop for at, _ in liars) for hop, size in enumerate(sizes, 1))
+
+
+@pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 3, 3), (5, 3)], ids=str)
+def test_theorem_3_an_unauthorised_subscriber_of_any_minority_reads_nothing(sizes: tuple[int, ...]) -> None:
+    """It is handed all that every Byzantine broker has, and every honest broker hands it nothing: no grant."""
+    for liars in minorities(sizes):
+        handed = way(sizes).view(liars)
+        assert not handed or not knows(handed)
+        stolen = Gathering(ORIGIN, way(sizes).trails)
+        for parcel in way(sizes).parcels:
+            if (len(sizes), parcel.index) in liars:
+                stolen.add(parcel, parcel.holder)
+        assert stolen.key is None
+
+
+@pytest.mark.heavy
+def test_theorem_1_holds_for_the_largest_minorities_of_three_nodes_of_five() -> None:
+    """Those among them are subsets: 1,000 sets instead of 4,096."""
+    for liars in minorities((5, 5, 5)):
+        if len(liars) == 6:
+            assert not knows(way((5, 5, 5)).view(liars))
+
+
+def test_fig_2_one_replica_more_than_droppers_delivers_content() -> None:
+    """Against brokers that only drop, f + 1 copies are enough; that is no help for keys, which each copy would show."""
+    for f in range(1, 5):
+        copies = shares.split(KEY, 1, f + 1, unknowns())
+        for droppers in combinations(range(f + 1), f):
+            left = [copy for at, copy in enumerate(copies) if at not in droppers]
+            assert shares.reconstruct(left, 1) == KEY
+        assert knows([copies[0].data.reveal()])
+
+
+# --- positive controls: what must break -------------------------------------------------------------------------------
+
+
+def test_fig_3_algorithm_1_gives_a_single_receiver_enough() -> None:
+    split = shares.split(KEY, 2, 3, unknowns())
+    received = literal.threshold_propagation([[share] for share in split], 3, 2)
+    assert all(knows([share.data.reveal() for share in receiver]) for receiver in received)
+
+
+@pytest.mark.parametrize(("size", "liars"), [(3, [(1, 3), (2, 2)]), (5, [(1, 3), (2, 1), (2, 2)])])
+def test_fig_3_shares_passed_on_whole_meet(size: int, liars: list[Broker]) -> None:
+    """B3 of V1 with B2 of V2, and as in 3 B among five: two shares of three, three of five."""
+    split = shares.split(KEY, majority(size), size, unknowns())
+    hops = [[[share] for share in split]]
+    hops.append(literal.one_each(hops[0]))
+    pooled = [share.data.reveal() for hop, index in liars for share in hops[hop - 1][index - 1]]
+    assert knows(pooled)
+    broken = [
+        found
+        for found in minorities((size, size))
+        if found and knows([share.data.reveal() for hop, index in found for share in hops[hop - 1][index - 1]])
+    ]
+    assert frozenset(liars) in broken
+
+
+def test_fig_4a_network_coding_falls_to_one_broker_at_each_hop() -> None:
+    """All of c1, c2 and c3 come together at B1 of V3; and any one of the three keeps the key from everybody."""
+    parts = np.eye(3, 16, dtype=np.uint8)
+    key = Secret(parts.tobytes())
+    blocks = literal.coded_blocks(key, 3)
+    v1 = [[block] for block in blocks]
+    v2 = literal.one_each(v1)
+    v3 = literal.one_each(v2)
+    b3_of_v1, b2_of_v2, b1_of_v3 = v1[2], v2[1], v3[0]
+    assert literal.decoded_blocks([*b1_of_v3, *b2_of_v2, *b3_of_v1]) == key
+    for some in combinations(blocks, 2):
+        forms = np.frombuffer(b"".join(block.data.reveal() for block in some), dtype=np.uint8).reshape(2, 16)
+        assert not all(known(forms, part) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "silenced", "read", "cases"), [((3, 3), 3, 0, 16), ((5, 5), 65, 0, 256), ((3, 5), 21, 9, 64)]
+)
+def test_algorithm_2_as_printed_breaks(sizes: tuple[int, int], silenced: int, read: int, cases: int) -> None:
+    lost = found = sets = 0
+    for liars in minorities(sizes):
+        byzantine = sum(hop == 1 for hop, _ in liars)
+        entropy = unknowns()
+        first = shares.split(KEY, majority(sizes[0]), sizes[0], entropy)
+        pieces = {
+            (at, piece.index): piece.data.reveal()
+            for at in range(1, sizes[0] + 1)
+            for piece in literal.split_as_printed(first[at - 1].data, sizes[0], byzantine, entropy)
+            if piece.index <= sizes[1]
+        }
+        held = [share.data.reveal() for share in first if (1, share.index) in liars]
+        held += [piece for (by, to), piece in pieces.items() if (1, by) in liars or (2, to) in liars]
+        arrived = [piece for (by, to), piece in pieces.items() if (1, by) not in liars and (2, to) not in liars]
+        sets += 1
+        found += bool(held) and knows(held)
+        lost += not arrived or not knows(arrived)
+    assert (lost, found, sets) == (silenced, read, cases)
+
+
+def two_branches(split: Callable[[Secret, Callable[[int], bytes]], list[list[bytes]]]) -> list[Liars]:
+    """V1 of three hands on to two nodes of three, here called hops 2 and 3: which minorities read the key."""
+    entropy = unknowns()
+    first = shares.split(KEY, 2, 3, entropy)
+    pieces = {share.index: split(share.data, entropy) for share in first}
+    broken = []
+    for liars in minorities((3, 3, 3)):
+        held = [share.data.reveal() for share in first if (1, share.index) in liars]
+        held += [
+            form
+            for by, branches in pieces.items()
+            for hop, branch in enumerate(branches, 2)
+            for at, form in enumerate(branch, 1)
+            if (1, by) in liars or (hop, at) in liars
+        ]
+        if held and knows(held):
+            broken.append(liars)
+    return broken
+
+
+BRANCHES = [scheme(2, 3), scheme(3, 3)]
+
+
+def test_a_polynomial_used_again_on_another_branch_breaks() -> None:
+    def split(share: Secret, entropy: Callable[[int], bytes]) -> list[list[bytes]]:
+        return [[p.data.reveal() for p in pieces] for pieces in literal.reused(share, BRANCHES, entropy)]
+
+    assert frozenset({(2, 1), (3, 2)}) in two_branches(split)
+
+
+def test_a_polynomial_of_its_own_for_each_branch_does_not() -> None:
+    def split(share: Secret, entropy: Callable[[int], bytes]) -> list[list[bytes]]:
+        held = Parcel(split_key(KEY, ORIGIN, scheme(1, 3), PUBLISHER, unknowns())[0].trail, 1, share)
+        return [[p.data.reveal() for p in resplit(held, branch, signing(1, 1), entropy)] for branch in BRANCHES]
+
+    assert two_branches(split) == []
