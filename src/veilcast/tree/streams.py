@@ -18,9 +18,9 @@ from veilcast.errors import StaleError
 from veilcast.machine import Address, Connect, Disconnect, Event
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
+from veilcast.parts.ways import split
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.pace import Pace
-from veilcast.tree.purposes import split
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Enrolled, Head, Heard, Page, Refused
 
