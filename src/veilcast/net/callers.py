@@ -104,7 +104,7 @@ class Callers:
             self.accepted += 1
             if len(self._strangers) >= self._limits.handshakes:
                 next(iter(self._strangers)).drop(CROWDED)
-            stream = Stream(caller, self._way.answer(), self, self._loop, self._limits, called=True)
+            stream = Stream(caller, self._way.answer(), self._way.framing, self, self._loop, self._limits, called=True)
             self._strangers[stream] = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
             stream.start()
 

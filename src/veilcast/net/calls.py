@@ -1,8 +1,9 @@
 """Those whom we call, for as long as they are wanted: one call after another, until one is answered.
 
 A call is answered when its welcome comes: an empty record by which the other side says that it has judged us, for in
-TLS 1.3 a caller's handshake is over before that. A call that fails, or a stream that ends, is followed by another after
-a while: twice as long after every failure, and never quite as long as somebody else's.
+TLS 1.3 a caller's handshake is over before that. Those who have no such word (`framing`) have answered when it is over.
+A call that fails, or a stream that ends, is followed by another after a while: twice as long after every failure, and
+never quite as long as somebody else's.
 """
 
 from __future__ import annotations
@@ -124,21 +125,16 @@ class Calls:
             guest.check(self._now())
         except RemoteError as error:
             stream.drop(str(error))
-        else:
-            self._calls[self._under_way[stream]].guest = guest
+            return
+        self._calls[self._under_way[stream]].guest = guest
+        if not self._way.framing.welcome:
+            self._take_up(stream)
 
     def heard(self, stream: Stream, records: list[bytes]) -> None:
         if records.pop(0) != WELCOME:
             stream.drop(UNWELCOME)
             return
-        peer = self._under_way.pop(stream)
-        call = self._calls[peer]
-        if call.alarm is not None:
-            call.alarm.cancel()
-        assert call.guest is not None
-        guest, call.stream, call.guest, call.alarm = call.guest, None, None, None
-        call.since_us, call.reason = self._now(), ""
-        self._answered(peer, stream, guest)
+        self._take_up(stream)
         if records:
             stream.ears.heard(stream, records)
 
@@ -149,6 +145,16 @@ class Calls:
         peer = self._under_way.pop(stream)
         self._failed(peer, REFUSED if reason == CLOSED else reason)
 
+    def _take_up(self, stream: Stream) -> None:
+        peer = self._under_way.pop(stream)
+        call = self._calls[peer]
+        if call.alarm is not None:
+            call.alarm.cancel()
+        assert call.guest is not None
+        guest, call.stream, call.guest, call.alarm = call.guest, None, None, None
+        call.since_us, call.reason = self._now(), ""
+        self._answered(peer, stream, guest)
+
     def _dial(self, peer: Address) -> None:
         call = self._calls[peer]
         try:
@@ -157,7 +163,7 @@ class Calls:
         except (ConfigError, OSError):
             self._failed(peer, UNREACHABLE)
             return
-        call.stream = stream = Stream(dialled, wrap, self, self._loop, self._limits, called=False)
+        call.stream = stream = Stream(dialled, wrap, self._way.framing, self, self._loop, self._limits, called=False)
         call.alarm = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
         self._under_way[stream] = peer
         try:

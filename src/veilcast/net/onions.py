@@ -17,7 +17,7 @@ import socket
 from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Event, Machine
@@ -26,10 +26,11 @@ from veilcast.net.callers import listening
 from veilcast.net.clock import Clock
 from veilcast.net.ends import CROWDED
 from veilcast.net.limits import Limits
+from veilcast.net.records import RECORDS
 from veilcast.net.socks import SocksWrap
 from veilcast.net.stream import Stream
 from veilcast.net.streams import Streams
-from veilcast.net.wrap import Bare, Dialled, Guest, Wrap
+from veilcast.net.wrap import Bare, Dialled, Guest, Nobody, Wrap
 
 
 class OnionDriver(Streams):
@@ -101,15 +102,10 @@ def doorway() -> socket.socket:
     return listening(socket.AF_INET, ("127.0.0.1", 0))
 
 
-class _Nobody(NamedTuple):
-    name: Address
-
-    def check(self, now: int) -> None:
-        """Everybody may be here."""
-
-
 class _Way:
     """Fulfils `wrap.Way`."""
+
+    framing = RECORDS
 
     def __init__(self, reach: ThroughTor | WithoutTor) -> None:
         self._reach = reach
@@ -125,7 +121,7 @@ class _Way:
         return self._reach.dial(purpose, place)
 
     def caller(self, certificate: bytes) -> Guest:
-        return _Nobody(Address(f"in:{next(self._numbers)}"))
+        return Nobody(Address(f"in:{next(self._numbers)}"))
 
     def host(self, certificate: bytes) -> Guest:
         return _ANYBODY
@@ -145,5 +141,5 @@ ONIONS: Final = Limits(
 )
 """A circuit takes seconds to build, and one that takes much longer is best given up for another; who is on the other
 side of one is nobody who could be held to account."""
-_ANYBODY: Final = _Nobody(Address(""))
+_ANYBODY: Final = Nobody(Address(""))
 """Whoever answers at an onion address has its key, and Tor has seen to that."""

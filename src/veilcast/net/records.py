@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from veilcast.errors import ExcessError
+from veilcast.net.framing import Framing
 
 
 def prefix(data: bytes) -> bytes:
@@ -52,3 +53,4 @@ class Reader:
 _LENGTH: Final = struct.Struct(">I")
 PREFIX: Final = _LENGTH.size
 WELCOME: Final = b""
+RECORDS: Final = Framing(Reader, prefix, welcome=True)

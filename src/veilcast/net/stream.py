@@ -1,7 +1,8 @@
 """One stream on a non-blocking socket: handshake, records in, records out, and one end with a named reason.
 
-What the bytes are wrapped in is `wrap`'s business; we move them. So what goes out is ours to decide: when a handshake
-fails, or a record is wrong, the other side sees the stream end and no more. The reason is for whoever owns the stream.
+What the bytes are wrapped in is `wrap`'s business, and how records are told apart is `framing`'s; we move them. So what
+goes out is ours to decide: when a handshake fails, or a record is wrong, the other side sees the stream end and no
+more. The reason is for whoever owns the stream.
 
 A stream never waits. What the system will not take now is kept up to a limit; past it, the other side reads too slowly
 and the stream ends.
@@ -16,10 +17,10 @@ from collections import deque
 from itertools import islice
 from typing import Final, Protocol
 
-from veilcast.errors import ExcessError
-from veilcast.net.ends import CLOSED, LEFT, SLOW, TOO_LONG, UNREACHABLE
+from veilcast.errors import ExcessError, MalformedError
+from veilcast.net.ends import CLOSED, GARBLED, LEFT, SLOW, TOO_LONG, UNREACHABLE
+from veilcast.net.framing import Framing
 from veilcast.net.limits import Limits
-from veilcast.net.records import Reader, prefix
 from veilcast.net.wrap import BrokenWrap, Wrap
 
 
@@ -45,6 +46,7 @@ class Stream:
         self,
         bound: socket.socket,
         wrap: Wrap,
+        framing: Framing,
         ears: Ears,
         loop: asyncio.AbstractEventLoop,
         limits: Limits,
@@ -57,7 +59,7 @@ class Stream:
         self.ears = ears
         self._socket, self._loop, self._write_max = bound, loop, limits.write_max
         self._wrap = wrap
-        self._reader = Reader(limits.record_max)
+        self._cutter, self._head = framing.cutter(limits.record_max), framing.head
         self._plain: list[bytes] = []
         """Records that wait for the end of a turn, to be wrapped together."""
         self._waiting: deque[memoryview] = deque()
@@ -82,7 +84,7 @@ class Stream:
 
     def send(self, record: bytes) -> None:
         """Put a record on its way; it leaves with the next `flush`."""
-        self._plain += (prefix(record), record)
+        self._plain += (self._head(record), record)
 
     def flush(self) -> None:
         """Let go what was put on its way; what the system will not take yet stays in `unsent`."""
@@ -152,11 +154,13 @@ class Stream:
         reason, records = "", list[bytes]()
         try:
             for chunk in self._wrap.read(data):
-                records.extend(self._reader.feed(chunk))
+                records.extend(self._cutter.feed(chunk))
         except BrokenWrap as broken:
             reason = broken.reason
         except ExcessError:
             reason = TOO_LONG
+        except MalformedError:
+            reason = GARBLED
         if not reason:
             self._push()
         if records and self._open:

@@ -21,7 +21,8 @@ from typing import Final, TypeAlias
 
 from veilcast.machine import Address
 from veilcast.net.address import parse
-from veilcast.net.ends import CLOSED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN
+from veilcast.net.ends import CLOSED, MISNAMED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN
+from veilcast.net.records import RECORDS
 from veilcast.net.wrap import BrokenWrap, Dialled, Guest, Wrap
 
 Judge: TypeAlias = Callable[[bytes], Guest]
@@ -44,6 +45,8 @@ class Identity:
 class TlsWay:
     """Fulfils `wrap.Way`: both sides of a stream show who they are."""
 
+    framing = RECORDS
+
     def __init__(self, identity: Identity) -> None:
         self._server, self._client = server_context(identity), client_context(identity)
         self.caller, self.host = identity.callers, identity.hosts
@@ -56,10 +59,11 @@ class TlsWay:
 
 
 class TlsWrap:
-    def __init__(self, context: ssl.SSLContext, *, called: bool) -> None:
-        """`called`: by the other side; otherwise we are calling."""
+    def __init__(self, context: ssl.SSLContext, *, called: bool, host: str | None = None) -> None:
+        """`called`: by the other side; otherwise we are calling, and `host` is the name that its certificate must have,
+        where names are checked at all."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called, server_hostname=host)
         self.outgoing = self._outgoing.read
 
     def shake(self, data: bytes) -> bool:
@@ -147,6 +151,6 @@ def _why(error: ssl.SSLError) -> str:
 
 TLS_RECORD: Final = 1 << 14
 """OpenSSL hands out no more at a time."""
-_CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT}
-"""By the numbers of OpenSSL: not yet valid, expired, of another purpose."""
+_CERTIFICATE: Final = {9: OVER, 10: OVER, 26: UNFIT, 62: MISNAMED, 64: MISNAMED}
+"""By the numbers of OpenSSL: not yet valid, expired, of another purpose, for another name or address."""
 _REASONS: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE": UNSHOWN}

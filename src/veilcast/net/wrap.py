@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from veilcast.machine import Address
 from veilcast.net.address import SocketAddress
+from veilcast.net.framing import Framing
 
 
 class BrokenWrap(Exception):  # noqa: N818 - the end of a stream is no error of ours
@@ -54,6 +55,15 @@ class Guest(Protocol):
         """Raise `RemoteError` unless they may be here now: asked when they come, and again for as long as they stay."""
 
 
+class Nobody(NamedTuple):
+    """One who has shown nothing, or needs not."""
+
+    name: Address
+
+    def check(self, now: int) -> None:
+        """Everybody may be here."""
+
+
 class Dialled(NamedTuple):
     """Where to connect to, and what to wrap the stream in."""
 
@@ -63,6 +73,9 @@ class Dialled(NamedTuple):
 
 
 class Way(Protocol):
+    @property
+    def framing(self) -> Framing: ...
+
     def answer(self) -> Wrap:
         """For one who calls us."""
 

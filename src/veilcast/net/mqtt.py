@@ -1,0 +1,88 @@
+"""Drives one machine that speaks MQTT, over streams to a broker: plain on this machine, or in TLS.
+
+A frame is one packet, so nothing goes before it, and a broker says nothing before it is asked. What is in a packet is
+the machine's business; the cutter that finds its end is handed in with the framing.
+
+A broker is no member of ours. Its certificate is checked as everybody's is who has a name: against the authorities that
+the system trusts or those of a file, and for the name that its owner has told us. In the clear we talk to this machine
+alone. The broker's address is a number, since to look up a name would tell a stranger whom we talk to.
+
+A machine may want several streams to one broker at a time, as for the end of one session and the beginning of the next:
+what stands before an "@" tells them apart, and is no part of the address.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from random import Random
+from typing import Final, NoReturn
+
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Event, Machine
+from veilcast.net.address import parse
+from veilcast.net.clock import Clock
+from veilcast.net.framing import Framing
+from veilcast.net.limits import Limits
+from veilcast.net.streams import Streams
+from veilcast.net.tls import TlsWrap
+from veilcast.net.wrap import Bare, Dialled, Guest, Nobody
+
+
+class MqttDriver(Streams):
+    """One machine, which only calls."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        broker: Broker,
+        act_on: Callable[[Event], object],
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        super().__init__(machine, listen=(), way=broker, act_on=act_on, clock=clock, limits=limits or BROKER, rng=rng)
+
+
+class Broker:
+    """Fulfils `wrap.Way`; nobody calls us. Without a context for TLS, on this machine alone."""
+
+    def __init__(self, framing: Framing, tls: ssl.SSLContext | None = None, name: str = "") -> None:
+        """`name`: what its certificate must be for."""
+        self.framing, self._tls, self._name = framing, tls, name
+
+    def dial(self, peer: Address) -> Dialled:
+        family, address = parse(peer.rpartition("@")[2])
+        if self._tls is not None:
+            return Dialled(family, address, TlsWrap(self._tls, called=False, host=self._name))
+        if not ip_address(address[0]).is_loopback:
+            raise ConfigError("a broker beyond this machine is called with TLS")
+        return Dialled(family, address, Bare())
+
+    def host(self, certificate: bytes) -> Guest:
+        return _BROKER
+
+    def answer(self) -> NoReturn:
+        raise AssertionError("nobody calls a client of a broker")
+
+    def caller(self, certificate: bytes) -> NoReturn:
+        raise AssertionError("nobody calls a client of a broker")
+
+
+def trusting(authorities: Path | None) -> ssl.SSLContext:
+    """Those of a file (PEM), or without one those that the system trusts; names are checked."""
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+    except OSError as error:  # Of OpenSSL, too.
+        raise ConfigError(f"{authorities} is no file of certificates that can be read") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+BROKER: Final = Limits(patience_s=10.0, backoff_max_s=10.0)
+"""There is one peer, and it is needed."""
+_BROKER: Final = Nobody(Address(""))
+"""Its certificate, where it has one, is checked in the handshake; what it does is checked by the machine."""
