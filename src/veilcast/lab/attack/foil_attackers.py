@@ -19,7 +19,12 @@ from typing import Final
 import numpy as np
 
 from veilcast.errors import ConfigError
+from veilcast.lab.attack import foil_chains as chains
 from veilcast.lab.attack import foil_glance as glance
+from veilcast.lab.attack import foil_kalman as kalman
+from veilcast.lab.attack import foil_lineages as lineages
+from veilcast.lab.attack import foil_repeats as repeats
+from veilcast.lab.attack.foil_confirmed import confirmation
 from veilcast.lab.attack.foil_model import Candidates, Model, Posterior
 
 
@@ -47,5 +52,19 @@ ATTACKERS: Final[Mapping[str, Attacker]] = MappingProxyType(
         "medoid": Attacker(glance.medoid),
         "most": Attacker(glance.most),
         "odds": Attacker(glance.odds, needs=("pmf", "fake_pmf")),
+        "kalman-nearest": Attacker(kalman.nearest, needs=("truth",)),
+        "kalman-bank": Attacker(kalman.bank, needs=("truth",)),
+        "kalman-mean": Attacker(kalman.by_mean, needs=("truth",)),
+        "filter": Attacker(chains.filtered, needs=("truth",)),
+        "smoother": Attacker(chains.smoothed, needs=("truth",), online=False),
+        "viterbi": Attacker(chains.viterbi, needs=("truth",), online=False),
+        "hindsight": Attacker(chains.hindsight, needs=("truth", "told")),
+        "likelihood-ratio": Attacker(lineages.likelihood_ratio, needs=("truth", "fakes"), online=False),
+        "turns": Attacker(lineages.turns, needs=("signs",), online=False),
+        "restless": Attacker(lineages.restless, needs=("proxy",), online=False),
+        "intersection": Attacker(repeats.intersection, online=False),
+        "repeats": Attacker(repeats.repeats, needs=("pmf",)),
+        "newcomer": Attacker(repeats.newcomer),
+        "confirmation": Attacker(confirmation, needs=("asked",)),
     }
 )
