@@ -1,5 +1,7 @@
 """Real overlays and real subscriptions, read from a folder that the user names; none of it comes with the package.
 
+Real prices are in `stocks`, which reads them by what is here.
+
 `gnutella` is a snapshot of a file-sharing network (SNAP, p2p-Gnutella08; Ripeanu et al. 2002): an overlay as a
 protocol without a plan makes it. `deezer` are the friendships of one country's users of a music service and the genres
 each of them likes (GEMSEC 2019): overlay and subscriptions of one population. Users are numbers, and stay so: nothing
@@ -73,14 +75,14 @@ class Overlay:
 def load(source: Source, folder: Path | None) -> Overlay:
     """Raises `ConfigError` if no folder is named, and `StorageError` for what is not there, or is something else."""
     if folder is None:
-        raise _unnamed(source)
+        raise unnamed(source)
     return _loaded(source, folder.absolute())
 
 
 def round_trips(folder: Path | None) -> NDArray[np.float64]:
     """Between any two machines of PlanetLab, in milliseconds; the same both ways. Raises as `load` does."""
     if folder is None:
-        raise _unnamed("planetlab")
+        raise unnamed("planetlab")
     return _round_trips(folder.absolute())
 
 
@@ -88,10 +90,11 @@ def digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
     """Of the files that these are read from, by their names: the SHA-256 of each. None is read for an overlay that is
     drawn."""
     found = {}
-    read = {name: files.all() for name, files in FILES.items()} | {"planetlab": [PLANETLAB]}
+    read: dict[str, list[File]] = {name: files.all() for name, files in FILES.items()}
+    read |= {"planetlab": [PLANETLAB], "minutes": [MINUTES], "daily": [DAILY]}
     for source in sorted(read.keys() & set(sources)):
         if folder is None:
-            raise _unnamed(source)
+            raise unnamed(source)
         for file in read[source]:
             found[file.name] = hashlib.sha256(_stored(file, folder)).hexdigest()
     return found
@@ -117,32 +120,32 @@ def _loaded(source: Source, folder: Path) -> Overlay:
 @lru_cache(maxsize=1)
 def _round_trips(folder: Path) -> NDArray[np.float64]:
     try:
-        found = np.loadtxt(BytesIO(_text(PLANETLAB, folder)), np.float64, ndmin=2)
+        found = np.loadtxt(BytesIO(text(PLANETLAB, folder)), np.float64, ndmin=2)
     except ValueError as error:
-        raise _unfit(PLANETLAB, folder, f"is no table of times ({error})") from error
+        raise unfit(PLANETLAB, folder, f"is no table of times ({error})") from error
     known = found.shape == (PLANETLAB.machines,) * 2 and np.isfinite(found).all()
     if not known or (found != found.T).any() or (found < 0).any() or np.diag(found).any():
-        raise _unfit(PLANETLAB, folder, f"does not have the times between its {PLANETLAB.machines} machines")
+        raise unfit(PLANETLAB, folder, f"does not have the times between its {PLANETLAB.machines} machines")
     found.setflags(write=False)
     return found
 
 
 def _graph(file: EdgeFile, folder: Path) -> Graph:
     try:
-        text = BytesIO(_text(file, folder))
-        ends = np.loadtxt(text, np.int64, delimiter=file.delimiter, skiprows=file.header, ndmin=2)
+        lines = BytesIO(text(file, folder))
+        ends = np.loadtxt(lines, np.int64, delimiter=file.delimiter, skiprows=file.header, ndmin=2)
     except ValueError as error:
-        raise _unfit(file, folder, f"is no list of edges ({error})") from error
+        raise unfit(file, folder, f"is no list of edges ({error})") from error
     if ends.shape != (file.edges, 2) or ends.min() < 0 or ends.max() != file.nodes - 1:
-        raise _unfit(file, folder, f"does not have its {file.edges} edges of {file.nodes} nodes")
+        raise unfit(file, folder, f"does not have its {file.edges} edges of {file.nodes} nodes")
     return from_edges(file.nodes, ends[:, 0], ends[:, 1])
 
 
 def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArray[np.int32]]:
     try:
-        wanted = msgspec.json.decode(_text(file, folder), type=dict[int, list[str]])
+        wanted = msgspec.json.decode(text(file, folder), type=dict[int, list[str]])
     except msgspec.DecodeError as error:
-        raise _unfit(file, folder, f"is no table of users and topics ({error})") from error
+        raise unfit(file, folder, f"is no table of users and topics ({error})") from error
     readers: dict[str, list[int]] = {}
     for user in sorted(wanted):
         for topic in dict.fromkeys(wanted[user]):
@@ -150,31 +153,31 @@ def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArr
     many = sum(map(len, readers.values()))
     if sorted(wanted) != list(range(nodes)) or (len(readers), many) != (file.topics, file.subscriptions):
         owed = f"its {file.subscriptions} subscriptions of {nodes} users to {file.topics} topics"
-        raise _unfit(file, folder, f"does not have {owed}")
+        raise unfit(file, folder, f"does not have {owed}")
     return {topic: np.array(users, np.int32) for topic, users in sorted(readers.items())}
 
 
-def _text(file: File, folder: Path) -> bytes:
+def text(file: File, folder: Path) -> bytes:
     try:
         return gzip.decompress(_stored(file, folder))
     except (OSError, EOFError, zlib.error) as error:
-        raise _unfit(file, folder, f"cannot be read ({error})") from error
+        raise unfit(file, folder, f"cannot be read ({error})") from error
 
 
 def _stored(file: File, folder: Path) -> bytes:
     try:
         return (folder / file.name).read_bytes()
     except FileNotFoundError as error:
-        raise _unfit(file, folder, "is not there") from error
+        raise unfit(file, folder, "is not there") from error
     except OSError as error:
-        raise _unfit(file, folder, f"cannot be read ({error})") from error
+        raise unfit(file, folder, f"cannot be read ({error})") from error
 
 
-def _unnamed(source: str) -> ConfigError:
+def unnamed(source: str) -> ConfigError:
     return ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
 
 
-def _unfit(file: File, folder: Path, why: str) -> StorageError:
+def unfit(file: File, folder: Path, why: str) -> StorageError:
     return StorageError(f"{folder / file.name} {why}; get it from {file.origin}")
 
 
@@ -205,6 +208,12 @@ class TimesFile(File):
 
 
 @dataclass(frozen=True)
+class BarsFile(File):
+    rows: Mapping[str, int]
+    """Of each symbol."""
+
+
+@dataclass(frozen=True)
 class Files:
     edges: EdgeFile
     subscriptions: SubscriptionFile | None = None
@@ -217,6 +226,16 @@ _SNAP: Final = "https://snap.stanford.edu/data/p2p-Gnutella08.html"
 _GEMSEC: Final = "https://github.com/benedekrozemberczki/datasets (gemsec deezer, RO; gzipped)"
 PLANETLAB: Final = TimesFile(
     "topology/PlanetLabData_1.txt.gz", "https://github.com/uofa-rzhu3/NetLatency-Data (gzipped)", 490
+)
+MINUTES: Final = BarsFile(
+    "stocks/minute_bars.csv.gz",
+    "https://github.com/QuantConnect/Lean and https://github.com/rrag/react-stockcharts (one table, gzipped)",
+    {"GOOG": 1_091, "MSFT": 8_211},
+)
+DAILY: Final = BarsFile(
+    "stocks/daily_stocks.csv.gz",
+    "the bokeh_sampledata wheel (one table, gzipped)",
+    {"AAPL": 3_270, "FB": 196, "GOOG": 2_148, "IBM": 3_270, "MSFT": 3_270},
 )
 FILES: Final[dict[str, Files]] = {
     "gnutella": Files(EdgeFile("topology/p2p-Gnutella08.txt.gz", _SNAP, 6_301, 20_777, None, 4)),
