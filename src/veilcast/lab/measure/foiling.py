@@ -9,7 +9,7 @@ are coarse. Truth deviation is how far a guess within G is off on the average.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,3 +65,29 @@ def composite_entropy(candidates: Numbers, values: int) -> float:
     counts = np.bincount(candidates.astype(np.int64).ravel(), minlength=values)
     share = counts[counts > 0] / counts.sum()
     return float(-(share * np.log2(share)).sum())
+
+
+class Overhead(NamedTuple):
+    """For one true event."""
+
+    events: int
+    """Sent to the broker."""
+    subscriptions: int
+    """Held there for each true one."""
+    plain: float
+    """Notifications where nothing is hidden."""
+    foiled: float
+    """Where events and subscriptions are."""
+    encrypted: float
+    """Where values are sealed, and the broker delivers to everybody who asked for the attribute (P3, III.B)."""
+
+
+def overhead(*, subscribers: int, wanted: float, fake_wanted: float, k_p: int, k_s: int) -> Overhead:
+    """`wanted` is the chance that a subscription matches a true event, `fake_wanted` that it matches a fake.
+
+    Fake subscriptions are like true ones, so the same chances are theirs.
+    """
+    if not (0 <= wanted <= 1 and 0 <= fake_wanted <= 1) or min(subscribers, k_p, k_s) < 0:
+        raise ConfigError("chances are from 0 to 1, and numbers are not negative")
+    each = wanted + k_p * fake_wanted
+    return Overhead(k_p + 1, k_s + 1, subscribers * wanted, subscribers * (k_s + 1) * each, float(subscribers))
