@@ -125,8 +125,11 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     differ."""
     again_us: int = 1_000_000
     """How often repeats are asked for, and how often they begin, at the most."""
-    requests_max: int = 1_024
-    """Requests for repeats that are remembered, so that a copy is known for one."""
+    settle_us: int = 2_000_000
+    """How long a broker may take to bring on what it has acknowledged. If it dies later than that, nothing of it is
+    repeated that somebody had missed before."""
+    requests_max: int = 16_384
+    """Absences of readers for which all was repeated, in one session; the oldest are forgotten first."""
     records_max: int = 256
     """Publications that are not through."""
     wait_us: int = 60_000_000
@@ -155,7 +158,7 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"foil.keep_alive_us must be between a second and {KEEP_ALIVE_MAX_US}")
 
 
-_MAY_BE_NONE: Final = ("k_p", "k_s", "ahead_us", "margin_us", "keep_us")
+_MAY_BE_NONE: Final = ("k_p", "k_s", "ahead_us", "margin_us", "keep_us", "settle_us")
 
 PREFIX_MAX: Final = 64
 STEPS_MAX: Final = 1 << 20

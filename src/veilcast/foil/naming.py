@@ -85,7 +85,9 @@ class Names:
         name = (
             quote(topic, safe="") if keys is None else derive(keys.content, b"vc/foil-name", size=NAME).reveal().hex()
         )
-        self._schema, self._levels = schema, resolution(schema)
+        self._levels = resolution(schema)
+        self.name = name
+        """The third level of all topics that it has."""
         self._base = f"{prefix}/{ON}/{name}"
         self.again = f"{prefix}/{AGAIN}/{name}"
         """Where readers ask for repeats."""

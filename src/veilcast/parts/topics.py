@@ -22,14 +22,22 @@ class Topics:
 
     def keys(self, topic: str, epoch: int) -> TopicKeys:
         """`LocalError` where no grant reaches so far, or the topic is of another profile."""
+        keys = self._at(epoch).topic(topic)
+        if keys.record.profile != self._profile:
+            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is of the other")
+        return keys
+
+    def published(self, epoch: int) -> list[str]:
+        """The topics that this member can publish on; `LocalError` where its membership does not reach so far."""
+        granted = self._at(epoch).topics.items()
+        return [topic for topic, keys in granted if keys.role == "publisher" and keys.record.profile == self._profile]
+
+    def _at(self, epoch: int) -> EpochKeys:
         if epoch not in self._at_hand:
             while len(self._at_hand) >= AT_HAND_MAX:
                 del self._at_hand[next(iter(self._at_hand))]
             self._at_hand[epoch] = self._keyring.at(epoch)
-        keys = self._at_hand[epoch].topic(topic)
-        if keys.record.profile != self._profile:
-            raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is of the other")
-        return keys
+        return self._at_hand[epoch]
 
 
 AT_HAND_MAX: Final = 16

@@ -16,6 +16,7 @@ from veilcast.machine import Address, Publication
 from veilcast.sim.chance import derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.flood import ID_SIZE, Flood
+from veilcast.sim.foil import FoilPopulation
 from veilcast.sim.graphs import check_small_world, watts_strogatz
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.relay import RelayPopulation
@@ -94,7 +95,9 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
                 return Bounded("ids", self.memory, lambda machine: machine.remembered)
 
 
-AnyPopulation: TypeAlias = FloodPopulation | MeshPopulation | SybilPopulation | RelayPopulation | TreePopulation
+AnyPopulation: TypeAlias = (
+    FloodPopulation | MeshPopulation | SybilPopulation | RelayPopulation | TreePopulation | FoilPopulation
+)
 
 _CHECKS: Final = ("once", "intact", "everyone", "memory")
 _TOPIC: Final = "flood"

@@ -1,0 +1,225 @@
+"""The confirmation protocol (P3, steps 4 and 5): a reader asks which candidate is true, a publisher tells it or not.
+
+Paper. Positions come from a secret of the publisher's own. A reader that is brought something of a chain it knows
+nothing of asks on the MQTT topic `<prefix>/ask/<stream>`, sealed for the members of the topic and with its certificate;
+the publisher answers on `<prefix>/tell/<a name that the reader drew>`, in a box for the certified key, with the secret
+of the event that was asked for. All that follows in the chain needs no question; what was before stays unknown. While
+the answer is on its way notifications wait, as many as there is room for.
+
+What the broker sees of it: somebody asks about this stream, just now. Only notifications of authentic subscriptions are
+asked about, so with k_s fake ones beside it, the authentic one is known; that is the paper's, and why the hardened
+profile asks for nothing.
+
+Another member of the topic, together with the broker, could answer in the publisher's place; what it tells opens
+nothing, and keeps the reader from what it wants, as the broker can by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Annotated, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring, TopicKeys
+from veilcast.crypto.box import box, unbox
+from veilcast.crypto.certificate import Chain as Certificate
+from veilcast.crypto.certificate import Kind
+from veilcast.crypto.derive import derive, fingerprint
+from veilcast.crypto.noise import Keypair
+from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ExcessError, ForgedError, LocalError, MalformedError, RemoteError
+from veilcast.foil.config import FoilConfig
+from veilcast.foil.event import NUMBER_MAX, STREAM, Head, split
+from veilcast.foil.naming import ASK, TELL
+from veilcast.foil.positions import Chain, chain_of, own_chain
+from veilcast.foil.spans import Span
+from veilcast.machine import Entropy
+from veilcast.parts.alarms import Alarms
+from veilcast.parts.calling import backoff
+from veilcast.wire.padding import pad, unpad
+
+NONCE: Final = 16
+
+_Stream = Annotated[bytes, msgspec.Meta(min_length=STREAM, max_length=STREAM)]
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=NUMBER_MAX)]
+_Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE, max_length=NONCE)]
+_Message = TypeVar("_Message")
+Heard: TypeAlias = Callable[[Span, str, bytes, int], None]
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """From which event on, to whom, and where the answer is awaited; `nonce` comes back with it."""
+
+    stream: _Stream
+    number: _Number
+    nonce: _Nonce
+    reply: _Nonce
+    certificate: Certificate
+
+
+class Tell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    nonce: _Nonce
+    stream: _Stream
+    number: _Number
+    secret: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+
+
+class Asking:
+    """The reader's side: `Chains` of a winnower. `heard` is handed what has waited, as if it came just now.
+
+    Bounded: `seeds_max` chains that are known, as many that are asked for, and `held_max` notifications that wait.
+    """
+
+    def __init__(self, config: FoilConfig, keyring: Keyring, heard: Heard, rng: Random, entropy: Entropy) -> None:
+        self._config, self._keyring, self._heard, self._rng, self._entropy = config, keyring, heard, rng, entropy
+        self._pair = Keypair(keyring.membership.link)
+        self._reply = entropy(NONCE)
+        self._known: dict[tuple[bytes, int], Chain] = {}
+        self._asked: dict[tuple[bytes, int], _Question] = {}
+        self._held: dict[tuple[bytes, int, int], tuple[Span, str, bytes]] = {}
+        self._alarms: Alarms[tuple[bytes, int]] = Alarms()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def chains(self) -> int:
+        return max(len(self._known), len(self._asked))
+
+    @property
+    def filter(self) -> str:
+        """Where answers come."""
+        return f"{self._config.prefix}/{TELL}/{self._reply.hex()}"
+
+    def __call__(self, span: Span, topic: str, head: Head) -> Chain | None:
+        chain = self._known.get((head.stream, chain_of(head.number)))
+        return chain if chain is not None and chain.covers(head.number) else None
+
+    def hold(self, span: Span, topic: str, payload: bytes, now: int) -> None:
+        """Wait with this notification, and ask about it unless that is done."""
+        head, _ = split(payload)
+        key = (head.stream, chain_of(head.number))
+        self._held[head.stream, head.number, head.slot] = (span, topic, payload)
+        while len(self._held) > self._config.held_max:
+            del self._held[next(iter(self._held))]
+        question = self._asked.get(key)
+        if question is None or head.number < question.number:
+            if question is None and len(self._asked) >= self._config.seeds_max:
+                raise ExcessError("more chains than are asked for at a time")
+            self._asked[key] = question = _Question(span, topic, head.stream, head.number, self._entropy(NONCE))
+            self._ask(key, question, now)
+
+    def tell(self, payload: bytes, now: int) -> None:
+        """An answer has come; raises `RemoteError` for what is none of ours."""
+        told = _opened(_TELLS, unbox(self._pair, payload, purpose=_BOX))
+        key = (told.stream, chain_of(told.number))
+        question = self._asked.get(key)
+        if question is None or (question.nonce, question.number) != (told.nonce, told.number):
+            raise ForgedError("an answer to what was not asked")
+        del self._asked[key]
+        self._alarms.drop(key)
+        self._known[key] = Chain(told.number, Secret(told.secret))
+        while len(self._known) > self._config.seeds_max:
+            del self._known[next(iter(self._known))]
+        waited = [held for held in self._held if (held[0], chain_of(held[1])) == key and held[1] >= told.number]
+        for held in waited:
+            self._heard(*self._held.pop(held), now)
+
+    def handle(self, now: int) -> None:
+        for key in self._alarms.due(now):
+            question = self._asked[key]
+            if question.tries < TRIES_MAX:
+                self._ask(key, question, now)
+            else:
+                del self._asked[key]
+                for held in [held for held in self._held if (held[0], chain_of(held[1])) == key]:
+                    del self._held[held]
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def _ask(self, key: tuple[bytes, int], question: _Question, now: int) -> None:
+        self._alarms.set(key, now + backoff(self._rng, self._config.asking_us, question.tries))
+        question.tries += 1
+        if question.waits:
+            return  # The last one has not left yet, and will.
+        question.waits = True
+        certificate = self._keyring.membership.certificate
+        ask = Ask(question.stream, question.number, question.nonce, self._reply, certificate)
+        keys = question.span.keys(question.topic)
+        payload = seal(_key(keys), pad(_ENCODER.encode(ask), _ROOM), context=_ASK, entropy=self._entropy)
+
+        def done(now: int) -> None:
+            question.waits = False
+
+        question.span.session.put(ask_topic(self._config.prefix, question.stream), payload, done, now)
+
+
+class _Question:
+    def __init__(self, span: Span, topic: str, stream: bytes, number: int, nonce: bytes) -> None:
+        self.span, self.topic, self.stream, self.number, self.nonce = span, topic, stream, number, nonce
+        self.tries, self.waits = 0, False
+
+
+class Telling:
+    """The publisher's side: `Seeds` of what it publishes, and its policy. Bounded: `seeds_max` answers under way."""
+
+    def __init__(self, config: FoilConfig, keyring: Keyring, secret: Secret, entropy: Entropy) -> None:
+        self._config, self._keyring, self._secret, self._entropy = config, keyring, secret, entropy
+        self._answers = 0
+        self.denied = 0
+
+    def __call__(self, keys: TopicKeys, stream: bytes, chain: int) -> Chain:
+        return own_chain(self._secret, stream, chain)
+
+    def hear(self, span: Span, topic: str, stream: bytes, payload: bytes, now: int) -> None:
+        """A question about a stream of ours, or a `RemoteError`. Whoever is not to be told hears nothing."""
+        plain = unseal(_key(span.keys(topic)), payload, context=_ASK)
+        ask = _opened(_ASKS, unpad(plain))
+        if ask.stream != stream:
+            raise ForgedError("a question about another stream")
+        ask.certificate.verify(self._keyring.root, Kind.MEMBER, span.epoch)
+        asker = ask.certificate.leaf.subject
+        if self._config.allow and fingerprint(asker).hex() not in self._config.allow:
+            self.denied += 1
+            return
+        if self._answers >= self._config.seeds_max:
+            raise ExcessError("more questions than are answered at a time")
+        secret = own_chain(self._secret, stream, chain_of(ask.number)).at(ask.number)
+        told = _ENCODER.encode(Tell(ask.nonce, stream, ask.number, secret.reveal()))
+        answer = box(asker, told, purpose=_BOX, entropy=self._entropy)
+        self._answers += 1
+        span.session.put(f"{self._config.prefix}/{TELL}/{ask.reply.hex()}", answer, self._answered, now)
+
+    def _answered(self, now: int) -> None:
+        self._answers -= 1
+
+
+def ask_topic(prefix: str, stream: bytes) -> str:
+    """Where questions about a stream are heard."""
+    return f"{prefix}/{ASK}/{stream.hex()}"
+
+
+def _opened(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, LocalError, RemoteError) as error:
+        raise MalformedError("not a question or an answer") from error
+
+
+def _key(keys: TopicKeys) -> Secret:
+    return derive(keys.content, b"vc/foil-ask")
+
+
+TRIES_MAX: Final = 8
+"""A publisher that has not answered by then is away, or does not want to."""
+
+_ROOM: Final = 1024
+_ASK: Final = b"veilcast/foil-ask"
+_BOX: Final = b"vc/foil-tell"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_ASKS: Final = msgspec.msgpack.Decoder(Ask)
+_TELLS: Final = msgspec.msgpack.Decoder(Tell)

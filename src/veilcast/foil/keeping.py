@@ -1,0 +1,178 @@
+"""What a publisher keeps on its disk: its events as they leave, byte for byte, and what its fakes go on from.
+
+A publication is two records. The first has its events, one for each topic, with the state that the fakes of that topic
+are in after it; it stands for as long as the event may have to be repeated, and longer while it is the last one of its
+topic, for the state. The second says that the publication is not through, and is settled when the broker has
+acknowledged all of it: that is what an owner waits for. They are written in this order, so whatever was promised is
+there, and a state is never behind an event that has left: fakes that jumped would tell which candidate did not.
+
+One more record has the member's own secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from veilcast.authority.letters import Letter
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError, TamperedError
+from veilcast.foil.naming import Coordinate
+from veilcast.parts.ledger import Ledger, Then
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An event on one topic. `places` are its candidates in the order of their slots; the truth is in `slot`."""
+
+    letter: Letter
+    at_us: int
+    places: tuple[tuple[Coordinate, ...], ...]
+    slot: int
+    span: int
+    stream: bytes
+    number: int
+    chaff: bytes
+    sealed: bytes
+    state: bytes
+
+
+class _Own(msgspec.Struct, frozen=True, array_like=True, tag="own"):
+    secret: bytes
+
+
+class _Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
+    items: tuple[Item, ...]
+
+
+class _Open(msgspec.Struct, frozen=True, array_like=True, tag="open"):
+    events: int
+
+
+_Any: TypeAlias = _Own | _Events | _Open
+
+
+class Keeping:
+    """Bounded: `records_max` publications that are not through, and `kept_max` that are.
+
+    `records` is what earlier lives had stored and did not settle.
+    """
+
+    def __init__(self, records: Mapping[int, bytes], records_max: int, kept_max: int) -> None:
+        self._records_max, self._kept_max = records_max, kept_max
+        self._ledger = Ledger(records)
+        self._items: dict[int, tuple[Item, ...]] = {}
+        self._open: dict[int, int] = {}
+        """For each record of events, that by which its publication is known to its owner; while it is not through."""
+        self._last: dict[str, int] = {}
+        """For each topic, the record with the state of its fakes."""
+        self.secret: Secret | None = None
+        for number, data in sorted(records.items()):
+            match _read(data):
+                case _Own(secret):
+                    self.secret = Secret(secret)
+                case _Events(items):
+                    self._take(number, items)
+                case _Open(events):
+                    self._open[events] = number
+        self._open = {events: record for events, record in self._open.items() if events in self._items}
+        self.stored, self.next_event = self._ledger.stored, self._ledger.next_event
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def open(self) -> int:
+        """Publications that are not through."""
+        return len(self._open)
+
+    def draw_secret(self, secret: Secret) -> None:
+        self.secret = secret
+        self._ledger.keep(_ENCODER.encode(_Own(secret.reveal())))
+
+    def check_room(self) -> None:
+        if len(self._open) >= self._records_max:
+            raise LocalError(f"{len(self._open)} publications wait already; try again when some are through")
+
+    def keep(self, items: tuple[Item, ...], now: int, then: Then) -> tuple[int, int]:
+        """Write a publication down: the numbers of its events and of itself. When all is on the disk, `then`."""
+        self.check_room()
+        events = self._ledger.keep(_ENCODER.encode(_Events(items)))
+        self._take(events, items)
+        record = self._ledger.keep(_ENCODER.encode(_Open(events)))
+        self._open[events] = record
+        self._ledger.after(record, now, then)
+        return events, record
+
+    def replace(self, events: int, items: tuple[Item, ...], now: int, then: Then) -> None:
+        """Write its events anew, as they will leave."""
+        self._items[events] = items
+        self._ledger.keep(_ENCODER.encode(_Events(items)), events)
+        self._ledger.after(events, now, then)
+
+    def items(self, events: int) -> tuple[Item, ...]:
+        return self._items.get(events, ())
+
+    def unsettled(self) -> Iterator[int]:
+        """The events of publications that are not through, oldest first."""
+        return iter(list(self._open))
+
+    def record_of(self, events: int) -> int | None:
+        """By which its owner knows a publication that is not through."""
+        return self._open.get(events)
+
+    def events_of(self, record: int) -> int | None:
+        return next((events for events, known in self._open.items() if known == record), None)
+
+    def through(self, events: int) -> None:
+        """The broker has all of it, or its owner does not want it sent any more."""
+        record = self._open.pop(events, None)
+        if record is not None:
+            self._ledger.settle(record)
+
+    def kept(self, topic: str, span: int, since_us: int, until_us: int) -> Iterator[tuple[int, int]]:
+        """What was published on this topic, in this span and between these times: its record, and its place there."""
+        for events, items in self._items.items():
+            for place, item in enumerate(items):
+                if item.span == span and item.letter.topic == topic and since_us <= item.at_us <= until_us:
+                    yield events, place
+
+    def streams(self) -> dict[bytes, tuple[str, int]]:
+        """All streams with events that may be asked about, with their topics and spans."""
+        return {item.stream: (item.letter.topic, item.span) for items in self._items.values() for item in items}
+
+    def state(self, topic: str) -> bytes | None:
+        """What the fakes of a topic go on from."""
+        events = self._last.get(topic)
+        return (
+            None if events is None else next(item.state for item in self._items[events] if item.letter.topic == topic)
+        )
+
+    def forget(self, before_us: int) -> None:
+        """Keep no longer what was published before, and no more than there is room for; nor what is withdrawn."""
+        spare = len(self._items) - self._kept_max
+        for events, items in list(self._items.items()):
+            if spare <= 0 and items[0].at_us >= before_us:
+                return  # They are in the order of their times.
+            if events not in self._open and events not in self._last.values():
+                del self._items[events]
+                self._ledger.settle(events)
+                spare -= 1
+
+    def _take(self, events: int, items: tuple[Item, ...]) -> None:
+        self._items[events] = items
+        for item in items:
+            self._last[item.letter.topic] = events
+
+
+def _read(data: bytes) -> _Any:
+    try:
+        record: _Any = _DECODER.decode(data)
+        return record
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TamperedError("a record of what was published is damaged") from error
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Any)

@@ -1,0 +1,282 @@
+"""A member of the mode "foil": publishes among fakes and reads what is true, through a broker that it does not trust.
+
+It speaks MQTT itself: a frame is one packet, and its only peer is the broker. So the simulator and the network carry
+the same bytes, any broker will do, and nothing is acknowledged that is not known to be safe. A peer is named
+`<number>@<broker>` (`parts.ways`): one stream for each session, and the driver opens it to what stands behind the `@`.
+
+Its parts: `spans` has the sessions, `publishing` what goes out, `reading` what comes in; in the paper's profile
+`confirmation` asks and tells which candidate is true. What it keeps over restarts is its secret, its publications, and
+the state of its fakes (`keeping`); subscriptions are its owner's to make again.
+
+What may be lost: nothing that is on a publisher's disk, for readers who are away from their broker for less than
+`keep_us`. For longer, what the broker itself loses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+
+from veilcast.authority.keyring import Keyring
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.foil.config import FoilConfig
+from veilcast.foil.confirmation import Asking, Telling, ask_topic
+from veilcast.foil.keeping import Keeping
+from veilcast.foil.naming import AGAIN, ASK, HERE, ON, TELL
+from veilcast.foil.positions import topic_chain
+from veilcast.foil.publishing import Publishing
+from veilcast.foil.reading import Reading
+from veilcast.foil.session import Ears, Login
+from veilcast.foil.spans import Span, Spans
+from veilcast.foil.winnower import TopicChains, Winnower
+from veilcast.machine import Address, Entropy, Event, Frame, Interest, Publication
+from veilcast.parts.alarms import earliest
+from veilcast.topics import topic_of
+from veilcast.wire.mqtt import Publish
+
+
+class FoilMember:
+    """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
+
+    `broker` is where streams are opened to, `login` what the broker knows a customer by. `records` is what earlier
+    lives had stored and did not settle. `refused` counts what came and was not taken, by kind of error; `excess` true
+    events that nobody here wanted.
+    """
+
+    def __init__(
+        self,
+        config: FoilConfig,
+        keyring: Keyring,
+        broker: Address,
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+        records: Mapping[int, bytes] | None = None,
+        login: Login | None = None,
+    ) -> None:
+        self._config = config
+        self.refused: Counter[str] = Counter()
+        self.version = 0
+        self._frames: list[Frame] = []
+        self._keeping = Keeping(records or {}, config.records_max, config.kept_max)
+        first_life = self._keeping.secret is None
+        secret = self._keeping.secret or Secret(entropy(SECRET))
+        if first_life:
+            self._keeping.draw_secret(secret)
+        paper = config.profile == "paper"
+        self._asking = Asking(config, keyring, self._take_held, rng, entropy) if paper else None
+        self._telling = Telling(config, keyring, secret, entropy) if paper else None
+        self._chains = TopicChains(config.seeds_max)
+        self._winnower = Winnower(keyring.root, self._asking or self._chains, config.seen_max)
+        self._streams: dict[bytes, str] = {}
+        """In the paper, those of ours that may be asked about, and their topics."""
+        self._spans = Spans(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
+        hold = None if self._asking is None else self._asking.hold
+        link = keyring.membership.link
+        self._reading = Reading(config, link, self._spans, self._winnower, hold, first_life, entropy)
+        self._publishing = Publishing(
+            config, self._spans, self._keeping, self._telling or topic_chain, self._begun, rng, entropy
+        )
+        self._subscribed = 0
+        self._open(now)
+        self._publishing.resume(now)
+
+    # --- the owner
+
+    def publish(self, publication: Publication, now: int) -> int:
+        """Send on every topic that the publication is labelled with, or on none."""
+        self._tend(now)
+        record = self._publishing.publish(publication, now)
+        self._open(now)
+        return record
+
+    def withdraw(self, record: int, now: int) -> None:
+        self._tend(now)
+        self._publishing.withdraw(record)
+
+    def subscribe(self, interest: Interest, now: int) -> int:
+        """A `Waiting` event says from when on it stands."""
+        self._tend(now)
+        topic, wanted = topic_of(interest)
+        self._reading.subscribe(self._subscribed + 1, topic, wanted, now)
+        self._subscribed += 1
+        return self._subscribed
+
+    def unsubscribe(self, number: int, now: int) -> None:
+        self._tend(now)
+        self._reading.unsubscribe(number, now)
+
+    def acknowledge(self, note: bytes, now: int) -> None:
+        self._tend(now)
+        self._reading.acknowledge(note, now)
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self._tend(now)
+        try:
+            span = self._spans.of_peer(source)
+            if span is None:
+                raise StaleError("not a session of ours")
+            span.session.receive(data, now)
+        except RemoteError as error:
+            self._refuse(error)
+
+    def handle_timer(self, now: int) -> None:
+        self._tend(now)
+        self._reading.handle(now)
+        self._publishing.handle(now)
+        if self._asking is not None:
+            self._asking.handle(now)
+
+    def next_timer(self) -> int | None:
+        asking = None if self._asking is None else self._asking.next_us()
+        return earliest(self._spans.next_us(), self._reading.next_us(), self._publishing.next_us(), asking)
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        self._frames += self._spans.frames()
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
+
+    def next_event(self) -> Event | None:
+        return self._spans.next_event() or self._publishing.next_event() or self._reading.next_event()
+
+    def stored(self, record: int, now: int) -> None:
+        self._tend(now)
+        self._keeping.stored(record, now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self._tend(now)
+        if (span := self._spans.of_peer(peer)) is not None:
+            span.session.peer_up(now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self._tend(now)
+        if (span := self._spans.of_peer(peer)) is not None:
+            self._frames = [frame for frame in self._frames if frame.destination != peer]
+            span.session.peer_lost(now)
+
+    # --- what an owner may want to know
+
+    def group_size(self) -> int:
+        """A member knows of nobody but itself: what hides it are its fakes."""
+        return 1
+
+    def swaps_played(self) -> int:
+        return 0
+
+    @property
+    def excess(self) -> int:
+        return self._reading.excess
+
+    def counts(self) -> dict[str, int]:
+        """What came and was not delivered, by reason: fakes, doubles, what only decoys asked for."""
+        return dict(sorted(self._winnower.counts.items()))
+
+    def refusals(self) -> dict[str, int]:
+        """What the broker refused, or why it was left, and how often."""
+        total = sum((span.session.refusals for span in self._spans), Counter[str]())
+        return {why: count for why, count in sorted(total.items()) if count}
+
+    # --- checkers
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table holds."""
+        return {
+            "sessions": len(self._spans),
+            "unacknowledged": max((len(span.session) for span in self._spans), default=0),
+            "pending": self._keeping.open,
+            "kept": len(self._keeping),
+            "sending": len(self._publishing),
+            "requests": self._publishing.remembered,
+            "chains": len(self._chains) if self._asking is None else self._asking.chains,
+            "held": 0 if self._asking is None else len(self._asking),
+            **self._reading.sizes(),
+        }
+
+    # --- inside
+
+    def _tend(self, now: int) -> None:
+        """Sessions begin and end with time, whoever tells it."""
+        self.version += 1
+        for number in self._spans.handle(now):
+            self._reading.ended(number)
+            self._publishing.ended(number, now)
+        self._open(now)
+
+    def _open(self, now: int) -> None:
+        opened, self._spans.opened = self._spans.opened, []
+        for span in opened:
+            self._reading.opened(span, now)
+            self._publishing.opened(span, now)
+            if self._asking is not None:
+                span.session.ask([self._asking.filter], now)
+
+    def _ears(self, span: Span) -> Ears:
+        def heard(publish: Publish, now: int) -> None:
+            self._hear(span, publish, now)
+
+        def ready(now: int) -> None:
+            self._reading.ready(span, now)
+            self._publishing.ready(span, now)
+
+        def lost(now: int) -> None:
+            self._reading.lost(span, now)
+            self._publishing.lost(span, now)
+
+        return Ears(heard, ready, self._reading_stands, lost)
+
+    def _reading_stands(self, now: int) -> None:
+        self._reading.stands(now)
+
+    def _hear(self, span: Span, publish: Publish, now: int) -> None:
+        """Whatever it is, it has been acknowledged, and the stream stands."""
+        try:
+            self._sort(span, publish, now)
+        except (RemoteError, LocalError) as error:  # A `LocalError` here: a grant of ours has ended.
+            self._refuse(error)
+
+    def _sort(self, span: Span, publish: Publish, now: int) -> None:
+        prefix, kind, name = [*publish.topic.split("/", 3), "", "", ""][:3]
+        if prefix != self._config.prefix:
+            raise MalformedError("not a topic of ours")
+        if kind == ASK and self._telling is not None:
+            stream = next((stream for stream in self._streams if ask_topic(prefix, stream) == publish.topic), None)
+            if stream is None:
+                raise StaleError("a question about a stream that is not ours")
+            self._telling.hear(span, self._streams[stream], stream, publish.payload, now)
+            return
+        if kind == TELL and self._asking is not None:
+            self._asking.tell(publish.payload, now)
+            return
+        topic = span.called(name)
+        if topic is None:
+            raise StaleError("a topic that we did not ask for")
+        match kind:
+            case _ if kind == ON:
+                self._reading.heard(span, topic, publish, now)
+            case _ if kind == HERE:
+                self._reading.here(span, topic, publish.payload, now)
+            case _ if kind == AGAIN:
+                self._publishing.again(span, topic, publish.payload, now)
+            case _:
+                raise MalformedError("not a topic of ours")
+
+    def _take_held(self, span: Span, topic: str, payload: bytes, now: int) -> None:
+        try:
+            self._reading.take(span, topic, payload, now)
+        except (RemoteError, LocalError) as error:
+            self._refuse(error)
+
+    def _begun(self, span: Span, stream: bytes, topic: str, now: int) -> None:
+        if self._telling is not None:
+            self._streams[stream] = topic
+            span.session.ask([ask_topic(self._config.prefix, stream)], now)
+
+    def _refuse(self, error: RemoteError | LocalError) -> None:
+        self.refused[type(error).__name__] += 1
+
+
+SECRET = 32

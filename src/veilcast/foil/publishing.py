@@ -1,0 +1,331 @@
+"""Publishing: from a publication to candidates at the broker, once it is on the disk, and again when readers lacked it.
+
+An event is made once and leaves as it was made, however often: all its candidates, one after the other in the order of
+their slots. It is through when the broker has acknowledged every one of them. What must leave and finds its session
+over, because the broker was away for so long, is made anew for the session that there is: under another name, stream
+and order, but with the same candidates, or the truth would be what both have in common.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+from veilcast.authority.content import Content
+from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.letters import Letter
+from veilcast.authority.notes import bare_note
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError
+from veilcast.foil.config import FoilConfig
+from veilcast.foil.event import STREAM, Head, fake_body, seal_body
+from veilcast.foil.foiler import Foiler
+from veilcast.foil.keeping import Item, Keeping
+from veilcast.foil.naming import Place
+from veilcast.foil.positions import Chain, chain_of, slot_of
+from veilcast.foil.repeats import Repeats
+from veilcast.foil.requests import open_again, seal_here
+from veilcast.foil.spans import Span, Spans
+from veilcast.machine import Entropy, Event, Overdue, Publication
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.topics import Schema, topics_of
+
+Key: TypeAlias = tuple[int, int]
+"""An event: the record it is in, and its place there."""
+
+Seeds: TypeAlias = Callable[[TopicKeys, bytes, int], Chain]
+"""The chain of this number in a stream of ours, on the topic of these keys."""
+
+
+class Publishing:
+    """Bounded by what is kept, and by the grants of its owner. `begun` is told of every stream that is new."""
+
+    def __init__(
+        self,
+        config: FoilConfig,
+        spans: Spans,
+        keeping: Keeping,
+        seeds: Seeds,
+        begun: Callable[[Span, bytes, str, int], None],
+        rng: Random,
+        entropy: Entropy,
+    ) -> None:
+        self._config, self._spans, self._keeping, self._seeds, self._begun = config, spans, keeping, seeds, begun
+        self._rng, self._entropy = rng, entropy
+        self._life = entropy(8)
+        self._numbers: dict[str, int] = {}
+        self._foilers: dict[str, Foiler] = {}
+        self._streams: dict[tuple[int, str], _Stream] = {}
+        self._sending: dict[Key, _Sending] = {}
+        self._backlog: dict[int, deque[Key]] = {}
+        self._first: dict[int, dict[int, None]] = {}
+        """The events of each publication that have never been through."""
+        self._repeats: dict[int, Repeats] = {}
+        self._serving: Alarms[int] = Alarms()
+        self._served_us: dict[int, int] = {}
+        self._greeting: dict[tuple[int, str], None] = {}
+        self._overdue: Alarms[int] = Alarms()
+        self._events: deque[Event] = deque()
+
+    def __len__(self) -> int:
+        return len(self._sending)
+
+    # --- the owner
+
+    def publish(self, publication: Publication, now: int) -> int:
+        """Take it for every topic that it is labelled with, or for none."""
+        self._keeping.check_room()
+        span = self._spans.current(now)
+        made = []
+        for topic in topics_of(publication):
+            keys = span.keys(topic)
+            foiler = self._foiler(topic, keys.record.schema)
+            drawn = foiler.draw(publication)
+            letter = Letter(topic, Content(self._life, self._numbers.get(topic, 0) + 1, publication))
+            item = self._make(span, keys, letter, drawn.places[0], drawn.places[1:], foiler.packed(drawn), now)
+            made.append((foiler, drawn, item))
+        for foiler, drawn, item in made:
+            foiler.keep(drawn)
+            self._numbers[item.letter.topic] = item.letter.content.number
+        items = tuple(item for _, _, item in made)
+        events, record = self._keeping.keep(items, now, lambda now: self._leave(events, now))
+        return record
+
+    def withdraw(self, record: int) -> None:
+        events = self._keeping.events_of(record)
+        if events is not None:
+            self._first.pop(events, None)
+            self._overdue.drop(events)
+            self._keeping.through(events)
+
+    # --- sessions
+
+    def resume(self, now: int) -> None:
+        """A new life: what an earlier one had not brought through leaves again."""
+        for events in self._keeping.unsettled():
+            self._leave(events, now)
+
+    def opened(self, span: Span, now: int) -> None:
+        """A session has been opened: be there for those who ask for repeats."""
+        self._repeats[span.number] = Repeats(self._config.requests_max, self._config.settle_us)
+        span.session.ask([span.names(topic).again for topic in span.published], now)
+        for stream, (topic, number) in self._keeping.streams().items():
+            if number == span.number and topic in span.published:
+                self._begun(span, stream, topic, now)
+
+    def ready(self, span: Span, now: int) -> None:
+        for topic in span.published:
+            if (span.number, topic) not in self._greeting:
+                self._greet(span, topic, now)
+        self._pump(span, now)
+
+    def lost(self, span: Span, now: int) -> None:
+        self._repeats[span.number].lost(now)
+
+    def ended(self, number: int, now: int) -> None:
+        """A session is over: what it had not brought through goes by another."""
+        self._repeats.pop(number, None)
+        self._backlog.pop(number, None)
+        self._serving.drop(number)
+        self._served_us.pop(number, None)
+        self._greeting = {key: None for key in self._greeting if key[0] != number}
+        self._streams = {key: stream for key, stream in self._streams.items() if key[0] != number}
+        for key in [key for key, sending in self._sending.items() if sending.span == number]:
+            del self._sending[key]
+            if self._keeping.record_of(key[0]) is not None:
+                self._send(key, now)
+
+    def again(self, span: Span, topic: str, payload: bytes, now: int) -> None:
+        """A reader may have missed something; raises `RemoteError` unless it is one."""
+        absences, repeats = open_again(span.keys(topic), payload), self._repeats[span.number]
+        repeats.ask(topic, absences)
+        if repeats.asked and span.number not in self._serving:
+            soonest = self._served_us.get(span.number, now) + self._config.again_us
+            self._serving.set(span.number, max(now, soonest) if span.number in self._served_us else now)
+
+    # --- time
+
+    def handle(self, now: int) -> None:
+        for number in self._serving.due(now):
+            if (span := self._spans.get(number)) is not None:
+                self._serve(span, now)
+        for events in self._overdue.due(now):
+            record = self._keeping.record_of(events)
+            if record is not None:
+                self._overdue.set(events, now + self._config.wait_us)
+                self._events.append(Overdue(record, self._keeping.items(events)[0].letter.content.publication))
+        self._keeping.forget(now - self._config.keep_us)
+
+    def next_us(self) -> int | None:
+        return earliest(self._serving.next_us(), self._overdue.next_us())
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else self._keeping.next_event()
+
+    @property
+    def remembered(self) -> int:
+        return sum(map(len, self._repeats.values()))
+
+    # --- inside
+
+    def _foiler(self, topic: str, schema: Schema) -> Foiler:
+        if topic not in self._foilers:
+            self._foilers[topic] = Foiler(self._config, schema, self._entropy, self._keeping.state(topic))
+        return self._foilers[topic]
+
+    def _make(
+        self,
+        span: Span,
+        keys: TopicKeys,
+        letter: Letter,
+        truth: Place,
+        fakes: tuple[Place, ...],
+        state: bytes,
+        now: int,
+    ) -> Item:
+        note = bare_note(keys, letter.content, self._entropy)
+        stream = self._stream(span, letter.topic, now)
+        number = stream.next
+        secret = self._seeds(keys, stream.name, chain_of(number)).at(number)
+        places, slot = list(fakes), slot_of(secret, len(fakes) + 1)
+        self._rng.shuffle(places)
+        places.insert(slot, truth)
+        head = Head(stream.name, number, len(places), slot)
+        sealed = seal_body(head, secret, note, self._entropy)
+        stream.next += 1
+        chaff = self._entropy(CHAFF)
+        return Item(letter, now, tuple(places), slot, span.number, stream.name, number, chaff, sealed, state)
+
+    def _stream(self, span: Span, topic: str, now: int) -> _Stream:
+        stream = self._streams.get((span.number, topic))
+        if stream is None:
+            stream = self._streams[span.number, topic] = _Stream(self._entropy(STREAM))
+            self._begun(span, stream.name, topic, now)
+        return stream
+
+    def _leave(self, events: int, now: int) -> None:
+        """It is on the disk."""
+        items = self._keeping.items(events)
+        self._first[events] = dict.fromkeys(range(len(items)))
+        self._overdue.set(events, now + self._config.wait_us)
+        for place in range(len(items)):
+            self._send((events, place), now)
+
+    def _send(self, key: Key, now: int) -> None:
+        sending = self._sending.get(key)
+        if sending is not None:
+            sending.again = True
+            return
+        events, place = key
+        items = self._keeping.items(events)
+        if not items:
+            return
+        item = items[place]
+        span = self._spans.get(item.span)
+        if span is None:
+            self._remake(key, now)
+            return
+        self._sending[key] = _Sending(item.span)
+        self._backlog.setdefault(item.span, deque()).append(key)
+        self._pump(span, now)
+
+    def _pump(self, span: Span, now: int) -> None:
+        """Hand over as much as the session sends at once: what waits is not made into bytes before its time."""
+        backlog = self._backlog.get(span.number)
+        while backlog and len(span.session) < self._config.window:
+            key = backlog.popleft()
+            sending = self._sending.get(key)
+            items = self._keeping.items(key[0])
+            if sending is None or not items:
+                self._sending.pop(key, None)
+                continue
+            self._put(span, key, sending, items[key[1]], now)
+
+    def _put(self, span: Span, key: Key, sending: _Sending, item: Item, now: int) -> None:
+        names = span.names(item.letter.topic)
+        sending.left, sending.again = len(item.places), False
+
+        def done(now: int) -> None:
+            sending.left -= 1
+            if not sending.left:
+                self._through(span, key, sending, now)
+
+        for slot, place in enumerate(item.places):
+            head = Head(item.stream, item.number, len(item.places), slot)
+            true = slot == item.slot
+            body = item.sealed if true else fake_body(head, Secret(item.chaff), len(item.sealed))
+            span.session.put(names.topic(place), head.encode() + body, done, now)
+
+    def _through(self, span: Span, key: Key, sending: _Sending, now: int) -> None:
+        if self._sending.get(key) is not sending:
+            return
+        del self._sending[key]
+        if span.number in self._repeats and not sending.again:
+            self._repeats[span.number].through(key, now)
+        first = self._first.get(key[0], {})
+        first.pop(key[1], None)
+        if not first and self._first.pop(key[0], None) is not None:
+            self._overdue.drop(key[0])
+            self._keeping.through(key[0])
+        if sending.again:
+            self._send(key, now)
+        self._pump(span, now)
+
+    def _remake(self, key: Key, now: int) -> None:
+        events, place = key
+        items = self._keeping.items(events)
+        old = items[place]
+        fakes = old.places[: old.slot] + old.places[old.slot + 1 :]
+        try:
+            span = self._spans.current(now)
+            keys = span.keys(old.letter.topic)
+            item = self._make(span, keys, old.letter, old.places[old.slot], fakes, old.state, now)
+        except LocalError:
+            return  # Our grant has ended; the owner hears that it is overdue, for as long as it likes.
+        renewed = (*items[:place], item, *items[place + 1 :])
+        self._keeping.replace(events, renewed, now, lambda now: self._send(key, now))
+
+    def _serve(self, span: Span, now: int) -> None:
+        repeats, margin_us = self._repeats[span.number], self._config.margin_us
+        self._served_us[span.number] = now
+        asked = repeats.begin()
+        keys: dict[Key, None] = {}
+        for topic, each in asked:
+            keys.update(
+                (key, None)
+                for key in self._keeping.kept(topic, span.number, each.since_us - margin_us, each.until_us + margin_us)
+            )
+        repeats.sends(asked, keys, now)
+        for key in keys:
+            self._send(key, now)
+
+    def _greet(self, span: Span, topic: str, now: int) -> None:
+        """Say that we can be asked; not while an earlier word is still on its way, which will come as late."""
+        self._greeting[span.number, topic] = None
+        payload = seal_here(span.keys(topic), self._entropy)
+        span.session.put(span.names(topic).here, payload, lambda _: self._greeted(span, topic), now)
+
+    def _greeted(self, span: Span, topic: str) -> None:
+        self._greeting.pop((span.number, topic), None)
+
+
+@dataclass(slots=True)
+class _Stream:
+    name: bytes
+    next: int = 0
+
+
+@dataclass(slots=True)
+class _Sending:
+    """On its way, or waiting for it; `again` if it must leave once more after that."""
+
+    span: int
+    left: int = 0
+    again: bool = False
+
+
+CHAFF: Final = 32
+"""Bytes that an event's fakes are made from."""

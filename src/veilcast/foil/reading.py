@@ -1,0 +1,244 @@
+"""Reading: what the owner has subscribed to, as filters at the broker, and what of it comes back as notes.
+
+Each wish is subscribed to together with its decoys, in one random order, and given up together with them. What comes is
+winnowed; what was asked for by decoys alone, or only shares a cell with what was meant, is thrown away when it has been
+opened. The broker is told nothing of all that: see `session`.
+
+After every new stream, and whenever a publisher says that it is there, the reader tells what it may have missed
+(`requests`). So it does when it had no room for a note and has some again: what the owner does not take, the broker
+would have to keep, and that would show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from veilcast.authority.letters import letter_id
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError
+from veilcast.foil.config import FoilConfig
+from veilcast.foil.decoys import decoys_of
+from veilcast.foil.naming import Area, area_of
+from veilcast.foil.requests import Absences, check_here, seal_again
+from veilcast.foil.spans import Span, Spans
+from veilcast.foil.winnower import Winnower
+from veilcast.machine import Delivered, Entropy, Note, Waiting
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.parts.inbox import Inbox
+from veilcast.parts.wishes import Wish, Wishes
+from veilcast.topics import Conjunction
+from veilcast.wire.mqtt import Publish, matches
+
+
+class Reading:
+    """Bounded: `subscriptions_max`, `filters_max` in each session, and the inbox.
+
+    `hold` is told of what nothing is known of yet, in the paper. `excess` counts true events that nobody wanted.
+    """
+
+    def __init__(
+        self,
+        config: FoilConfig,
+        link: Secret,
+        spans: Spans,
+        winnower: Winnower,
+        hold: Callable[[Span, str, bytes, int], None] | None,
+        first_life: bool,
+        entropy: Entropy,
+    ) -> None:
+        self._config, self._spans, self._winnower, self._hold = config, spans, winnower, hold
+        self._decoy_key, self._first_life, self._entropy = derive(link, b"vc/foil-decoys"), first_life, entropy
+        self._wishes = Wishes(config.subscriptions_max)
+        self._areas: dict[bytes, list[Area]] = {}
+        """Of each wish: what is meant, and then its decoys."""
+        self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
+        self._absences: dict[int, Absences] = {}
+        self._asking: Alarms[tuple[int, str]] = Alarms()
+        self._asked_us: dict[tuple[int, str], int] = {}
+        self._under_way: dict[tuple[int, str], bool] = {}
+        """Requests that the broker has not acknowledged, and whether there is more to say since."""
+        self._full: dict[int, None] = {}
+        self.excess = 0
+        self.counts: Counter[str] = winnower.counts
+
+    def __len__(self) -> int:
+        return len(self._wishes)
+
+    # --- the owner
+
+    def subscribe(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
+        """`LocalError` for what nobody can be granted, or where there is no room for it."""
+        span = self._spans.current(now)
+        schema = span.keys(topic).record.schema
+        area = area_of(interest, schema)
+        areas = [area, *decoys_of(area, topic, schema, self._config, self._decoy_key)]
+        filters = self._filters(span)
+        filters.update(dict.fromkeys(self._of_areas(span, topic, areas)))
+        if len(filters) > self._config.filters_max:
+            raise LocalError(f"{len(filters)} filters, and a session has {self._config.filters_max} at most")
+        wish = self._wishes.add(number, topic, interest, now)
+        self._areas[wish.spelled] = areas
+        for each in self._spans:
+            each.session.ask(self._wanted(each, wish), now)
+        self.stands(now)
+
+    def unsubscribe(self, number: int, now: int) -> None:
+        wish = self._wishes.remove(number)
+        self._inbox.forget(number)
+        if wish not in self._wishes:
+            for span in self._spans:
+                gone = self._wanted(span, wish)
+                kept = self._filters(span)
+                span.session.drop([each for each in gone if each not in kept], now)
+            del self._areas[wish.spelled]
+
+    def acknowledge(self, note: bytes, now: int) -> None:
+        self._inbox.acknowledge(note)
+        if self._full and len(self._inbox) <= self._config.unread_max // 2:
+            for number in self._full:
+                if (span := self._spans.get(number)) is not None and span.session.ready:
+                    self._back(span, now)
+            self._full = {}
+
+    # --- sessions
+
+    def opened(self, span: Span, now: int) -> None:
+        first = self._first_life and span.number == self._spans.number(self._spans.born_us)
+        self._absences[span.number] = Absences(self._spans.born_us if first else 0, self._entropy)
+        span.session.ask(self._filters(span), now)
+
+    def ready(self, span: Span, now: int) -> None:
+        self._back(span, now)
+        self.stands(now)
+
+    def stands(self, now: int) -> None:
+        """Something was granted: tell the owner of what it gets from now on."""
+        span = self._spans.current(now)
+        for wish in self._wishes:
+            if not wish.stands and span.session.ready and span.session.has(self._wanted(span, wish)):
+                self._wishes.stand(wish, now)
+
+    def lost(self, span: Span, now: int) -> None:
+        heard_us = span.session.heard_us
+        self._absences[span.number].away(now if heard_us is None else heard_us)
+
+    def ended(self, number: int) -> None:
+        self._absences.pop(number, None)
+        self._full.pop(number, None)
+        for key in [key for key in self._asked_us if key[0] == number]:
+            del self._asked_us[key]
+        for key in [key for key in self._under_way if key[0] == number]:
+            del self._under_way[key]
+        for key in [key for key in self._asking if key[0] == number]:
+            self._asking.drop(key)
+
+    # --- what comes
+
+    def heard(self, span: Span, topic: str, publish: Publish, now: int) -> None:
+        """A candidate; raises `RemoteError` for what is none."""
+        if self._hold is not None and not self._is_meant(span, topic, publish.topic):
+            self.counts["decoy"] += 1  # The paper asks only about what was meant.
+            return
+        self.take(span, topic, publish.payload, now)
+
+    def take(self, span: Span, topic: str, payload: bytes, now: int) -> None:
+        letter = self._winnower.winnow(span, topic, payload)
+        if letter is None:
+            if self._hold is not None and self._winnower.unknown:
+                self._hold(span, topic, payload, now)
+            return
+        publication = letter.content.publication
+        wishes = [wish for wish in self._wishes if wish.topic == topic and wish.interest.matches(publication)]
+        readers = [number for wish in wishes for number in wish.readers]
+        self.excess += not readers
+        if readers and len(self._inbox) >= self._config.unread_max:
+            self._full[span.number] = None
+            self._absences[span.number].away(now)
+            return
+        self._winnower.seen(payload)
+        self._inbox.put(readers, Note(letter_id(letter), publication), None, now)
+
+    def here(self, span: Span, topic: str, payload: bytes, now: int) -> None:
+        """A publisher is there; raises `RemoteError` unless it is one."""
+        check_here(span.keys(topic), payload)
+        key = (span.number, topic)
+        if key not in self._asking:
+            self._asking.set(
+                key, max(now, self._asked_us.get(key, now - self._config.again_us) + self._config.again_us)
+            )
+
+    # --- time
+
+    def handle(self, now: int) -> None:
+        self._inbox.handle(now)
+        for number, topic in self._asking.due(now):
+            if (span := self._spans.get(number)) is not None:
+                self._ask(span, topic, now)
+
+    def next_us(self) -> int | None:
+        return earliest(self._inbox.next_us(), self._asking.next_us())
+
+    def next_event(self) -> Waiting | Delivered | None:
+        return self._wishes.news.pop(0) if self._wishes.news else self._inbox.next_delivery()
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "subscriptions": len(self._wishes),
+            "filters": max((len(self._filters(span)) for span in self._spans), default=0),
+            "inbox": len(self._inbox),
+            "seen": max(self._inbox.remembered, len(self._winnower)),
+            "absences": max(map(len, self._absences.values()), default=0),
+        }
+
+    # --- inside
+
+    def _filters(self, span: Span) -> dict[str, None]:
+        return dict.fromkeys(each for wish in self._wishes for each in self._wanted(span, wish))
+
+    def _wanted(self, span: Span, wish: Wish) -> list[str]:
+        """The filters of a wish and its decoys in this session, and where publishers say that they are there."""
+        try:
+            return [*self._of_areas(span, wish.topic, self._areas[wish.spelled]), span.names(wish.topic).here]
+        except LocalError:
+            return []  # No grant of ours is for this epoch.
+
+    def _of_areas(self, span: Span, topic: str, areas: list[Area]) -> list[str]:
+        names = span.names(topic)
+        return [each for area in areas for each in names.filters(area)]
+
+    def _is_meant(self, span: Span, topic: str, name: str) -> bool:
+        names = span.names(topic)
+        return any(
+            matches(each, name)
+            for wish in self._wishes
+            if wish.topic == topic
+            for each in names.filters(self._areas[wish.spelled][0])
+        )
+
+    def _back(self, span: Span, now: int) -> None:
+        self._absences[span.number].back(now)
+        for topic in dict.fromkeys(wish.topic for wish in self._wishes):
+            self._ask(span, topic, now)
+
+    def _ask(self, span: Span, topic: str, now: int) -> None:
+        key = (span.number, topic)
+        self._asking.drop(key)
+        if key in self._under_way:
+            self._under_way[key] = True
+            return
+        standing = self._absences[span.number].standing(now - self._config.keep_us - self._config.margin_us)
+        try:
+            keys = span.keys(topic)
+        except LocalError:
+            return  # No grant of ours is for this epoch.
+        if not standing:
+            return
+        self._asked_us[key], self._under_way[key] = now, False
+        payload = seal_again(keys, standing, self._entropy)
+        span.session.put(span.names(topic).again, payload, lambda now: self._asked(span, topic, now), now)
+
+    def _asked(self, span: Span, topic: str, now: int) -> None:
+        if self._under_way.pop((span.number, topic), False):
+            self._ask(span, topic, now)

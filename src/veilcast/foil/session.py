@@ -1,0 +1,368 @@
+"""One session with an MQTT broker: what is asked for, what is under way, and the stream that carries it.
+
+The broker is not trusted, and streams end at any time. What is wanted (`ask`) and what is to be sent (`put`) outlives
+every stream: on a new one the session says who it is, asks for everything that it wants, and when the broker has
+granted that, it is ready; only then does anything leave. What was not acknowledged leaves again under its old number.
+
+All that comes is acknowledged at once, whatever it is. Were a true event acknowledged when its reader has it, and a
+fake at once, the broker had only to look at a clock. Filters leave in a new random order each time.
+
+MQTT repeats nothing on a stream that stands, so a broker that owes an answer for `retry_us` is left for a new stream.
+One that refuses us, or sends what no broker may, is left too, and called after growing pauses. All it can do is to keep
+us waiting.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, NamedTuple
+
+from veilcast.errors import MalformedError
+from veilcast.foil.config import FoilConfig
+from veilcast.machine import Address, Disconnect, Event, Frame
+from veilcast.parts.alarms import earliest
+from veilcast.parts.calling import Caller, backoff
+from veilcast.wire import mqtt
+from veilcast.wire.mqtt import Connack, Packet, Pingresp, Puback, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+
+Done = Callable[[int], None]
+
+
+class Login(NamedTuple):
+    """What the broker knows a customer by, if it wants to; the same in all sessions."""
+
+    user: str
+    password: bytes
+
+    def __repr__(self) -> str:
+        return f"Login({self.user!r})"
+
+
+class Ears(NamedTuple):
+    """Whom a session tells."""
+
+    heard: Callable[[Publish, int], None]
+    """Something came that was asked for, or not; it may raise `RemoteError`, and nothing follows from it."""
+    ready: Callable[[int], None]
+    """All that was asked for is granted, on a new stream."""
+    stands: Callable[[int], None]
+    """The same on the stream that there is, after more was asked for."""
+    lost: Callable[[int], None]
+    """The stream on which it was ready has ended."""
+
+
+class Session:
+    """`client` is its name at the broker; the session is kept there for `expiry_us` after a stream has ended."""
+
+    def __init__(
+        self,
+        config: FoilConfig,
+        peer: Address,
+        client: str,
+        login: Login | None,
+        expiry_us: int,
+        ears: Ears,
+        rng: Random,
+        now: int,
+    ) -> None:
+        self._config, self._login, self._expiry_us, self._ears, self._rng = config, login, expiry_us, ears, rng
+        self.peer, self._client, self._version = peer, client, mqtt.Version(config.version)
+        self._caller = Caller(peer, config.connect_us, rng, now)
+        self._failures = 0
+        self._events: deque[Event] = deque()
+        self.frames: list[Frame] = []
+        self.ended = False
+        self._filters: dict[str, None] = {}
+        self._granted: dict[str, None] = {}
+        self._asking: dict[int, tuple[str, ...]] = {}
+        self._queue: deque[_Message] = deque()
+        self._flying: dict[int, _Message] = {}
+        self._large: list[_Message] = []
+        """What the broker of this stream does not take; the next one may."""
+        self._numbers: dict[int, None] = {}
+        """All that are taken, by what is under way or will leave again, and by what is asked for."""
+        self._last = 0
+        self._owed: dict[str, int] = {}
+        """What the broker has not answered, and since when, oldest first."""
+        self._greeted = self._ready = False
+        self._window, self._packet_max, self._alive_us = config.window, 0, config.keep_alive_us
+        self._sent_us = now
+        self.heard_us: int | None = None
+        """The last sign of the broker, on this stream or the one before."""
+        self.refusals: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """Messages that are not acknowledged."""
+        return len(self._queue) + len(self._flying) + len(self._large)
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    # --- what is wanted
+
+    def ask(self, filters: Iterable[str], now: int) -> None:
+        """Want these as well, from now on."""
+        fresh = [each for each in filters if each not in self._filters]
+        self._filters.update(dict.fromkeys(fresh))
+        if self._greeted:
+            self._subscribe(fresh, now)
+
+    def drop(self, filters: Iterable[str], now: int) -> None:
+        """Want these no more."""
+        gone = [each for each in filters if each in self._filters]
+        for each in gone:
+            del self._filters[each]
+            self._granted.pop(each, None)
+        if self._greeted:
+            self._unsubscribe(gone, now)
+
+    def has(self, filters: Iterable[str]) -> bool:
+        return all(each in self._granted for each in filters)
+
+    def put(self, topic: str, payload: bytes, done: Done, now: int) -> None:
+        """Send this until the broker has acknowledged it."""
+        self._queue.append(_Message(topic, payload, done))
+        self._flow(now)
+
+    def end(self, now: int) -> None:
+        """Leave nothing behind at the broker, if it can be told."""
+        if self._greeted:
+            self._unsubscribe(list(self._filters), now)
+            five = self._version is mqtt.Version.MQTT_5
+            self._send(mqtt.Disconnect(expiry_s=0 if five else None), now)
+        self._events.append(Disconnect(self.peer))
+        self.ended = True
+        self._greeted = self._ready = False
+
+    # --- the stream
+
+    def peer_up(self, now: int) -> None:
+        if self.ended:
+            return
+        self._gone(now)
+        self._caller.peer_up()
+        login = self._login
+        five = self._version is mqtt.Version.MQTT_5
+        hello = mqtt.Connect(
+            self._client,
+            self._version,
+            keep_alive_s=-(-self._config.keep_alive_us // 1_000_000),
+            user=None if login is None else login.user,
+            password=None if login is None else login.password,
+            expiry_s=-(-self._expiry_us // 1_000_000) if five else 0,
+            receive_max=self._config.window if five else mqtt.NUMBER_MAX,
+        )
+        self._owe("connack", now)
+        self._send(hello, now)
+
+    def peer_lost(self, now: int) -> None:
+        if not self.ended:
+            self._caller.peer_lost(now)
+            self._caller.next_us = now + backoff(self._rng, self._config.connect_us, self._failures)
+            self._gone(now)
+
+    def receive(self, data: bytes, now: int) -> None:
+        """Raises `RemoteError`; after what no broker may send, the stream is left."""
+        if self.ended or not self._caller.up:
+            return
+        try:
+            self._hear(mqtt.decode(data, self._version), now)
+        except MalformedError:
+            self._leave("malformed", now)
+            raise
+
+    def handle(self, now: int) -> None:
+        if self.ended:
+            return
+        self._caller.handle(now)
+        if self._owed and now >= self._due_us():
+            self._leave("silent", now)
+        elif self._greeted and now >= self._sent_us + self._ping_us:
+            self._owe("pingresp", now)
+            self._send(mqtt.Pingreq(), now)
+
+    def next_us(self) -> int | None:
+        if self.ended:
+            return None
+        ping_us = self._sent_us + self._ping_us if self._greeted else None
+        return earliest(self._caller.next_us, self._due_us() if self._owed else None, ping_us)
+
+    def next_event(self) -> Event | None:
+        if self._events:
+            return self._events.popleft()
+        return None if self.ended else self._caller.next_event()
+
+    # --- inside
+
+    @property
+    def _ping_us(self) -> int:
+        return self._alive_us * 3 // 4
+
+    def _due_us(self) -> int:
+        return next(iter(self._owed.values())) + self._config.retry_us
+
+    def _hear(self, packet: Packet, now: int) -> None:
+        if not self._greeted and not isinstance(packet, Connack):
+            raise MalformedError("something before the answer to our greeting")
+        self.heard_us = now
+        match packet:
+            case Connack():
+                self._welcome(packet, now)
+            case Publish(number=number):
+                if number:
+                    self._send(Puback(number), now)
+                self._ears.heard(packet, now)
+            case Puback(number, code):
+                self._acknowledged(number, code, now)
+            case Suback(number, codes):
+                self._subscribed(number, codes, now)
+            case Unsuback(number):
+                self._paid(f"unsuback {number}")
+                self._numbers.pop(number, None)
+            case Pingresp():
+                self._paid("pingresp")
+            case mqtt.Disconnect(code):
+                self._leave(f"disconnected with code {code}", now)
+            case _:
+                raise MalformedError("a packet that brokers do not send")
+
+    def _welcome(self, packet: Connack, now: int) -> None:
+        self._paid("connack")
+        if packet.code:
+            self._leave(f"refused with code {packet.code}", now)
+        elif packet.qos_max < 1 or not packet.wildcards:
+            self._leave("a broker without QoS 1 or wildcards", now)
+        else:
+            self._greeted = True
+            self._window = min(self._config.window, packet.receive_max)
+            self._packet_max = packet.packet_max or 0
+            asked_us = self._config.keep_alive_us
+            self._alive_us = min(asked_us, (packet.keep_alive_s or 0) * 1_000_000 or asked_us)
+            self._subscribe(list(self._filters), now)
+            self._check(now)
+
+    def _subscribe(self, filters: list[str], now: int) -> None:
+        self._rng.shuffle(filters)
+        for start in range(0, len(filters), FILTERS_EACH):
+            some, number = tuple(filters[start : start + FILTERS_EACH]), self._number()
+            self._asking[number] = some
+            self._owe(f"suback {number}", now)
+            self._send(Subscribe(number, some), now)
+
+    def _unsubscribe(self, filters: list[str], now: int) -> None:
+        self._rng.shuffle(filters)
+        for start in range(0, len(filters), FILTERS_EACH):
+            number = self._number()
+            self._owe(f"unsuback {number}", now)
+            self._send(Unsubscribe(number, tuple(filters[start : start + FILTERS_EACH])), now)
+
+    def _subscribed(self, number: int, codes: tuple[int, ...], now: int) -> None:
+        asked = self._asking.get(number)
+        if asked is None or len(asked) != len(codes):
+            raise MalformedError("an answer to what was not asked")
+        del self._asking[number]
+        self._numbers.pop(number, None)
+        self._paid(f"suback {number}")
+        for each, code in zip(asked, codes, strict=True):
+            # What the broker refuses is not waited for: the rest is to go on.
+            self.refusals["filter refused"] += code >= mqtt.REFUSED
+            if each in self._filters and code < mqtt.REFUSED:
+                self._granted[each] = None
+        self._check(now)
+
+    def _check(self, now: int) -> None:
+        if self._asking:
+            return
+        if self._ready:
+            self._ears.stands(now)
+            return
+        self._ready, self._failures = True, 0
+        self._ears.ready(now)
+        self._flow(now)
+
+    def _flow(self, now: int) -> None:
+        while self._ready and self._queue and len(self._flying) < self._window:
+            message = self._queue.popleft()
+            again = message.number is not None
+            if message.number is None:
+                message.number = self._number()
+            packet = Publish(message.topic, message.payload, message.number, again)
+            if 0 < self._packet_max < len(message.topic) + len(message.payload) + PACKET_HEAD:
+                self.refusals["too large for the broker"] += 1
+                self._large.append(message)
+                continue
+            self._flying[message.number] = message
+            self._owe(f"puback {message.number}", now)
+            self._send(packet, now)
+
+    def _acknowledged(self, number: int, code: int, now: int) -> None:
+        message = self._flying.get(number)
+        if message is None:
+            raise MalformedError("an acknowledgement of what was not sent")
+        if code >= mqtt.REFUSED:
+            self._leave(f"publication refused with code {code}", now)
+            return
+        del self._flying[number]
+        del self._numbers[number]
+        self._paid(f"puback {number}")
+        message.done(now)
+        self._flow(now)
+
+    def _number(self) -> int:
+        """The next that is free: window, filters and what waits to be sent again are far fewer than there are."""
+        while True:
+            self._last = self._last % mqtt.NUMBER_MAX + 1
+            if self._last not in self._numbers:
+                self._numbers[self._last] = None
+                return self._last
+
+    def _leave(self, why: str, now: int) -> None:
+        self.refusals[why] += 1
+        self._failures += 1
+        self._events.append(Disconnect(self.peer))
+        self.peer_lost(now)
+
+    def _gone(self, now: int) -> None:
+        """There is no stream: what was under way leaves first on the next one."""
+        if self._ready:
+            self._ears.lost(now)
+        self._greeted = self._ready = False
+        self._queue.extendleft(reversed([*self._flying.values(), *self._large]))
+        self._flying.clear()
+        self._large.clear()
+        self._asking.clear()
+        self._owed.clear()
+        self._granted.clear()
+        self._numbers = {message.number: None for message in self._queue if message.number is not None}
+        self.frames.clear()
+
+    def _owe(self, what: str, now: int) -> None:
+        self._owed.setdefault(what, now)
+
+    def _paid(self, what: str) -> None:
+        if self._owed.pop(what, None) is None:
+            raise MalformedError("an answer to what was not asked")
+
+    def _send(self, packet: Packet, now: int) -> None:
+        self._sent_us = now
+        self.frames.append(Frame(self.peer, mqtt.encode(packet, self._version)))
+
+
+@dataclass(slots=True)
+class _Message:
+    topic: str
+    payload: bytes
+    done: Done
+    number: int | None = None
+    """Once it has left, and for as long as it is not acknowledged."""
+
+
+FILTERS_EACH: Final = 64
+"""Of one packet."""
+
+PACKET_HEAD: Final = 16
+"""What a publication has around topic and payload, at most."""

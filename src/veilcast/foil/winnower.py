@@ -1,0 +1,81 @@
+"""The winnower: of all that the broker brings, the true events, each once.
+
+A fake is known by its slot, which takes a look at the chain of its event and no more; what is in the right slot is
+opened, and must be a note of the topic with its publisher's signature. Nothing leaves here but what a publisher of the
+topic has published, whatever the broker does; it may withhold, and no more. What was opened before is known by its
+place in its stream.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+from veilcast.authority.letters import Letter
+from veilcast.authority.notes import open_bare_note
+from veilcast.foil.event import Head, open_body, split
+from veilcast.foil.positions import Chain, chain_of, slot_of, topic_chain
+from veilcast.foil.spans import Span
+
+Chains: TypeAlias = Callable[[Span, str, Head], Chain | None]
+"""What is known of the chain of an event; None if nothing is, yet."""
+
+
+class Winnower:
+    """Bounded: the last `seen_max` events that were opened. `counts` has what was not: fakes, doubles and unknown."""
+
+    def __init__(self, root: bytes, chains: Chains, seen_max: int) -> None:
+        self._root, self._chains, self._seen_max = root, chains, seen_max
+        self._seen: dict[tuple[bytes, int], None] = {}
+        self.counts: Counter[str] = Counter()
+        self.unknown = False
+        """Whether nothing could be said of the last one, for want of its chain."""
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def winnow(self, span: Span, topic: str, payload: bytes) -> Letter | None:
+        """The event, if this is the true candidate of one that was not seen; raises `RemoteError` for what is none."""
+        head, sealed = split(payload)
+        chain = self._chains(span, topic, head)
+        self.unknown = chain is None
+        if chain is None:
+            self.counts["unknown"] += 1
+            return None
+        secret = chain.at(head.number)
+        if slot_of(secret, head.candidates) != head.slot:
+            self.counts["fake"] += 1
+            return None
+        if (head.stream, head.number) in self._seen:
+            self.counts["double"] += 1
+            return None
+        note = open_body(head, secret, sealed)
+        return Letter(topic, open_bare_note(span.keys(topic), note, self._root, span.epoch))
+
+    def seen(self, payload: bytes) -> None:
+        """What this had is with its reader: know it from now on."""
+        head, _ = split(payload)
+        self._seen[head.stream, head.number] = None
+        while len(self._seen) > self._seen_max:
+            del self._seen[next(iter(self._seen))]
+
+
+class TopicChains:
+    """Hardened: by the topic's keys. Bounded: the last `chains_max` that were looked for."""
+
+    def __init__(self, chains_max: int) -> None:
+        self._most = chains_max
+        self._known: dict[tuple[int, str, bytes, int], Chain] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __call__(self, span: Span, topic: str, head: Head) -> Chain:
+        key = (span.number, topic, head.stream, chain_of(head.number))
+        chain = self._known.get(key)
+        if chain is None:
+            chain = self._known[key] = topic_chain(span.keys(topic), head.stream, key[3])
+            while len(self._known) > self._most:
+                del self._known[next(iter(self._known))]
+        return chain
