@@ -69,16 +69,16 @@ class FoilMember:
         self._asking = Asking(config, keyring, self._take_held, rng, entropy) if paper else None
         self._telling = Telling(config, keyring, secret, entropy) if paper else None
         self._chains = TopicChains(config.seeds_max)
-        self._winnower = Winnower(keyring.root, self._asking or self._chains, config.seen_max)
+        chains = self._chains if self._asking is None else self._asking
+        self._winnower = Winnower(keyring.root, chains, config.seen_max)
         self._streams: dict[bytes, str] = {}
         """In the paper, those of ours that may be asked about, and their topics."""
         self._spans = Spans(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
         hold = None if self._asking is None else self._asking.hold
         link = keyring.membership.link
         self._reading = Reading(config, link, self._spans, self._winnower, hold, first_life, entropy)
-        self._publishing = Publishing(
-            config, self._spans, self._keeping, self._telling or topic_chain, self._begun, rng, entropy
-        )
+        seeds = topic_chain if self._telling is None else self._telling
+        self._publishing = Publishing(config, self._spans, self._keeping, seeds, self._begun, rng, entropy)
         self._subscribed = 0
         self._open(now)
         self._publishing.resume(now)
