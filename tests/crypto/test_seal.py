@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.crypto import _primitives as hazmat
-from veilcast.crypto.seal import NONCE, OVERHEAD, seal, unseal
+from veilcast.crypto.seal import NONCE, OVERHEAD, Sealer, seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Entropy
@@ -51,6 +51,19 @@ def test_what_was_sealed_opens_again_and_costs_a_fixed_overhead(plaintext: bytes
     sealed = seal(KEY, plaintext, context=context, entropy=seed.randbytes)  # type: ignore[attr-defined]
     assert len(sealed) == len(plaintext) + OVERHEAD
     assert unseal(KEY, sealed, context=context) == plaintext
+
+
+@given(plaintext=st.binary(max_size=300), context=st.binary(max_size=40))
+def test_a_key_that_is_loaded_once_seals_the_same(plaintext: bytes, context: bytes) -> None:
+    sealer = Sealer(KEY)
+    sealed = sealer.seal(plaintext, context=context, entropy=bytes)
+    assert sealed == seal(KEY, plaintext, context=context, entropy=bytes)
+    assert sealer.unseal(sealed, context=context) == plaintext
+    for wrong in (sealed[:-1], b"\2" + sealed[1:], sealed[: OVERHEAD - 1]):
+        with pytest.raises(ForgedError):
+            sealer.unseal(wrong, context=context)
+    with pytest.raises(ForgedError):
+        sealer.unseal(sealed, context=context + b".")
 
 
 def test_every_flipped_bit_and_every_cut_is_refused(entropy: Entropy) -> None:

@@ -22,7 +22,7 @@ from people import NOW, OTHER, TOPIC, make_people
 from veilcast.authority.content import Content
 from veilcast.authority.subjects import keyed, named, subject_key
 from veilcast.crypto.group import Ciphertext, Point, Scalar
-from veilcast.crypto.seal import unseal
+from veilcast.crypto.seal import Sealer, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, MalformedError
 from veilcast.machine import Publication
@@ -89,7 +89,7 @@ class Hardened(Play):
         self.sealed = bodies.seal_note(PUBLISHER, content, draw)
         self.up = bodies.wrap_for_server(public.box, self.sealed, purpose=b"publish", entropy=draw)
         self.delivery = bodies.delivery_key(draw)
-        self.down = bodies.wrap_for_reader(self.delivery, self.sealed, draw)
+        self.down = bodies.wrap_for_reader(Sealer(self.delivery), self.sealed, draw)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def hardened() -> Hardened:
 
 def test_both_do_what_they_are_for(paper: Paper, hardened: Hardened) -> None:
     assert bodies.open_body(paper.down, paper.sealed, paper.keys[1]) == BODY
-    received = bodies.open_at_reader(hardened.delivery, hardened.down)
+    received = bodies.open_at_reader(Sealer(hardened.delivery), hardened.down)
     assert bodies.open_note(READER, received, PEOPLE.bob.root, NOW).publication.body == BODY
     for play in (paper, hardened):
         assert play.tags[0] == play.tags[1] != play.tags[2]
@@ -278,8 +278,8 @@ def test_e_in_paper_the_proxy_sees_the_same_bytes_come_and_go(paper: Paper) -> N
 
 
 def test_e_hardened_nothing_that_comes_goes(hardened: Hardened) -> None:
-    again = bodies.wrap_for_reader(hardened.delivery, hardened.sealed, random.Random(1).randbytes)
-    other = bodies.wrap_for_reader(Secret(bytes(32)), hardened.sealed, random.Random(2).randbytes)
+    again = bodies.wrap_for_reader(Sealer(hardened.delivery), hardened.sealed, random.Random(1).randbytes)
+    other = bodies.wrap_for_reader(Sealer(Secret(bytes(32))), hardened.sealed, random.Random(2).randbytes)
     for one, two in product((hardened.up,), (hardened.down, again, other)):
         assert not common_piece(one, two)
     for one, two in ((hardened.down, again), (hardened.down, other), (again, other)):

@@ -16,7 +16,7 @@ from people import NOW, OTHER, TOPIC, make_people
 
 from veilcast.authority.content import Content
 from veilcast.crypto.group import Scalar
-from veilcast.crypto.seal import OVERHEAD
+from veilcast.crypto.seal import OVERHEAD, Sealer
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies
@@ -59,13 +59,13 @@ def test_a_note_passes_all_three_layers(entropy: Entropy) -> None:
     keys = ServerKeys.draw(entropy)
     sealed = bodies.seal_note(PUBLISHER, content(), entropy)
     up = bodies.wrap_for_server(keys.public().box, sealed, purpose=b"publish", entropy=entropy)
-    key = bodies.delivery_key(entropy)
+    key = Sealer(bodies.delivery_key(entropy))
     down = bodies.wrap_for_reader(key, bodies.open_at_server(keys, up, purpose=b"publish"), entropy)
     assert bodies.open_note(READER, bodies.open_at_reader(key, down), ROOT, NOW) == content()
 
 
 def test_what_one_layer_is_made_for_no_other_opens(entropy: Entropy) -> None:
-    keys, key = ServerKeys.draw(entropy), bodies.delivery_key(entropy)
+    keys, key = ServerKeys.draw(entropy), Sealer(bodies.delivery_key(entropy))
     up = bodies.wrap_for_server(keys.public().box, b"note", purpose=b"publish", entropy=entropy)
     down = bodies.wrap_for_reader(key, b"note", entropy)
     with pytest.raises(ForgedError):
@@ -73,7 +73,7 @@ def test_what_one_layer_is_made_for_no_other_opens(entropy: Entropy) -> None:
     with pytest.raises(ForgedError):
         bodies.open_at_server(ServerKeys.draw(entropy), up, purpose=b"publish")
     with pytest.raises(ForgedError):
-        bodies.open_at_reader(bodies.delivery_key(entropy), down)
+        bodies.open_at_reader(Sealer(bodies.delivery_key(entropy)), down)
 
 
 def test_a_note_has_one_of_a_few_sizes_whatever_it_says(entropy: Entropy) -> None:

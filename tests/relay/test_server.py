@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from veilcast.crypto.group import Point, Scalar, encrypt
+from veilcast.crypto.seal import Sealer
 from veilcast.crypto.secret import Secret
 from veilcast.errors import TamperedError
 from veilcast.machine import Address, Listen, Record, Settled
@@ -113,7 +114,7 @@ def test_a_publication_goes_to_those_who_have_one_of_its_subjects_in_each_group(
     [delivery] = sent
     assert isinstance(delivery, Delivery)
     assert delivery.names == (name(2),)
-    assert open_at_reader(Secret(KEY), delivery.sealed) == bytes(10)
+    assert open_at_reader(Sealer(Secret(KEY)), delivery.sealed) == bytes(10)
     assert len(bench.submit(b"q", b"a", b"b")[1]) == 2
 
 

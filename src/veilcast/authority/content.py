@@ -90,7 +90,11 @@ def check_notify(notify: Notify, publishers: list[bytes]) -> None:
 
 def open_notify(keys: TopicKeys, notify: Notify) -> Content:
     """What was sealed; raises for whatever does not open or is no publication."""
-    plain = unseal(keys.content, notify.sealed, context=keys.token)
+    return read_content(unseal(keys.content, notify.sealed, context=keys.token))
+
+
+def read_content(plain: bytes) -> Content:
+    """`MalformedError` for what is no publication."""
     try:
         return _DECODER.decode(plain)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

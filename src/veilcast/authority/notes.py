@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from veilcast.authority.content import Content, check_notify, make_certified_notify, open_notify
+from veilcast.authority.content import Content, check_notify, make_certified_notify, open_notify, read_content
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto.derive import derive
-from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.seal import Sealer, seal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Entropy
@@ -36,7 +36,20 @@ def seal_note(keys: TopicKeys, content: Content, mode: Mode, entropy: Entropy) -
 
 def open_note(keys: TopicKeys, sealed: bytes, mode: Mode, root: bytes, epoch: int) -> Content:
     """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
-    return open_bare_note(keys, unpad(unseal(_key(keys, mode), sealed, context=_context(mode))), root, epoch)
+    return Opener(keys, mode, root, epoch).open(sealed)
+
+
+class Opener:
+    """`open_note` for many notes of a topic and epoch: what it takes is derived once."""
+
+    def __init__(self, keys: TopicKeys, mode: Mode, root: bytes, epoch: int) -> None:
+        self._keys, self._root, self._epoch = keys, root, epoch
+        self._outer, self._context, self._inner = Sealer(_key(keys, mode)), _context(mode), Sealer(keys.content)
+
+    def open(self, sealed: bytes) -> Content:
+        data = unpad(self._outer.unseal(sealed, context=self._context))
+        note = _checked(self._keys, data, self._root, self._epoch)
+        return read_content(self._inner.unseal(note.sealed, context=note.token))
 
 
 def bare_note(keys: TopicKeys, content: Content, entropy: Entropy) -> bytes:
@@ -46,12 +59,16 @@ def bare_note(keys: TopicKeys, content: Content, entropy: Entropy) -> bytes:
 
 def open_bare_note(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> Content:
     """The reader; raises as `open_note` does."""
+    return open_notify(keys, _checked(keys, data, root, epoch))
+
+
+def _checked(keys: TopicKeys, data: bytes, root: bytes, epoch: int) -> Notify:
     note = decode(data)
     if not isinstance(note, Notify) or note.certificate is None or note.token != keys.token:
         raise ForgedError("not a certified note of this topic and epoch")
     keys.check_publisher(note.certificate, root, epoch)
     check_notify(note, [note.certificate.leaf.subject])
-    return open_notify(keys, note)
+    return note
 
 
 def _key(keys: TopicKeys, mode: Mode) -> Secret:

@@ -23,21 +23,43 @@ def seal(key: Secret, plaintext: bytes, *, context: bytes, entropy: Entropy) -> 
 
 def unseal(key: Secret, sealed: bytes, *, context: bytes) -> bytes:
     """Give the plaintext back; every failure is the same `ForgedError`."""
+    nonce, ciphertext = _parts(sealed)
+    return hazmat.gcm_siv_decrypt(_checked(key), nonce, ciphertext, _bound(context))
+
+
+class Sealer:
+    """`seal` and `unseal` for one key and many messages: the cipher is made once."""
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, key: Secret) -> None:
+        self._cipher = hazmat.gcm_siv(_checked(key))
+
+    def seal(self, plaintext: bytes, *, context: bytes, entropy: Entropy) -> bytes:
+        nonce = entropy(NONCE)
+        return _FIRST + nonce + self._cipher.encrypt(nonce, plaintext, _bound(context))
+
+    def unseal(self, sealed: bytes, *, context: bytes) -> bytes:
+        nonce, ciphertext = _parts(sealed)
+        return hazmat.decrypt(self._cipher, nonce, ciphertext, _bound(context))
+
+
+def _parts(sealed: bytes) -> tuple[bytes, bytes]:
+    """Nonce and ciphertext."""
     if len(sealed) < OVERHEAD or sealed[0] != VERSION:
         raise ForgedError("the ciphertext does not open")
-    nonce, ciphertext = sealed[1 : 1 + NONCE], sealed[1 + NONCE :]
-    return hazmat.gcm_siv_decrypt(_checked(key), nonce, ciphertext, _bound(context))
+    return sealed[1 : 1 + NONCE], sealed[1 + NONCE :]
 
 
 def _seal_with_nonce(key: Secret, nonce: bytes, plaintext: bytes, context: bytes) -> bytes:
     """The deterministic leaf; no public face lets a caller choose a nonce."""
     ciphertext = hazmat.gcm_siv_encrypt(_checked(key), nonce, plaintext, _bound(context))
-    return bytes((VERSION,)) + nonce + ciphertext
+    return _FIRST + nonce + ciphertext
 
 
 def _bound(context: bytes) -> bytes:
     """The version is authenticated with the context, so no later format can be passed off as this one."""
-    return bytes((VERSION,)) + context
+    return _FIRST + context
 
 
 def _checked(key: Secret) -> bytes:
@@ -47,6 +69,7 @@ def _checked(key: Secret) -> bytes:
 
 
 VERSION: Final = 1
+_FIRST: Final = bytes((VERSION,))
 KEY: Final = 32
 NONCE: Final = 12
 TAG: Final = 16

@@ -25,7 +25,7 @@ from veilcast.authority.content import Content
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto.box import box, unbox
 from veilcast.crypto.group import Ciphertext, Point, Scalar, decrypt, encrypt, rerandomise, transform
-from veilcast.crypto.seal import KEY, seal, unseal
+from veilcast.crypto.seal import KEY, Sealer, seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Entropy
 from veilcast.relay.joining import ServerKeys
@@ -70,7 +70,12 @@ def seal_note(keys: TopicKeys, content: Content, entropy: Entropy) -> bytes:
 
 def open_note(keys: TopicKeys, sealed: bytes, root: bytes, epoch: int) -> Content:
     """The reader: raises for whatever was not published on this topic, in this epoch, by one of its publishers."""
-    return notes.open_note(keys, sealed, "relay", root, epoch)
+    return opener(keys, root, epoch).open(sealed)
+
+
+def opener(keys: TopicKeys, root: bytes, epoch: int) -> notes.Opener:
+    """The same for many."""
+    return notes.Opener(keys, "relay", root, epoch)
 
 
 def wrap_for_server(public: bytes, plaintext: bytes, *, purpose: bytes, entropy: Entropy) -> bytes:
@@ -87,13 +92,13 @@ def delivery_key(entropy: Entropy) -> Secret:
     return Secret(entropy(KEY))
 
 
-def wrap_for_reader(key: Secret, plaintext: bytes, entropy: Entropy) -> bytes:
+def wrap_for_reader(key: Sealer, plaintext: bytes, entropy: Entropy) -> bytes:
     """The server: one of many copies, in a layer that only this one has."""
-    return seal(key, plaintext, context=_DELIVERY, entropy=entropy)
+    return key.seal(plaintext, context=_DELIVERY, entropy=entropy)
 
 
-def open_at_reader(key: Secret, wrapped: bytes) -> bytes:
-    return unseal(key, wrapped, context=_DELIVERY)
+def open_at_reader(key: Sealer, wrapped: bytes) -> bytes:
+    return key.unseal(wrapped, context=_DELIVERY)
 
 
 _PAPER: Final = b"veilcast/relay-paper"

@@ -8,6 +8,7 @@ it needs no disk to come back to its leases. The recipes are in `subjects` and `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -17,11 +18,12 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.filling import filled
 from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
 from veilcast.authority.letters import Letter
+from veilcast.authority.notes import Opener
 from veilcast.authority.subjects import Groups
 from veilcast.crypto.bulk import Multiply
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar
-from veilcast.crypto.seal import KEY
+from veilcast.crypto.seal import KEY, Sealer
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
@@ -36,7 +38,7 @@ from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submi
 
 
 class HardenedClient:
-    """Bounded: the keys of `AT_HAND_MAX` epochs."""
+    """Bounded: the keys of `AT_HAND_MAX` epochs, and what `OPENED_MAX` leases and topics are opened with."""
 
     def __init__(self, keyring: Keyring, server: ServerPublic, entropy: Entropy, multiply: Multiply) -> None:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
@@ -44,6 +46,8 @@ class HardenedClient:
         self._places = place_key(keyring)
         self._at_hand: dict[int, EpochKeys] = {}
         self._hiding = Hiding(multiply)
+        self._layer = lru_cache(OPENED_MAX)(self._make_layer)
+        self._opener = lru_cache(OPENED_MAX)(self._make_opener)
 
     def enrol(self, number: int, begun: Begun) -> Enrol:
         return Enrol(number, begun.ratio.reveal(), begun.claim.encode(), begun.sealed)
@@ -61,14 +65,7 @@ class HardenedClient:
         return (epoch_of(now, self._keyring.epoch_us) + 1) * self._keyring.epoch_us
 
     def keys(self, topic: str, span: Span, now: int) -> TopicKeys:
-        if span.epoch not in self._at_hand:
-            while len(self._at_hand) >= AT_HAND_MAX:
-                del self._at_hand[next(iter(self._at_hand))]
-            self._at_hand[span.epoch] = self._keyring.at(span.epoch)
-        keys = self._at_hand[span.epoch].topic(topic)
-        if keys.record.profile != "hardened":
-            raise LocalError(f"{topic!r} is a topic of the paper profile; this client is hardened")
-        return keys
+        return self._keys(topic, span)
 
     def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
         return subjects.keyed_groups(_subject_key(keys), subjects.wanted(interest, keys.record))
@@ -108,16 +105,31 @@ class HardenedClient:
         return proof_of(submission_id(self._places, letter))
 
     def open(self, delivery: Delivery, topic: str, span: Span, key: Scalar, now: int) -> Letter:
-        inner = bodies.open_at_reader(self._delivery_key(delivery.names[0]), delivery.sealed)
-        keys = self.keys(topic, span, now)
-        return Letter(topic, bodies.open_note(keys, inner, self._keyring.root, span.epoch))
+        inner = bodies.open_at_reader(self._layer(delivery.names[0]), delivery.sealed)
+        return Letter(topic, self._opener(topic, span).open(inner))
 
     def _span(self, epoch: int) -> Span:
         """To the end of its epoch and of one more: what was published just before the edge may be under way."""
         return Span(epoch, (epoch + 2) * self._keyring.epoch_us)
 
+    def _keys(self, topic: str, span: Span) -> TopicKeys:
+        if span.epoch not in self._at_hand:
+            while len(self._at_hand) >= AT_HAND_MAX:
+                del self._at_hand[next(iter(self._at_hand))]
+            self._at_hand[span.epoch] = self._keyring.at(span.epoch)
+        keys = self._at_hand[span.epoch].topic(topic)
+        if keys.record.profile != "hardened":
+            raise LocalError(f"{topic!r} is a topic of the paper profile; this client is hardened")
+        return keys
+
     def _delivery_key(self, name: bytes) -> Secret:
         return derive(self._own, b"vc/relay-reader", name)
+
+    def _make_layer(self, name: bytes) -> Sealer:
+        return Sealer(self._delivery_key(name))
+
+    def _make_opener(self, topic: str, span: Span) -> Opener:
+        return bodies.opener(self._keys(topic, span), self._keyring.root, span.epoch)
 
     def _upload(self, groups: Groups, key: Scalar, bond: Scalar) -> Subjects:
         flat = [element for group in groups for element in group]
@@ -151,8 +163,11 @@ class HardenedProxy:
 
 
 class HardenedServer:
+    """Bounded: the ciphers of the last `LAYERS_MAX` readers."""
+
     def __init__(self, keys: ServerKeys, entropy: Entropy, multiply: Multiply) -> None:
         self._keys, self._entropy, self._multiply = keys, entropy, multiply
+        self._layer = lru_cache(LAYERS_MAX)(_make_layer)
         self._tickets = derive(keys.box, b"vc/relay-tickets")
 
     def share(self, sealed: bytes) -> bytes:
@@ -190,8 +205,12 @@ class HardenedServer:
     def deliveries(self, taken: Taken, readers: Sequence[Reader]) -> Iterator[Delivery]:
         """One for each, and no two alike."""
         for name, ticket, key in readers:
-            sealed = bodies.wrap_for_reader(Secret(key), taken.sealed, self._entropy)
+            sealed = bodies.wrap_for_reader(self._layer(key), taken.sealed, self._entropy)
             yield Delivery((name,), ticket, None, sealed)
+
+
+def _make_layer(key: bytes) -> Sealer:
+    return Sealer(Secret(key))
 
 
 def place_key(keyring: Keyring) -> Secret:
@@ -247,6 +266,8 @@ PAST_MAX: Final = 4
 """Epochs that are asked for what waits, where they are so short that the server holds things for many."""
 AT_HAND_MAX: Final = 16
 """Epochs whose keys are kept at hand: to look them up checks the signature of every grant."""
+OPENED_MAX: Final = 1024
+LAYERS_MAX: Final = 4096
 _LEASE: Final = b"vc/relay-lease"
 _SUBMIT: Final = b"vc/relay-submit"
 _UNTIL: Final = 8
