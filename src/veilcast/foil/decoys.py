@@ -1,8 +1,12 @@
 """Decoys: fake interests of the same shape as a true one, at random places of the domain (P3, step 1).
 
 Pure. A range keeps its width, one that reaches to an end of the domain keeps reaching there, a word becomes another
-word. What is not asked for stays unasked. So the number of filters tells no more than it must, and where a broker sees
-k + 1 such areas, any of them might be meant, as far as it does not know beforehand what people ask for.
+word. What is not asked for stays unasked. Where a broker sees k + 1 such areas, any of them might be meant, as far as
+it does not know beforehand what people ask for.
+
+People ask for round numbers, and such ranges have few filters; beside decoys that begin anywhere, and have many, the
+true one would be known. So a decoy's ends are as round as the true ones, and its cover has as many pieces, or as near
+to it as there is a place for.
 
 The same interest has the same decoys, in every epoch and every life of its owner: were they drawn anew, the true one
 would be what all sets have in common. So they are drawn with a key of the member's own.
@@ -22,6 +26,7 @@ from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.naming import Area, Side, resolution
 from veilcast.machine import Entropy
 from veilcast.topics import Schema, Strings
+from veilcast.topics.dyadic import cover
 
 
 def decoys_of(area: Area, topic: str, schema: Schema, config: FoilConfig, key: Secret) -> list[Area]:
@@ -44,17 +49,34 @@ def _moved(side: Side, place: int, schema: Schema, config: FoilConfig, chance: S
         # Where nobody said what words there are, one that nobody has said will do: to the broker all are tags.
         words = [str(word) for word in told.values] or [f"{side}{number}" for number in range(config.k_s + 1)]
         return words[_below(len(words), chance)]
-    first, last = side
     assert not isinstance(domain, Strings), "a side of two cells is of a number"
-    top, width = domain.cell(domain.high) >> (domain.bits - resolution(schema)[place]), last - first
-    if first == 0 and last >= top:
-        return side
+    bits = resolution(schema)[place]
+    top = domain.cell(domain.high) >> (domain.bits - bits)
+    return side if side == (0, top) else _range(*side, top, bits, chance)
+
+
+def _range(first: int, last: int, top: int, bits: int, chance: SecretChance) -> tuple[int, int]:
+    """One with as many pieces, if any of the draws has."""
+    pieces = len(cover(first, last, bits))
+    drawn = [_drawn(first, last, top, chance) for _ in range(_DRAWS)]
+    return min(drawn, key=lambda ends: abs(len(cover(ends[0], ends[1], bits)) - pieces))
+
+
+def _drawn(first: int, last: int, top: int, chance: SecretChance) -> tuple[int, int]:
     if first == 0:
-        return 0, _below(top, chance)
+        step = _roundness(last + 1)
+        return 0, step * (1 + _below(max(1, (top + 1) // step - 1), chance)) - 1
     if last >= top:
-        return top - _below(top, chance), top
-    start = 1 + _below(max(1, top - width - 1), chance)
-    return start, start + width
+        step = _roundness(first)
+        return step * (1 + _below(max(1, top // step), chance)), top
+    step = min(_roundness(first), _roundness(last + 1))
+    start = step * (1 + _below(max(1, (top - last + first) // step - 1), chance))
+    return start, start + last - first
+
+
+def _roundness(cell: int) -> int:
+    """The largest power of two that divides it."""
+    return cell & -cell
 
 
 def _below(n: int, chance: SecretChance) -> int:
@@ -72,3 +94,4 @@ def _stream(key: Secret, *parts: bytes) -> Entropy:
 
 
 _TRIES: Final = 16
+_DRAWS: Final = 16

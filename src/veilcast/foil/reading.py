@@ -53,6 +53,8 @@ class Reading:
         self._wishes = Wishes(config.subscriptions_max)
         self._areas: dict[bytes, list[Area]] = {}
         """Of each wish: what is meant, and then its decoys."""
+        self._spelled: dict[tuple[int, bytes], list[str]] = {}
+        """Of each session and wish: the filters."""
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._absences: dict[int, Absences] = {}
         self._asking: Alarms[tuple[int, str]] = Alarms()
@@ -93,6 +95,7 @@ class Reading:
                 kept = self._filters(span)
                 span.session.drop([each for each in gone if each not in kept], now)
             del self._areas[wish.spelled]
+            self._spelled = {key: filters for key, filters in self._spelled.items() if key[1] != wish.spelled}
 
     def acknowledge(self, note: bytes, now: int) -> None:
         self._inbox.acknowledge(note)
@@ -127,6 +130,7 @@ class Reading:
     def ended(self, number: int) -> None:
         self._absences.pop(number, None)
         self._full.pop(number, None)
+        self._spelled = {key: filters for key, filters in self._spelled.items() if key[0] != number}
         for key in [key for key in self._asked_us if key[0] == number]:
             del self._asked_us[key]
         for key in [key for key in self._under_way if key[0] == number]:
@@ -186,7 +190,7 @@ class Reading:
     def sizes(self) -> dict[str, int]:
         return {
             "subscriptions": len(self._wishes),
-            "filters": max((len(self._filters(span)) for span in self._spans), default=0),
+            "filters": max((span.session.filters for span in self._spans), default=0),
             "inbox": len(self._inbox),
             "seen": max(self._inbox.remembered, len(self._winnower)),
             "absences": max(map(len, self._absences.values()), default=0),
@@ -199,10 +203,14 @@ class Reading:
 
     def _wanted(self, span: Span, wish: Wish) -> list[str]:
         """The filters of a wish and its decoys in this session, and where publishers say that they are there."""
-        try:
-            return [*self._of_areas(span, wish.topic, self._areas[wish.spelled]), span.names(wish.topic).here]
-        except LocalError:
-            return []  # No grant of ours is for this epoch.
+        key = (span.number, wish.spelled)
+        if key not in self._spelled:
+            try:
+                filters = self._of_areas(span, wish.topic, self._areas[wish.spelled])
+                self._spelled[key] = [*filters, span.names(wish.topic).here]
+            except LocalError:
+                self._spelled[key] = []  # No grant of ours is for this epoch.
+        return self._spelled[key]
 
     def _of_areas(self, span: Span, topic: str, areas: list[Area]) -> list[str]:
         names = span.names(topic)

@@ -102,6 +102,10 @@ class Session:
     def ready(self) -> bool:
         return self._ready
 
+    @property
+    def filters(self) -> int:
+        return len(self._filters)
+
     # --- what is wanted
 
     def ask(self, filters: Iterable[str], now: int) -> None:

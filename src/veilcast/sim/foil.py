@@ -145,7 +145,7 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             case "complete":
                 return Complete(diary, wishes)
             case "alike":
-                return Alike(self.foil.k_p + 1)
+                return Alike(self.foil.k_p + 1, self.foil.version)
             case _:
                 return Bounded("entries over the bounds of a table", 0, self._excess)
 
@@ -161,7 +161,7 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "chains": foil.seeds_max,
             "held": foil.held_max,
             "subscriptions": foil.subscriptions_max,
-            "filters": foil.filters_max,
+            "filters": foil.filters_max + 3 * self.topics,
             "inbox": foil.unread_max,
             "seen": foil.seen_max,
             "absences": 32,

@@ -24,14 +24,14 @@ class Alike(Checker):
     as it was, byte for byte. Nothing is retained.
     """
 
-    def __init__(self, candidates: int) -> None:
-        self._candidates = candidates
+    def __init__(self, candidates: int, version: int) -> None:
+        self._candidates, self._version = candidates, Version(version)
         self._events: dict[tuple[bytes, int], dict[int, bytes]] = {}
 
     def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
         for frame in frames:
             if frame.data[0] >> 4 == _PUBLISH and "@" in frame.destination:
-                packet = mqtt.decode(frame.data, Version.MQTT_5)
+                packet = mqtt.decode(frame.data, self._version)
                 assert isinstance(packet, Publish)
                 if packet.retained:
                     raise ViolationError(f"{address} asked the broker to retain something")

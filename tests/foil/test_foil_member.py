@@ -1,0 +1,273 @@
+"""A member among others: what is published is delivered, once, whatever the broker loses and whoever starts anew."""
+
+from __future__ import annotations
+
+import sys
+from itertools import permutations
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from veilcast.errors import LocalError
+from veilcast.foil.config import Attribute, FoilConfig
+from veilcast.machine import Overdue, Publication, Settled, Waiting
+from veilcast.sim.mqtt import BrokerConfig
+from veilcast.topics import All, Equal, Label, Range
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from parley import CONFIG, EPOCH_US, SECOND, TOPIC, Parley, bodies, price
+
+PAPER = msgspec.structs.replace(CONFIG, profile="paper")
+RANGE = All(Label(TOPIC), Range("price", 100, 200))
+
+
+def parley(config: FoilConfig = CONFIG, broker: BrokerConfig | None = None) -> Parley:
+    room = Parley(config, broker)
+    room.add("alice", "publisher")
+    room.add("bob", "subscriber").subscribe(RANGE, room.now)
+    room.run(1)
+    return room
+
+
+def publish(room: Parley, *values: float) -> list[int]:
+    records = []
+    for value in values:
+        records.append(room.places["alice"].member.publish(price(value, body=b"%g" % value), room.now))
+        room.run(0.1)
+    return records
+
+
+@pytest.mark.parametrize("config", [CONFIG, PAPER, msgspec.structs.replace(CONFIG, version=4)])
+def test_what_matches_is_delivered_once_and_nothing_else_is(config: FoilConfig) -> None:
+    room = parley(config)
+    publish(room, 99, 100, 150.5, 200, 201, 150.5)
+    room.run(5)
+    assert bodies(room.places["bob"].notes) == [b"100", b"150.5", b"200", b"150.5"]
+
+
+def test_the_owner_is_told_when_a_subscription_stands_and_when_a_publication_is_through() -> None:
+    room = parley()
+    assert [event.until_us is None for event in room.places["bob"].events if isinstance(event, Waiting)] == [
+        True,
+        False,
+    ]
+    [record] = publish(room, 120)
+    assert Settled(record) in room.places["alice"].events
+
+
+def test_equalities_and_boxes_are_read_too() -> None:
+    room = parley()
+    bob = room.places["bob"].member
+    bob.subscribe(All(Label(TOPIC), Equal("kind", "bid"), Range("price", None, 50)), room.now)
+    room.run(1)
+    alice = room.places["alice"].member
+    for value, kind in [(20, "bid"), (20, "ask"), (60, "bid")]:
+        alice.publish(price(value, kind, kind.encode() + b"%d" % value), room.now)
+    room.run(1)
+    assert bodies(room.places["bob"].notes) == [b"bid20"]
+
+
+@pytest.mark.parametrize("order", list(permutations(["alice", "bob", "carol"])))
+@pytest.mark.parametrize("paper", [False, True])
+def test_after_a_broker_died_with_everything_all_is_repeated_in_whatever_order_members_come_back(
+    order: tuple[str, ...], paper: bool
+) -> None:
+    """Carol was away when it was published; bob was there, and the broker died before it brought him anything."""
+    room = parley(msgspec.structs.replace(PAPER if paper else CONFIG, connect_us=SECOND // 10))
+    room.add("carol", "subscriber").subscribe(RANGE, room.now)
+    room.run(1)
+    room.leave("carol")
+    room.withheld.append("bob")
+    [record] = publish(room, 110)
+    assert Settled(record) in room.places["alice"].events
+    room.withheld.clear()
+    room.leave("alice", "bob")
+    room.start_broker()
+    for name in order:
+        room.away.remove(name)
+        room.run(3)
+    room.run(10)
+    assert bodies(room.places["bob"].notes) == [b"110"]
+    assert bodies(room.places["carol"].notes) == [b"110"]
+
+
+def test_what_was_published_while_there_was_no_broker_arrives_when_there_is_one() -> None:
+    room = parley()
+    room.kill_broker()
+    publish(room, 110, 120)
+    room.run(20)
+    assert room.places["bob"].notes == []
+    room.start_broker()
+    room.run(60)
+    assert bodies(room.places["bob"].notes) == [b"110", b"120"]
+
+
+def test_a_publisher_that_starts_anew_brings_through_what_it_had_promised() -> None:
+    room = parley()
+    room.kill_broker()
+    publish(room, 110)
+    room.restart("alice")
+    room.start_broker()
+    room.run(60)
+    assert bodies(room.places["bob"].notes) == [b"110"]
+
+
+def test_a_reader_that_starts_anew_gets_what_it_missed_and_its_owner_knows_it_by_its_id() -> None:
+    room = parley()
+    publish(room, 110)
+    room.leave("bob")
+    publish(room, 120)
+    room.away.clear()
+    room.restart("bob").subscribe(RANGE, room.now)
+    room.run(60)
+    notes = room.places["bob"].notes
+    assert sorted(set(bodies(notes))) == [b"110", b"120"]
+    assert len({note.id for note in notes}) == 2
+
+
+def test_epochs_pass_and_nothing_is_lost_at_their_edges() -> None:
+    room = parley()
+    room.run((EPOCH_US - room.now % EPOCH_US) / SECOND - 35)
+    published = []
+    for step in range(80):
+        publish(room, 100 + step)
+        published.append(b"%d" % (100 + step))
+        room.run(0.9)
+    assert bodies(room.places["bob"].notes) == published
+
+
+def test_what_could_not_be_sent_for_longer_than_a_session_lasts_goes_by_the_next_with_the_same_candidates() -> None:
+    room = Parley(msgspec.structs.replace(CONFIG, keep_us=60 * SECOND, connect_us=60 * SECOND))
+    room.add("alice", "publisher")
+    room.add("bob", "subscriber").subscribe(RANGE, room.now)
+    room.run(1)
+    publish(room, 150)
+    room.kill_broker()
+    publish(room, 110)
+    before = [place for items in room.places["alice"].member._keeping._items.values() for place in items[0].places]
+    room.run(1.5 * EPOCH_US / SECOND)
+    room.start_broker()
+    room.run(1000)
+    after = [place for items in room.places["alice"].member._keeping._items.values() for place in items[0].places]
+    assert b"110" in bodies(room.places["bob"].notes)
+    assert sorted(map(str, after)) == sorted(map(str, before[-len(after) :]))
+
+
+def test_unsubscribing_ends_deliveries_and_leaves_no_filter_but_those_of_others() -> None:
+    room = parley(msgspec.structs.replace(CONFIG, k_s=2))
+    bob = room.places["bob"].member
+    session = next(iter(bob._spans)).session
+    first = session.filters
+    other = bob.subscribe(All(Label(TOPIC), Range("price", 150, 300)), room.now)
+    room.run(1)
+    assert session.filters > first
+    bob.unsubscribe(other, room.now)
+    room.run(1)
+    assert session.filters == first
+    bob.unsubscribe(1, room.now)
+    room.run(1)
+    assert session.filters == 0
+    publish(room, 150)
+    assert room.places["bob"].notes == []
+
+
+def test_a_full_inbox_gets_the_rest_when_its_owner_has_taken_some() -> None:
+    room = Parley(msgspec.structs.replace(CONFIG, unread_max=4))
+    room.add("alice", "publisher")
+    bob = room.add("bob", "subscriber")
+    bob.subscribe(RANGE, room.now)
+    room.run(1)
+    room.acknowledges = False
+    publish(room, *range(100, 110))
+    assert len(room.places["bob"].notes) == 4
+    room.acknowledges = True
+    for note in list(room.places["bob"].notes):
+        bob.acknowledge(note.id, room.now)
+    room.run(20)
+    for _ in range(3):
+        room.run(20)
+    assert sorted(set(bodies(room.places["bob"].notes))) == [b"%d" % value for value in range(100, 110)]
+
+
+def test_what_is_overdue_is_reported_and_what_is_withdrawn_does_not_leave() -> None:
+    room = parley()
+    room.kill_broker()
+    record, other = publish(room, 110, 120)
+    room.run(70)
+    assert {event.record for event in room.places["alice"].events if isinstance(event, Overdue)} == {record, other}
+    alice = room.places["alice"].member
+    alice.withdraw(record, room.now)
+    room.run(1)
+    assert Settled(record) in room.places["alice"].events
+    assert alice.sizes()["pending"] == 1
+
+
+@pytest.mark.parametrize(
+    "publication",
+    [
+        price(-1),
+        price(1025),
+        price(float("nan")),
+        price(float("inf")),
+        price(100, "gift"),
+        Publication((Label(TOPIC).pair, ("price", 1.0), ("price", 2.0))),
+        Publication((Label("another").pair,)),
+        Publication((("price", 1.0),)),
+        price(100, body=bytes(40_000)),
+    ],
+)
+def test_what_cannot_be_published_is_refused_and_moves_nothing(publication: Publication) -> None:
+    room = parley()
+    alice = room.places["alice"].member
+    publish(room, 120)
+    states = alice._publishing._foilers[TOPIC]._states
+    with pytest.raises(LocalError):
+        alice.publish(publication, room.now)
+    assert alice._publishing._foilers[TOPIC]._states is states
+    assert alice.sizes()["pending"] == 0
+
+
+def test_publications_wait_up_to_a_bound() -> None:
+    room = Parley(msgspec.structs.replace(CONFIG, records_max=3))
+    room.add("alice", "publisher")
+    room.kill_broker()
+    publish(room, 1, 2, 3)
+    with pytest.raises(LocalError, match="wait already"):
+        publish(room, 4)
+
+
+def test_kept_events_have_a_bound_and_a_time() -> None:
+    room = Parley(msgspec.structs.replace(CONFIG, kept_max=5, keep_us=600 * SECOND))
+    alice = room.add("alice", "publisher")
+    room.run(1)
+    publish(room, *range(20))
+    alice.handle_timer(room.now)
+    assert alice.sizes()["kept"] == 5
+    room.run(700)
+    alice.handle_timer(room.now)
+    assert alice.sizes()["kept"] == 1, "the last one has the state of the fakes"
+
+
+def test_filters_have_a_bound() -> None:
+    room = Parley(msgspec.structs.replace(CONFIG, filters_max=10))
+    bob = room.add("bob", "subscriber")
+    with pytest.raises(LocalError, match="filters"):
+        bob.subscribe(All(Label(TOPIC), Range("price", 1, 1022)), room.now)
+    bob.subscribe(Label(TOPIC), room.now)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"price": Attribute(generator="window", deviation=5.0)}])
+def test_a_publisher_who_forgot_nothing_goes_on_with_its_fakes(attributes: dict[str, Attribute]) -> None:
+    """A public restart would show the truth at every start: all candidates alike."""
+    room = Parley(FoilConfig(k_p=3, attributes=attributes))
+    room.add("alice", "publisher")
+    room.run(1)
+    publish(room, *(500 + 13 * step for step in range(20)))
+    room.restart("alice")
+    room.run(1)
+    publish(room, 770, 790)
+    topics = [topic for topic, _, _ in room.seen("alice")][-8:]
+    assert len(set(topics[:4])) > 1
+    assert len(set(topics[4:])) > 1
