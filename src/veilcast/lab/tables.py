@@ -51,6 +51,25 @@ class Guess(observe.Row, frozen=True, gc=False):
     score: float
 
 
+class Stream(observe.Row, frozen=True, gc=False):
+    """One candidate of a foiled value, as a broker sees it."""
+
+    stream: int
+    step: int
+    slot: int
+    value: float
+
+
+class StreamGuess(observe.Row, frozen=True, gc=False):
+    """How likely an attack holds a candidate to be true."""
+
+    attack: str
+    stream: int
+    step: int
+    slot: int
+    score: float
+
+
 class Measured(msgspec.Struct, frozen=True, gc=False):
     """One number that came of one run."""
 
@@ -247,6 +266,8 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     **observe.TABLES,
     "runs": Run,
     "guesses": Guess,
+    "streams": Stream,
+    "stream_guesses": StreamGuess,
     "measures": Measured,
     "scores": Score,
     "verdicts": Verdict,
