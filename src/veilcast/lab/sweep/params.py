@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from veilcast.errors import ConfigError
+from veilcast.lab.sweep.foil_params import Foiling
 
 Outside: TypeAlias = Literal[
     "leaf",
@@ -37,7 +38,7 @@ Observer: TypeAlias = Literal["server", "proxy", "wires", "server and wires"]
 """Of a relay."""
 
 
-class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Params(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The parameters of a run. Every one may be an axis of an experiment, or differ between its series."""
 
     graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn"] = "small-world"
@@ -192,6 +193,8 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("topics must not be negative, and where there are several no other attacks are run")
         if len(set(self.attacks)) < len(self.attacks):
             raise ConfigError("attacks are named once each")
+        if self.foil:
+            self.check_foiling()
 
     def heed(self, runs: str, *switches: str) -> None:
         """Raise where something is switched on that these runs do not heed: they would be taken for what they are not.
@@ -205,7 +208,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         the time that they take."""
         if self.timed:
             return [] if engine == "live" else ["planetlab"]
-        return [self.graph] if self.graph in _STORED else []
+        return self.stocks() or ([self.graph] if self.graph in _STORED else [])
 
 
 _STORED: Final = ("gnutella", "deezer")
@@ -238,6 +241,7 @@ _SWITCHES: Final = (
     "queries",
     "timed",
     "serial",
+    "foil",
 )
 _OFF: Final = Params()
 

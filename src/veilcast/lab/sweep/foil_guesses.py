@@ -1,0 +1,153 @@
+"""Streams are foiled, every attacker that applies looks at them, and is held against the truth.
+
+What is measured of each: `identified`, P3's indistinguishability I(e, G) / |G|, over all steps but the first, which is
+public; `last`, the same at the end of a stream, when most has been seen; `significant`, the same where the truth moves
+farthest, and `degraded`, how much worse that is; `value`, how often a guess has the true value, in whichever message;
+`deviation`, how far a guess is off.
+
+`best` is whoever is the strongest: chosen on half of the days and measured on the others (`identified`), and chosen and
+measured on all of them (`largest`), which flatters it; the interval of this one draws whole days (`measure.strongest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilcast.foil.chance import Numbers, Places
+from veilcast.foil.generator import foiled
+from veilcast.lab.attack.foil_attackers import ATTACKERS
+from veilcast.lab.attack.foil_model import Model
+from veilcast.lab.kernels.chance import stream
+from veilcast.lab.measure.foiling import indistinguishability, likeliest, truth_deviation, value_known
+from veilcast.lab.measure.strongest import strongest
+from veilcast.lab.sweep import foil_makers, foil_truths
+from veilcast.lab.sweep.foil_truths import Streams
+from veilcast.lab.sweep.params import Measure, Params
+
+
+@dataclass(frozen=True, eq=False)
+class Foiled:
+    """Streams as attackers see them, and as they are."""
+
+    candidates: Numbers
+    position: Places
+    values: Numbers
+    day: Places
+    model: Model
+    unit: float = 1.0
+    """Of what values are counted in."""
+
+
+@dataclass(frozen=True, eq=False)
+class Guessed:
+    """By one attacker, of [streams, steps] without the first."""
+
+    identified: Numbers
+    value: Numbers
+    deviation: Numbers
+
+
+def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
+    return told(list(streams(params, seed, data)), params.fakes + 1, seed)
+
+
+def told(parts: Sequence[Foiled], n: int, seed: int) -> list[Measure]:
+    """What attackers reach on all of these together."""
+    found = [guessed(part) for part in parts]
+    day = np.concatenate([part.day for part in parts])
+    far = _far(np.concatenate([part.values for part in parts]))
+    measures = [
+        Measure("", "chance", 0, 1 / n),
+        Measure("", "deviation", 0, float(np.concatenate([_off(part) for part in parts]).mean())),
+    ]
+    by_day: dict[str, Numbers] = {}
+    for attack in found[0]:
+        every = _together([each[attack] for each in found])
+        by_day[attack] = _means(every.identified.mean(axis=1), day)
+        measures += [Measure(attack, metric, 0, value) for metric, value in _summed(every, far).items()]
+    return [*measures, *best(by_day, seed)]
+
+
+def streams(params: Params, seed: int, data: Path | None) -> Iterator[Foiled]:
+    """All of a law together, real ones day by day, for each day has a past of its own."""
+    truth = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
+    rng = np.random.default_rng(stream(seed, "fakes", params.foil, params.fakes))
+    for day in foil_truths.drawn(params, truth, data):
+        yield _foiled(params, day, rng)
+
+
+def guessed(part: Foiled) -> dict[str, Guessed]:
+    """By all attackers that apply."""
+    found = {}
+    for name, attacker in ATTACKERS.items():
+        if not attacker.applies(part.model):
+            continue
+        chosen = likeliest(attacker.score(part.candidates, part.model))
+        found[name] = Guessed(
+            indistinguishability(chosen, part.position)[:, 1:],
+            value_known(chosen, part.candidates, part.position)[:, 1:],
+            truth_deviation(chosen, part.candidates, part.position)[:, 1:] * part.unit,
+        )
+    return found
+
+
+def best(by_day: Mapping[str, Numbers], seed: int) -> list[Measure]:
+    """From what each attacker reached on each day."""
+    found = strongest(by_day, 1, seed)
+    value, low, high = found.largest
+    measures = {"identified": found.corrected, "largest": value, "low": low, "high": high}
+    return [Measure("best", metric, 0, value) for metric, value in measures.items()]
+
+
+def _together(parts: Sequence[Guessed]) -> Guessed:
+    columns = zip(*((each.identified, each.value, each.deviation) for each in parts), strict=True)
+    return Guessed(*map(np.concatenate, columns))
+
+
+def _foiled(params: Params, truth: Streams, rng: np.random.Generator) -> Foiled:
+    proxy = foil_truths.restlessness(truth.values, truth.past.relative, rng)
+    maker = foil_makers.maker(params, truth.past, whole=truth.unit > 0)
+    candidates, position = foiled(maker, truth.values, rng)
+    model = foil_makers.known(params, truth, proxy)
+    return Foiled(candidates, position, truth.values, truth.day, model, truth.unit or 1.0)
+
+
+def _summed(guesses: Guessed, far: NDArray[np.bool_]) -> dict[str, float]:
+    overall, where_far = float(guesses.identified.mean()), float(guesses.identified[far].mean())
+    return {
+        "identified": overall,
+        "last": float(guesses.identified[:, -1].mean()),
+        "significant": where_far,
+        "degraded": 1 - where_far / overall if overall else 0.0,
+        "value": float(guesses.value.mean()),
+        "deviation": float(guesses.deviation.mean()),
+    }
+
+
+def _far(values: Numbers) -> NDArray[np.bool_]:
+    """The steps of the largest moves."""
+    moves = np.abs(np.diff(values, axis=1))
+    far: NDArray[np.bool_] = moves >= np.quantile(moves, 1 - SIGNIFICANT)
+    return far
+
+
+def _off(part: Foiled) -> Numbers:
+    """How far fakes are from the truth, on the average."""
+    n = part.candidates.shape[2]
+    off = np.abs(part.candidates - part.values[:, :, None]).sum(axis=2)
+    return np.asarray(part.unit / (n - 1) * off, np.float64)
+
+
+def _means(values: Numbers, day: Places) -> Numbers:
+    _, number = np.unique(day, return_inverse=True)
+    return np.bincount(number, values) / np.bincount(number)
+
+
+SIGNIFICANT: Final = 0.1
+"""The share of moves that are significant events. P3 says "comparatively large"."""

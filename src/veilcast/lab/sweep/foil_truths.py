@@ -1,0 +1,168 @@
+"""The truth that is foiled: streams of numbers by a law, or windows of real prices; and what is known of each before.
+
+Who foils, and who attacks, fits laws to the past. Real days are few, so the past of a day is all the others: nothing of
+a day is known to who must foil it, or to who guesses in it. Streams of one day share its chance, and intervals draw
+whole days; streams by a law are days of their own.
+
+Real prices are published in cents, as they are quoted, or in larger steps; laws are then fitted to what is published.
+A window never reaches over a night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from veilcast.errors import ConfigError
+from veilcast.foil.chance import Numbers, Places
+from veilcast.foil.fitting import fitted_t
+from veilcast.foil.lean import Lean
+from veilcast.foil.moves import Reverting, StudentT, brownian, moves_of
+from veilcast.foil.noise import MINUTE, SIGMA
+from veilcast.lab.data import DAILY
+from veilcast.lab.stocks import daily, minutes
+from veilcast.lab.sweep.params import Params
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What is known before, and what was fitted to it."""
+
+    moves: Numbers
+    relative: bool
+    """Whether moves are of logarithms."""
+
+    @cached_property
+    def student(self) -> StudentT:
+        return fitted_t(self.moves, relative=self.relative)
+
+    @cached_property
+    def lean(self) -> Lean:
+        return Lean.fitted(self.moves)
+
+    @cached_property
+    def spread(self) -> float:
+        return float(self.moves.std())
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.moves.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """Of one day, or of a law."""
+
+    values: Numbers
+    """Of [streams, steps]; in units, where there is one."""
+    day: Places
+    """Of [streams]."""
+    past: Past
+    unit: float = 0.0
+    """What values are multiples of; 0: of nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Days:
+    """Series that no window reaches beyond, in units, each with the past that the others are to it."""
+
+    prices: tuple[Numbers, ...]
+    pasts: tuple[Past, ...]
+    unit: float
+
+
+def drawn(params: Params, rng: np.random.Generator, data: Path | None) -> Iterator[Streams]:
+    if params.truth in ("gbm", "ar1"):
+        yield _by_law(params, rng)
+        return
+    days = _days(params.truth, data, params.price, params.moves, params.cell)
+    empty = True
+    for number, (prices, past) in enumerate(zip(days.prices, days.pasts, strict=True)):
+        starts = range(0, len(prices) - params.length + 1, params.length)
+        windows = [prices[start : start + params.length] for start in starts for _ in range(params.copies)]
+        if windows:
+            empty = False
+            yield Streams(np.array(windows), np.full(len(windows), number), past, days.unit)
+    if empty:
+        raise ConfigError(f"no day of {params.truth} has {params.length} steps")
+
+
+def _by_law(params: Params, rng: np.random.Generator) -> Streams:
+    shape = (params.streams, params.length)
+    if params.truth == "gbm":
+        law = brownian(MU, SIGMA, MINUTE)
+        moves = law.mean + law.deviation * rng.standard_normal(shape)
+        moves[:, 0] = 0
+        values = START * np.exp(np.cumsum(moves, axis=1))
+        past = Past(law.mean + law.deviation * rng.standard_normal(_PAST_STEPS), relative=True)
+    else:
+        values = _reverting(REVERTING, shape, rng)
+        past = Past(moves_of(_reverting(REVERTING, (1, _PAST_STEPS), rng)[0], relative=False), relative=False)
+    return Streams(values, np.arange(params.streams), past)
+
+
+def _reverting(law: Reverting, shape: tuple[int, int], rng: np.random.Generator) -> Numbers:
+    """From where the law stays, once it has been going on for long."""
+    away = law.deviation * rng.standard_normal(shape)
+    away[:, 0] /= np.sqrt(1 - law.keep**2)
+    for step in range(1, shape[1]):
+        away[:, step] += law.keep * away[:, step - 1]
+    return law.mean + away
+
+
+@lru_cache(maxsize=4)
+def _days(truth: str, data: Path | None, price: float, moves: float, cell: float) -> _Days:
+    relative = truth == "daily"
+    series = _brought(_read(truth, data), price, moves)
+    unit = 0.0 if price or moves else cell or CENT
+    if unit:
+        series = tuple(np.round(each / unit) for each in series)
+    steps = [np.diff(np.log(each) if relative else each) for each in series]
+    pasts = [np.concatenate(steps[:number] + steps[number + 1 :]) for number in range(len(steps))]
+    return _Days(series, tuple(Past(past, relative) for past in pasts), unit)
+
+
+def _read(truth: str, data: Path | None) -> tuple[Numbers, ...]:
+    if truth == "daily":
+        return tuple(daily(symbol, data).close for symbol in DAILY.rows)
+    return tuple(minutes(truth.upper(), data).days())
+
+
+def _brought(series: tuple[Numbers, ...], price: float, moves: float) -> tuple[Numbers, ...]:
+    """To the mean price and the mean size of moves that are asked for."""
+    if moves:
+        scale = moves / np.abs(np.concatenate([np.diff(each) for each in series])).mean()
+        series = tuple(each * scale for each in series)
+    if price and moves:
+        shift = price - np.concatenate(series).mean()
+        return tuple(each + shift for each in series)
+    if price:
+        scale = price / np.concatenate(series).mean()
+        return tuple(each * scale for each in series)
+    return series
+
+
+def restlessness(values: Numbers, relative: bool, rng: np.random.Generator) -> Numbers:
+    """How far the truth moves these minutes, as an index or the volume tells it to everybody: not exactly."""
+    moves = np.abs(np.diff(np.log(values) if relative else values, axis=1, prepend=values[:, :1]))
+    sums = np.cumsum(moves, axis=1)
+    sums[:, _RECENT:] -= np.cumsum(moves, axis=1)[:, :-_RECENT]
+    recent = sums / np.minimum(np.arange(1, values.shape[1] + 1), _RECENT)
+    # Where nothing moved for a while, elsewhere something does.
+    seen: Numbers = np.maximum(recent, _CALM * moves.mean()) * np.exp(_BLUR * rng.standard_normal(values.shape))
+    return seen
+
+
+MU: Final = 0.12
+START: Final = 500.0
+REVERTING: Final = Reverting(START, 0.9, 1.0)
+CENT: Final = 0.01
+_PAST_STEPS: Final = 4000
+_RECENT: Final = 10
+_BLUR: Final = 0.5
+_CALM: Final = 0.1
