@@ -9,9 +9,9 @@ A node on several paths gets a pack from each. In the paper's variation it takes
 rest goes to nodes that have least.
 
 What it is for is a majority of honest replicas at every node of a path: a node without one shows or stops everything.
-An even node is worse than the odd one below it, so the framework, which moves single replicas, wastes many, and with its
-variation replicas can do more harm than good. `greedy_pairs` moves two at a time, to wherever they raise the expected
-number of sound paths most: it knows how likely brokers are to fail, as all three phases do by their counts.
+An even node is worse than the odd one below it, so the framework, which moves single replicas, wastes many, and with
+its variation replicas can do more harm than good. `greedy_pairs` moves two at a time, to wherever they raise the
+expected number of sound paths most: it knows how likely brokers are to fail, as all three phases do by their counts.
 """
 
 from __future__ import annotations

@@ -1,0 +1,204 @@
+"""Receiving: how a replica comes by its share when the hop before hands a key on (`redistribution`, `attendance`).
+
+Pure; the caller keeps the time and carries messages to and from all other replicas of the node. Delay is bounded by one
+round. What happens in which round, f being the liars that the node bears:
+
+    0            portions come from the old holders (`take`)
+    1            every replica says which it has (`attend`, `hear`); if all say the same, that is all (`choose`)
+    2 .. f + 1   else what was heard is passed on (`relay`, `hear`)
+    then         if there are `disputes`, holders show the portions in question, to all (`take`),
+    1 .. f + 1   and replicas say what settles them (`settle`, `hear_settling`, `relay_settling`)
+
+`choose` then gives the old holders whose dealings are put together, the same at every honest replica, and `combine` the
+share. Who is proven to lie is in `liars`: old holders with two dealings, replicas with two words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from veilcast.brokers.sharing import attendance, flooding
+from veilcast.brokers.sharing.attendance import Dealt, Dispute
+from veilcast.brokers.sharing.flooding import Flood, Vouched
+from veilcast.brokers.sharing.paper import Origin
+from veilcast.brokers.sharing.redistribution import Header, Holding, Portion
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.crypto import dealing
+from veilcast.crypto.dealing import Commitments
+from veilcast.crypto.derive import digest
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
+
+
+class Receiving:
+    """Of one key, from one node, at one replica of the next. Bounded: by the sizes of both nodes."""
+
+    def __init__(
+        self, origin: Origin, old: Scheme, place: Place, publisher: bytes, roster: Roster, signing: SigningKey
+    ) -> None:
+        self._origin, self._old, self._place, self._publisher = origin, old, place, publisher
+        self._roster = roster
+        about = msgspec.msgpack.encode((origin, old))
+        self._attending = Flood(digest(about, purpose=b"vc/attend"), place, roster, signing)
+        self._settling = Flood(digest(about, purpose=b"vc/settle"), place, roster, signing)
+        self._kept: dict[Dispute, Portion] = {}
+        self._headers: dict[int, dict[bytes, Header]] = {}
+        self._attended = False
+        self._quick: bool | None = None
+
+    @property
+    def rounds(self) -> int:
+        return self._attending.rounds
+
+    @property
+    def liars(self) -> list[Place]:
+        """For certain, with the proof at hand: two dealings, or two words, under one signature."""
+        holders = [Place(self._old, holder) for holder, headers in sorted(self._headers.items()) if len(headers) > 1]
+        return holders + [Place(self._place.scheme, replica) for replica in self._attending.two_faced()]
+
+    def take(self, portion: Portion) -> None:
+        """A portion from its holder: ours, before we attend, or one in dispute. Raises for what does not hold."""
+        dispute = self._checked(portion)
+        header = portion.header
+        if self._attended:
+            if dispute in self.disputes():
+                self._keep(dispute, portion)
+            return
+        if dispute.replica != self._place.index:
+            raise ForgedError("another replica's portion, which nobody has asked for")
+        headers = self._headers.setdefault(header.holder, {})
+        if len(headers) < _FACES:
+            headers[header.name] = header
+            self._keep(dispute, portion)
+
+    # --- attendance ---------------------------------------------------------------------------------------------------
+
+    def attend(self) -> Vouched:
+        """Round 0 is over: what we have, for all others in round 1. Of a holder with two faces we have nothing."""
+        self._attended = True
+        table = {
+            holder: Dealt(header.name, header.old_name)
+            for holder, headers in self._headers.items()
+            if len(headers) == 1
+            for header in headers.values()
+        }
+        return self._attending.say(attendance.encode(table))
+
+    def hear(self, vouched: Vouched, round_number: int) -> None:
+        self._attending.hear(vouched, round_number)
+
+    def relay(self) -> list[Vouched]:
+        """At the end of a round, for all others in the next; nothing, if all said the same in round 1."""
+        fresh = self._attending.relay()
+        if self._quick is None:
+            self._quick = self._attending.unanimous() is not None
+        return [] if self._quick else fresh
+
+    @property
+    def disturbed(self) -> bool:
+        """All said the same here, but one of them something else elsewhere: we have to `settle`, too."""
+        return bool(self._quick) and bool(self._attending.two_faced())
+
+    def disputes(self) -> list[Dispute]:
+        """At the end of the last round: what holders are to settle."""
+        return [] if self._quick else attendance.disputes(self._tables(), self._place.scheme.size)
+
+    # --- disputes -----------------------------------------------------------------------------------------------------
+
+    def settle(self) -> Vouched:
+        """For all others: portions that holders have shown, or the words that somebody now denies."""
+        shown = [self._kept[dispute].encode().reveal() for dispute in self.disputes() if dispute in self._kept]
+        said = [vouched for replica in self._attending.two_faced() for vouched in self._attending.heard(replica)]
+        return self._settling.say(_ENCODER.encode(_Evidence(shown, said)))
+
+    def hear_settling(self, vouched: Vouched, round_number: int) -> None:
+        self._settling.hear(vouched, round_number)
+
+    def relay_settling(self) -> list[Vouched]:
+        return self._settling.relay()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def choose(self) -> tuple[int, ...] | None:
+        """The old holders to go on with; None if there are too few, which cannot be with a minority of liars."""
+        tables, open_disputes = self._tables(), self.disputes()
+        settled: set[Dispute] = set()
+        for word in self._settling.words().values() if open_disputes else ():
+            settled.update(self._settled_by(word, open_disputes))
+        return attendance.contributors(tables, self._place.scheme.size, self._old.size, settled)
+
+    def combine(self) -> Holding:
+        """Our share of the new sharing, from the chosen holders' portions."""
+        chosen = self.choose()
+        if chosen is None:
+            raise LocalError("too few old holders have dealt")
+        dealt = attendance.standing(self._tables(), self._place.scheme.size)
+        ours = [self._kept.get(Dispute(holder, dealt[holder].name, self._place.index)) for holder in chosen]
+        portions = [portion for portion in ours if portion is not None]
+        if len(portions) != len(chosen):
+            raise LocalError("a portion of ours is missing that nobody has shown")
+        threshold, first = self._place.scheme.threshold, portions[0]
+        parts = [
+            dealing.Portion(portion.header.holder, Commitments.decode(portion.header.new), portion.share)
+            for portion in portions
+        ]
+        agreed = dealing.agreement({part.holder: part.commitments for part in parts})
+        old = Commitments.decode(first.header.old)
+        commitments, share = dealing.combine(parts, old, self._place.index, threshold, agreed=agreed)
+        return Holding(first.root, self._place, commitments, share)
+
+    def _tables(self) -> dict[int, attendance.Table]:
+        if not self._attended:
+            raise LocalError("we have to attend before we choose")
+        return attendance.tables_of(self._attending.words())
+
+    def _checked(self, portion: Portion) -> Dispute:
+        """Whose portion of what it is; raises unless it is of this key and hop, and holds."""
+        header = portion.header
+        if portion.root.origin != self._origin or header.by != self._old or header.to != self._place.scheme:
+            raise ForgedError("a portion of another key or hop")
+        self._place.scheme.check_index(portion.share.index)
+        portion.check(self._roster, self._publisher)
+        return Dispute(header.holder, header.name, portion.share.index)
+
+    def _keep(self, dispute: Dispute, portion: Portion) -> None:
+        """Ours, of two dealings of each holder at most, and what settles disputes: one portion for each."""
+        self._kept.setdefault(dispute, portion)
+
+    def _settled_by(self, word: bytes, open_disputes: Sequence[Dispute]) -> list[Dispute]:
+        """What a word settles, for whoever checks it; what in it does not hold settles nothing."""
+        try:
+            evidence = _DECODER.decode(word)
+        except (msgspec.DecodeError, MalformedError):
+            return []
+        settled = []
+        for shown in evidence.portions:
+            try:
+                portion = Portion.decode(shown)
+                dispute = self._checked(portion)
+            except RemoteError:
+                continue
+            if dispute in open_disputes:
+                self._keep(dispute, portion)
+                settled.append(dispute)
+        for said in evidence.words:
+            try:
+                flooding.check(said, self._attending.context, self._place, self._roster)
+                table = attendance.decode(said.word)
+            except RemoteError:
+                continue
+            settled += [Dispute(holder, dealt.name, said.author) for holder, dealt in table.items()]
+        return settled
+
+
+class _Evidence(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    portions: list[bytes]
+    words: list[Vouched]
+
+
+_FACES: Final = 2
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Evidence)

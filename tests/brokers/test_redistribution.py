@@ -1,0 +1,515 @@
+"""A hop hands a key on: all honest replicas get shares of one sharing, whatever a minority on either side does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import combinations, product
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veilcast.brokers.sharing import attendance, counts
+from veilcast.brokers.sharing.attendance import Dealt, Dispute, contributors, decode, disputes, encode, standing
+from veilcast.brokers.sharing.flooding import WORD_MAX, Flood, Vouched
+from veilcast.brokers.sharing.paper import Origin
+from veilcast.brokers.sharing.receiving import Receiving
+from veilcast.brokers.sharing.redistribution import (
+    Collecting,
+    Delivery,
+    Handed,
+    Holding,
+    Portion,
+    deal_key,
+    hand_on,
+    take_first,
+)
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme, tolerated
+from veilcast.crypto import dealing
+from veilcast.crypto.dealing import Commitments, Share
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
+
+SECRET = Scalar.of(0xC0FFEE)
+ORIGIN = Origin(b"k" * 16)
+PUBLISHER = SigningKey(Secret(b"p" * 32))
+
+
+def scheme(hop: int, size: int) -> Scheme:
+    return Scheme(bytes((hop,)) * 16, 0, size)
+
+
+def place(hop: int, size: int, index: int) -> Place:
+    return Place(scheme(hop, size), index)
+
+
+@cache
+def signing(at: Place) -> SigningKey:
+    return SigningKey(Secret(at.scheme.node + bytes((at.index, at.scheme.size)) * 8))
+
+
+def roster(*sizes: int) -> Roster:
+    made = Roster(nodes=len(sizes))
+    for hop, size in enumerate(sizes, 1):
+        made.put(scheme(hop, size), [signing(place(hop, size, at)).public for at in range(1, size + 1)])
+    return made
+
+
+@cache
+def first_holdings(size: int) -> list[Holding]:
+    parts = deal_key(SECRET, ORIGIN, scheme(1, size), PUBLISHER, random.Random(1).randbytes)
+    return [take_first(part, place(1, size, at), PUBLISHER.public) for at, part in enumerate(parts, 1)]
+
+
+@cache
+def handed(size: int, to: int, holder: int, which: int = 0) -> Handed:
+    entropy = random.Random(f"{size} {to} {holder} {which}").randbytes
+    return hand_on(first_holdings(size)[holder - 1], scheme(2, to), signing(place(1, size, holder)), entropy)
+
+
+@dataclass
+class Hop:
+    """One hop with liars on both sides, and the honest replicas' run of it; counts what honest parties send."""
+
+    old: int
+    new: int
+    holders: dict[int, Sequence[int | None]] = field(default_factory=dict)
+    """What each lying holder sends to each replica: its dealing of this number, or nothing."""
+    shows: bool = False
+    """Whether lying holders settle disputes."""
+    replicas: dict[int, dict[int, frozenset[int] | None]] = field(default_factory=dict)
+    """Whose dealings each lying replica says, to each honest one, to have; or nothing."""
+    rng: random.Random | None = None
+    """Decides what lying replicas pass on late."""
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self.roster = roster(self.old, self.new)
+        self.honest = {
+            at: Receiving(
+                ORIGIN,
+                scheme(1, self.old),
+                place(2, self.new, at),
+                PUBLISHER.public,
+                self.roster,
+                signing(place(2, self.new, at)),
+            )
+            for at in range(1, self.new + 1)
+            if at not in self.replicas
+        }
+
+    def run(self) -> dict[int, Holding]:
+        for holder in range(1, self.old + 1):
+            for at, which in enumerate(self.holders.get(holder, [0] * self.new), 1):
+                self.sent += which is not None
+                if which is not None and at in self.honest:
+                    self.honest[at].take(handed(self.old, self.new, holder, which).portion(at))
+        for at, receiving in self.honest.items():
+            self.tell(at, [receiving.attend()], 1)
+        for liar, told in self.replicas.items():
+            for at, word in told.items():
+                if word is not None:
+                    self.honest[at].hear(self.lie(liar, word), 1)
+        for round_number in range(2, tolerated(self.new) + 3):
+            passed = {at: receiving.relay() for at, receiving in self.honest.items()}
+            for at, said in passed.items():
+                self.tell(at, said, round_number)
+            self.late(round_number)
+        self.settle()
+        return {at: receiving.combine() for at, receiving in self.honest.items()}
+
+    def settle(self) -> None:
+        asked = {dispute: None for receiving in self.honest.values() for dispute in receiving.disputes()}
+        if not asked:
+            return
+        for dispute in asked:
+            if dispute.holder in self.holders and not self.shows:
+                continue
+            for which in (0, 1):
+                shown = handed(self.old, self.new, dispute.holder, which)
+                if shown.header.name == dispute.name:
+                    for receiving in self.honest.values():
+                        self.sent += 1
+                        receiving.take(shown.portion(dispute.replica))
+        for at, receiving in self.honest.items():
+            if receiving.disputes() or receiving.disturbed:
+                self.tell(at, [receiving.settle()], 1, settling=True)
+        for round_number in range(2, tolerated(self.new) + 2):
+            passed = {at: receiving.relay_settling() for at, receiving in self.honest.items()}
+            for at, said in passed.items():
+                self.tell(at, said, round_number, settling=True)
+
+    def tell(self, author: int, said: Sequence[Vouched], round_number: int, *, settling: bool = False) -> None:
+        if said:
+            self.sent += self.new - 1
+        for at, receiving in self.honest.items():
+            for vouched in said if at != author else ():
+                (receiving.hear_settling if settling else receiving.hear)(vouched, round_number)
+
+    def lie(self, liar: int, has: frozenset[int], vouchers: Sequence[int] = ()) -> Vouched:
+        table = {
+            holder: Dealt(header.name, header.old_name)
+            for holder in sorted(has)
+            for header in [handed(self.old, self.new, holder).header]
+        }
+        context = next(iter(self.honest.values()))._attending.context
+        said = self.flood(context, liar).say(encode(table))
+        for voucher in vouchers:
+            other = self.flood(context, voucher)
+            other.hear(said, 1)
+            (said,) = other.relay()
+        return said
+
+    def flood(self, context: bytes, at: int) -> Flood:
+        return Flood(context, place(2, self.new, at), self.roster, signing(place(2, self.new, at)))
+
+    def late(self, round_number: int) -> None:
+        """Lying replicas vouch for one another's words, and let one honest replica have them in a later round."""
+        if self.rng is None:
+            return
+        for liar in self.replicas:
+            others = [other for other in self.replicas if other != liar]
+            has = frozenset(self.rng.sample(range(1, self.old + 1), self.rng.randint(0, self.old)))
+            target = self.rng.choice(list(self.honest))
+            self.honest[target].hear(self.lie(liar, has, others), round_number)
+
+
+def check(hop: Hop) -> None:
+    """Theorem 2 for redistribution: one choice, one sharing, the old secret; nobody honest is named."""
+    holdings = hop.run()
+    assert len({receiving.choose() for receiving in hop.honest.values()}) == 1
+    assert len({holding.commitments.encode() for holding in holdings.values()}) == 1
+    held = list(holdings.values())[: held_needed(hop.new)]
+    assert dealing.reconstruct([holding.share for holding in held], held[0].commitments) == SECRET
+    for receiving in hop.honest.values():
+        for liar in receiving.liars:
+            lying = hop.holders if liar.scheme == scheme(1, hop.old) else hop.replicas
+            assert liar.index in lying
+
+
+def held_needed(size: int) -> int:
+    return size // 2 + 1
+
+
+# --- without liars ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("old", "new"), [(3, 3), (3, 5), (5, 3), (1, 3), (3, 1)])
+def test_a_hop_without_liars_takes_one_round_of_agreement(old: int, new: int) -> None:
+    hop = Hop(old, new)
+    check(hop)
+    assert hop.sent == old * new + new * (new - 1) <= old * new + new * new
+
+
+def over(sizes: Sequence[int]) -> tuple[list[Holding], int]:
+    """A key over several hops, and the messages it took up to the last of them."""
+    known, entropy = roster(*sizes), random.Random(5).randbytes
+    parts = deal_key(SECRET, ORIGIN, scheme(1, sizes[0]), PUBLISHER, entropy)
+    holdings = [take_first(part, place(1, sizes[0], at), PUBLISHER.public) for at, part in enumerate(parts, 1)]
+    sent = len(parts)
+    for hop, size in enumerate(sizes[1:], 2):
+        to, by = scheme(hop, size), holdings[0].place.scheme
+        dealt = [hand_on(holding, to, signing(holding.place), entropy) for holding in holdings]
+        receivings = [
+            Receiving(ORIGIN, by, Place(to, at), PUBLISHER.public, known, signing(Place(to, at)))
+            for at in range(1, size + 1)
+        ]
+        for each in dealt:
+            for receiving, portion in zip(receivings, each.portions, strict=True):
+                receiving.take(Portion.decode(portion.encode().reveal()))
+                sent += 1
+        words = [receiving.attend() for receiving in receivings]
+        for at, receiving in enumerate(receivings):
+            for author, word in enumerate(words):
+                if author != at:
+                    receiving.hear(word, 1)
+                    sent += 1
+            assert receiving.relay() == []
+        for holding, each in zip(holdings, dealt, strict=True):
+            holding.erase()
+            each.erase()
+        holdings = [receiving.combine() for receiving in receivings]
+    return holdings, sent
+
+
+def test_ten_hops_of_three_take_168_messages_at_most() -> None:
+    holdings, sent = over([3] * 10)
+    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    for holding in holdings:
+        collecting.add(holding.delivery(), holding.place)
+        sent += 1
+    assert collecting.secret == SECRET
+    assert collecting.liars == []
+    assert sent == 3 + (9 + 6) * 9 + 3 <= counts.messages_redistributed([3] * 10) == 168
+
+
+def test_what_was_handed_on_is_erased() -> None:
+    entropy = random.Random(3).randbytes
+    holding = Holding(*(getattr(first_holdings(3)[0], name) for name in ("root", "place", "commitments", "share")))
+    dealt = hand_on(holding, scheme(2, 3), signing(holding.place), entropy)
+    holding.erase()
+    dealt.erase()
+    with pytest.raises(LocalError, match="erased"):
+        holding.delivery()
+    with pytest.raises(LocalError, match="erased"):
+        hand_on(holding, scheme(2, 3), signing(holding.place), entropy)
+    with pytest.raises(LocalError, match="erased"):
+        dealt.portion(1)
+
+
+def test_each_branch_is_dealt_afresh() -> None:
+    one, other = handed(3, 3, 1, 0), handed(3, 3, 1, 1)
+    assert all(a.share != b.share for a, b in zip(one.portions, other.portions, strict=True))
+
+
+# --- with liars -------------------------------------------------------------------------------------------------------
+
+
+def every_lie() -> Iterator[Hop]:
+    """Every behaviour of one lying holder and one lying replica among three: 9 x 81 x 2."""
+    subsets = [frozenset(chosen) for count in range(4) for chosen in combinations((1, 2, 3), count)]
+    words: list[frozenset[int] | None] = [None, *subsets]
+    for sends, to_two, to_three, shows in product(product((0, 1, None), repeat=2), words, words, (False, True)):
+        yield Hop(3, 3, {1: (0, *sends)}, shows, {1: {2: to_two, 3: to_three}})
+
+
+def test_lies_on_both_sides_of_a_hop_are_borne() -> None:
+    for hop in random.Random(7).sample(list(every_lie()), 40):
+        check(hop)
+
+
+@pytest.mark.heavy
+def test_all_lies_on_both_sides_of_a_hop_are_borne() -> None:
+    for hop in every_lie():
+        check(hop)
+
+
+def random_hop(rng: random.Random, old: int, new: int) -> Hop:
+    holders: dict[int, Sequence[int | None]] = {
+        liar: [rng.choice((0, 0, 1, None)) for _ in range(new)]
+        for liar in rng.sample(range(1, old + 1), tolerated(old))
+    }
+    liars = rng.sample(range(1, new + 1), tolerated(new))
+    honest = [at for at in range(1, new + 1) if at not in liars]
+    replicas = {
+        liar: {
+            at: rng.choice((None, frozenset(range(1, old + 1)), frozenset(rng.sample(range(1, old + 1), old - 1))))
+            for at in honest
+        }
+        for liar in liars
+    }
+    return Hop(old, new, holders, rng.random() < 0.5, replicas, rng)
+
+
+@pytest.mark.parametrize(("old", "new", "runs"), [(5, 5, 6), (3, 5, 6), (5, 3, 6)])
+def test_colluding_liars_who_speak_late_are_borne(old: int, new: int, runs: int) -> None:
+    for seed in range(runs):
+        check(random_hop(random.Random(seed), old, new))
+
+
+@pytest.mark.all_only
+def test_many_colluding_liars_are_borne() -> None:
+    for seed in range(100, 150):
+        check(random_hop(random.Random(seed), 5, 5))
+
+
+def test_a_denier_who_told_somebody_else_the_truth_changes_nothing() -> None:
+    """Replica 3 hears all say the same and chooses at once; replica 2 is told of a dispute that the holder, who lies
+    too, does not settle. The word that replica 3 has settles it."""
+    everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
+    hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
+    check(hop)
+    assert hop.honest[3].disturbed
+    assert hop.honest[3].choose() == (1, 2)
+    assert [liar.index for liar in hop.honest[3].liars] == [1]
+
+
+def test_without_settling_those_two_would_part() -> None:
+    """The planted bug: a replica that goes by what it heard alone leaves out holder 1, and the other does not."""
+    everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
+    hop = Hop(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
+    hop.settle = lambda: None  # type: ignore[method-assign]
+    hop.run()
+    assert hop.honest[2].choose() != hop.honest[3].choose()
+
+
+def test_a_holder_with_two_faces_is_named_by_who_sees_both() -> None:
+    receiving = Hop(3, 3).honest[1]
+    receiving.take(handed(3, 3, 2, 0).portion(1))
+    receiving.take(handed(3, 3, 2, 1).portion(1))
+    assert receiving.liars == [place(1, 3, 2)]
+    assert decode(receiving.attend().word) == {}
+
+
+@pytest.mark.parametrize("wrong", ["share", "holder", "receiver", "old", "signature", "root"])
+def test_a_portion_that_does_not_hold_is_not_taken(wrong: str) -> None:
+    portion = handed(3, 3, 1).portion(1)
+    replace = msgspec.structs.replace
+    match wrong:
+        case "share":
+            spoilt = Share(1, portion.share.value + Scalar.of(1), portion.share.blinding)
+            bad = replace(portion, share=spoilt)
+        case "holder":
+            bad = replace(portion, header=replace(portion.header, holder=2))
+        case "receiver":
+            bad = handed(3, 3, 1).portion(2)
+        case "old":
+            bad = replace(portion, header=replace(portion.header, old=handed(3, 3, 2).header.new))
+        case "signature":
+            bad = replace(portion, header=replace(portion.header, signature=bytes(64)))
+        case _:
+            bad = replace(portion, root=replace(portion.root, signature=bytes(64)))
+    receiving = Hop(3, 3).honest[1]
+    with pytest.raises(RemoteError):
+        receiving.take(bad)
+    receiving.take(portion)
+
+
+def test_a_holder_who_deals_another_secret_is_refused() -> None:
+    """It has the publisher's word, its place and its key, and nothing else."""
+    mine = first_holdings(3)[0]
+    other = Holding(mine.root, mine.place, mine.commitments, Share(1, Scalar.of(5), Scalar.of(6)))
+    dealt = hand_on(other, scheme(2, 3), signing(mine.place), random.Random(2).randbytes)
+    with pytest.raises(ForgedError):
+        Hop(3, 3).honest[1].take(dealt.portion(1))
+
+
+def test_nothing_is_chosen_before_we_attend() -> None:
+    with pytest.raises(LocalError):
+        Hop(3, 3).honest[1].choose()
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=30)
+def test_noise_is_no_portion(data: bytes) -> None:
+    with pytest.raises(MalformedError):
+        Portion.decode(data)
+
+
+# --- the subscriber ---------------------------------------------------------------------------------------------------
+
+
+def test_a_subscriber_names_bad_shares_and_other_sharings() -> None:
+    holdings = first_holdings(5)
+    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    bad = msgspec.structs.replace(holdings[0].delivery(), share=Share(1, Scalar.of(1), Scalar.of(2)))
+    with pytest.raises(ForgedError):
+        collecting.add(bad, holdings[0].place)
+    collecting.add(forged(holdings[1]), holdings[1].place)
+    for holding in holdings[2:]:
+        collecting.add(holding.delivery(), holding.place)
+    assert collecting.secret == SECRET
+    assert collecting.liars == [holdings[0].place, holdings[1].place]
+
+
+def forged(holding: Holding) -> Delivery:
+    """Commitments made up to fit the publisher's, and a share that opens them: only the majority shows they are not."""
+    commitments = holding.commitments
+    value, blinding = Scalar.of(77), Scalar.of(78)
+    opened = dealing._commit(value, blinding)
+    index = Scalar.of(holding.place.index)
+    third = commitments.points[2]
+    second = (opened - commitments.points[0] - third * (index * index)) / index
+    made = Commitments((commitments.points[0], second, third))
+    return Delivery(holding.root, made.encode(), Share(holding.place.index, value, blinding))
+
+
+def test_a_minority_of_the_last_node_gives_nothing() -> None:
+    collecting = Collecting(ORIGIN, PUBLISHER.public)
+    for holding in first_holdings(5)[:2]:
+        assert collecting.add(holding.delivery(), holding.place) is None
+
+
+# --- the rules of attendance ------------------------------------------------------------------------------------------
+
+A, B, OLD, ODD = b"a" * 32, b"b" * 32, b"o" * 32, b"x" * 32
+
+
+def test_the_first_majority_of_standing_dealings_is_chosen() -> None:
+    table = {1: Dealt(A, OLD), 2: Dealt(A, OLD), 3: Dealt(A, OLD)}
+    assert contributors(dict.fromkeys((1, 2, 3), table), 3, 3) == (1, 2)
+    assert contributors({1: table, 2: table}, 3, 3) == (1, 2)
+    assert contributors({1: table}, 3, 3) is None
+
+
+def test_holders_of_another_mind_about_their_sharing_are_left_out() -> None:
+    table = {1: Dealt(A, ODD), 2: Dealt(A, OLD), 3: Dealt(A, OLD)}
+    assert contributors(dict.fromkeys((1, 2, 3), table), 3, 3) == (2, 3)
+
+
+def test_a_dispute_puts_a_dealing_out_unless_it_is_settled() -> None:
+    full = {1: Dealt(A, OLD), 2: Dealt(A, OLD), 3: Dealt(A, OLD)}
+    tables = {1: full, 2: full, 3: {2: Dealt(A, OLD), 3: Dealt(A, OLD), 1: Dealt(B, OLD)}}
+    assert disputes(tables, 3) == [Dispute(1, A, 3)]
+    assert contributors(tables, 3, 3) == (2, 3)
+    assert contributors(tables, 3, 3, [Dispute(1, A, 3)]) == (1, 2)
+    assert standing(tables, 3)[1] == Dealt(A, OLD)
+
+
+@given(st.dictionaries(st.integers(1, 255), st.tuples(st.binary(min_size=32, max_size=32), st.just(OLD))))
+def test_a_table_survives_the_wire(rows: dict[int, tuple[bytes, bytes]]) -> None:
+    table = {holder: Dealt(*row) for holder, row in rows.items()}
+    assert decode(encode(table)) == table
+
+
+@pytest.mark.parametrize(
+    "word", [b"", b"\xc0", encode({1: Dealt(A, OLD)}) + b"\0", encode({1: Dealt(A, OLD)}).replace(b"\x01", b"\x00")]
+)
+def test_a_word_that_is_no_table_counts_as_none(word: bytes) -> None:
+    with pytest.raises(MalformedError):
+        decode(word)
+    assert attendance.tables_of({1: word}) == {}
+
+
+# --- flooding ---------------------------------------------------------------------------------------------------------
+
+
+def floods(size: int) -> dict[int, Flood]:
+    known = roster(3, size)
+    return {at: Flood(b"context", place(2, size, at), known, signing(place(2, size, at))) for at in range(1, size + 1)}
+
+
+def test_a_word_that_comes_late_needs_more_vouchers() -> None:
+    three = floods(3)
+    said = three[1].say(b"word")
+    three[2].hear(said, 2)
+    assert three[2].words() == {}
+    three[3].hear(said, 1)
+    (vouched,) = three[3].relay()
+    three[2].hear(vouched, 2)
+    assert three[2].words() == {1: b"word"}
+    three[2].hear(floods(3)[3].say(b"too late"), 3)
+    assert three[2].words() == {1: b"word"}
+
+
+def test_who_says_two_things_has_said_nothing_and_no_third_is_kept() -> None:
+    three = floods(3)
+    for word in (b"one", b"two", b"three"):
+        three[2].hear(floods(3)[1].say(word), 1)
+    assert three[2].words() == {}
+    assert three[2].two_faced() == [1]
+    assert len(three[2].heard(1)) == 2
+
+
+def test_nobody_can_speak_or_vouch_for_another() -> None:
+    three = floods(3)
+    said = floods(3)[1].say(b"word")
+    for bad in (
+        msgspec.structs.replace(said, author=3),
+        msgspec.structs.replace(said, word=b"other"),
+        msgspec.structs.replace(said, vouchers=((3, said.signature),)),
+        Flood(b"elsewhere", place(2, 3, 1), roster(3, 3), signing(place(2, 3, 1))).say(b"word"),
+        msgspec.structs.replace(said, author=9),
+    ):
+        with pytest.raises(ForgedError):
+            three[2].hear(bad, 1)
+    with pytest.raises(MalformedError):
+        msgspec.structs.replace(said, vouchers=((1, said.signature),))
+    with pytest.raises(MalformedError):
+        msgspec.structs.replace(said, word=bytes(WORD_MAX + 1))
