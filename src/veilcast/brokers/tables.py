@@ -1,0 +1,234 @@
+"""Routing tables of one broker: which subscription goes where, and which publication (P4, Fig. 1).
+
+Pure. Advertisements flow to every broker and make up the subscription routing table: (advertisement, last hop).
+Subscriptions flow back along it, to the last hops of the advertisements they overlap, and make up the publication
+routing table: (subscription, last hop). A publication goes to the last hop of every subscription that matches it.
+
+With covering, as PADRES has it, less is sent: toward a neighbour only subscriptions that none of those sent there
+covers, and the same for advertisements. What is covered is known here, but not there. So when the covering one ends,
+all that it alone covered is sent first, and only then is it withdrawn; and a new one is sent before those it covers are
+withdrawn. At no time does a neighbour know less than it has to.
+
+The answers are steps for the caller to send, in this order. What is remembered is bounded, by hop and in all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from veilcast.brokers.predicates import conforms, covers, covers_advertisement, overlaps
+from veilcast.errors import ExcessError, ForgedError, LocalError
+from veilcast.machine import Address, Publication
+from veilcast.topics import Conjunction
+
+Kind: TypeAlias = Literal["advertise", "unadvertise", "subscribe", "unsubscribe"]
+
+
+class Step(NamedTuple):
+    """What a neighbour is to be told."""
+
+    to: Address
+    kind: Kind
+    id: bytes
+    interest: Conjunction
+
+
+class Entry(NamedTuple):
+    """A row of a table: what, and the last hop it came from."""
+
+    interest: Conjunction
+    hop: Address
+
+
+class Tables:
+    """Of a broker with these neighbours; every other hop is a client's."""
+
+    def __init__(self, neighbours: Sequence[Address], *, most: int = 1 << 16, most_of_one: int = 1 << 14) -> None:
+        if not 1 <= most_of_one <= most:
+            raise LocalError("tables have room for something, and for no more of one hop than in all")
+        self._neighbours = tuple(neighbours)
+        self._advertisements = _Table(most, most_of_one)
+        self._subscriptions = _Table(most, most_of_one)
+        self._told = {hop: _Frontier(covers_advertisement) for hop in neighbours}
+        self._asked = {hop: _Frontier(covers) for hop in neighbours}
+
+    @property
+    def srt(self) -> dict[bytes, Entry]:
+        """The subscription routing table: advertisements and their last hops."""
+        return dict(self._advertisements.rows)
+
+    @property
+    def prt(self) -> dict[bytes, Entry]:
+        """The publication routing table: subscriptions and their last hops."""
+        return dict(self._subscriptions.rows)
+
+    def advertise(self, id: bytes, advertisement: Conjunction, hop: Address) -> list[Step]:  # noqa: A002
+        """Tell all others, and ask this hop for what is wanted of it."""
+        if not self._advertisements.add(id, Entry(advertisement, hop)):
+            return []
+        steps = [
+            step
+            for to in self._neighbours
+            if to != hop
+            for step in _steps(to, "advertise", "unadvertise", self._told[to].add(id, advertisement))
+        ]
+        for number, entry in self._subscriptions.rows.items():
+            if entry.hop != hop and hop in self._asked and overlaps(advertisement, entry.interest):
+                steps += _steps(hop, "subscribe", "unsubscribe", self._asked[hop].add(number, entry.interest))
+        return steps
+
+    def unadvertise(self, id: bytes, hop: Address) -> list[Step]:  # noqa: A002
+        """Tell the others; what was asked of this hop for this advertisement alone is asked no more."""
+        if not self._advertisements.remove(id, hop):
+            return []
+        steps = []
+        if hop in self._asked:
+            for number in self._asked[hop].wanted:
+                if not self._is_advertised(hop, self._subscriptions.rows[number].interest):
+                    steps += _steps(hop, "subscribe", "unsubscribe", self._asked[hop].remove(number))
+        for to in self._neighbours:
+            if to != hop:
+                steps += _steps(to, "advertise", "unadvertise", self._told[to].remove(id))
+        return steps
+
+    def subscribe(self, id: bytes, subscription: Conjunction, hop: Address) -> list[Step]:  # noqa: A002
+        """Ask the last hops of all advertisements it overlaps, unless they were asked for more already."""
+        if not self._subscriptions.add(id, Entry(subscription, hop)):
+            return []
+        return [
+            step
+            for to in self._neighbours
+            if to != hop and self._is_advertised(to, subscription)
+            for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].add(id, subscription))
+        ]
+
+    def unsubscribe(self, id: bytes, hop: Address) -> list[Step]:  # noqa: A002
+        """Ask for what only this one covered, and withdraw it."""
+        if not self._subscriptions.remove(id, hop):
+            return []
+        return [
+            step
+            for to in self._neighbours
+            for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].remove(id))
+        ]
+
+    def route(self, publication: Publication, hop: Address) -> list[Address]:
+        """The hops that a publication from this one goes on to, each once.
+
+        `ForgedError` if nobody has advertised it on this hop: such a publication would not reach everybody anyway.
+        """
+        if not any(conforms(publication, entry.interest) for entry in self._advertisements.of(hop)):
+            raise ForgedError("a publication that was not advertised here")
+        return list(
+            dict.fromkeys(
+                entry.hop
+                for entry in self._subscriptions.rows.values()
+                if entry.hop != hop and entry.interest.matches(publication)
+            )
+        )
+
+    def drop(self, hop: Address) -> list[Step]:
+        """All that came from this hop ends: a client that is gone."""
+        steps = []
+        for id_, entry in self.prt.items():
+            if entry.hop == hop:
+                steps += self.unsubscribe(id_, hop)
+        for id_, entry in self.srt.items():
+            if entry.hop == hop:
+                steps += self.unadvertise(id_, hop)
+        return steps
+
+    def _is_advertised(self, hop: Address, subscription: Conjunction) -> bool:
+        return any(overlaps(entry.interest, subscription) for entry in self._advertisements.of(hop))
+
+
+class _Table:
+    """Rows by id, at most so many, and so many of one hop."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self.rows: dict[bytes, Entry] = {}
+        self._most, self._most_of_one = most, most_of_one
+        self._of_hop: Counter[Address] = Counter()
+
+    def add(self, id_: bytes, entry: Entry) -> bool:
+        """Whether it is new. The same again is no news; something else under the same id is an error."""
+        if not 1 <= len(id_) <= ID_MAX:
+            raise LocalError(f"an id has 1 to {ID_MAX} bytes")
+        if id_ in self.rows:
+            if self.rows[id_] != entry:
+                raise ForgedError("something else has this id")
+            return False
+        if len(self.rows) >= self._most or self._of_hop[entry.hop] >= self._most_of_one:
+            raise ExcessError("no more room in the table, or no more for this hop")
+        self.rows[id_] = entry
+        self._of_hop[entry.hop] += 1
+        return True
+
+    def remove(self, id_: bytes, hop: Address) -> bool:
+        """Whether it was there, and this hop's to end."""
+        entry = self.rows.get(id_)
+        if entry is None:
+            return False
+        if entry.hop != hop:
+            raise ForgedError("another hop's, and not this one's to end")
+        del self.rows[id_]
+        self._of_hop[hop] -= 1
+        if not self._of_hop[hop]:
+            del self._of_hop[hop]
+        return True
+
+    def of(self, hop: Address) -> list[Entry]:
+        return [entry for entry in self.rows.values() if entry.hop == hop] if self._of_hop[hop] else []
+
+
+class _Frontier:
+    """What one neighbour should know, and the part of it that is sent there: all else is covered by that."""
+
+    def __init__(self, covering: Callable[[Conjunction, Conjunction], bool]) -> None:
+        self._covers = covering
+        self._wanted: dict[bytes, Conjunction] = {}
+        self._sent: dict[bytes, None] = {}
+
+    @property
+    def wanted(self) -> list[bytes]:
+        return list(self._wanted)
+
+    def add(self, id_: bytes, interest: Conjunction) -> list[tuple[bool, bytes, Conjunction]]:
+        """What to send (True) and then to withdraw (False)."""
+        if id_ in self._wanted:
+            return []
+        self._wanted[id_] = interest
+        return self._raise([id_])
+
+    def remove(self, id_: bytes) -> list[tuple[bool, bytes, Conjunction]]:
+        interest = self._wanted.pop(id_, None)
+        if interest is None or id_ not in self._sent:
+            return []
+        del self._sent[id_]
+        bared = [
+            other
+            for other, wanted in self._wanted.items()
+            if other not in self._sent and self._covers(interest, wanted)
+        ]
+        return [*self._raise(bared), (False, id_, interest)]
+
+    def _raise(self, candidates: Iterable[bytes]) -> list[tuple[bool, bytes, Conjunction]]:
+        """Send those that nothing sent covers; withdraw what they cover, and send nothing that would be at once."""
+        before = dict(self._sent)
+        for id_ in candidates:
+            interest = self._wanted[id_]
+            if not any(self._covers(self._wanted[other], interest) for other in self._sent):
+                self._sent = {other: None for other in self._sent if not self._covers(interest, self._wanted[other])}
+                self._sent[id_] = None
+        return [(True, id_, self._wanted[id_]) for id_ in self._sent if id_ not in before] + [
+            (False, id_, self._wanted[id_]) for id_ in before if id_ not in self._sent
+        ]
+
+
+def _steps(to: Address, send: Kind, withdraw: Kind, moves: Iterable[tuple[bool, bytes, Conjunction]]) -> list[Step]:
+    return [Step(to, send if sent else withdraw, id_, interest) for sent, id_, interest in moves]
+
+
+ID_MAX: Final = 64
