@@ -64,24 +64,24 @@ class Tables:
         """The publication routing table: subscriptions and their last hops."""
         return dict(self._subscriptions.rows)
 
-    def advertise(self, id: bytes, advertisement: Conjunction, hop: Address) -> list[Step]:  # noqa: A002
+    def advertise(self, id_: bytes, advertisement: Conjunction, hop: Address) -> list[Step]:
         """Tell all others, and ask this hop for what is wanted of it."""
-        if not self._advertisements.add(id, Entry(advertisement, hop)):
+        if not self._advertisements.add(id_, Entry(advertisement, hop)):
             return []
         steps = [
             step
             for to in self._neighbours
             if to != hop
-            for step in _steps(to, "advertise", "unadvertise", self._told[to].add(id, advertisement))
+            for step in _steps(to, "advertise", "unadvertise", self._told[to].add(id_, advertisement))
         ]
         for number, entry in self._subscriptions.rows.items():
             if entry.hop != hop and hop in self._asked and overlaps(advertisement, entry.interest):
                 steps += _steps(hop, "subscribe", "unsubscribe", self._asked[hop].add(number, entry.interest))
         return steps
 
-    def unadvertise(self, id: bytes, hop: Address) -> list[Step]:  # noqa: A002
+    def unadvertise(self, id_: bytes, hop: Address) -> list[Step]:
         """Tell the others; what was asked of this hop for this advertisement alone is asked no more."""
-        if not self._advertisements.remove(id, hop):
+        if not self._advertisements.remove(id_, hop):
             return []
         steps = []
         if hop in self._asked:
@@ -90,28 +90,28 @@ class Tables:
                     steps += _steps(hop, "subscribe", "unsubscribe", self._asked[hop].remove(number))
         for to in self._neighbours:
             if to != hop:
-                steps += _steps(to, "advertise", "unadvertise", self._told[to].remove(id))
+                steps += _steps(to, "advertise", "unadvertise", self._told[to].remove(id_))
         return steps
 
-    def subscribe(self, id: bytes, subscription: Conjunction, hop: Address) -> list[Step]:  # noqa: A002
+    def subscribe(self, id_: bytes, subscription: Conjunction, hop: Address) -> list[Step]:
         """Ask the last hops of all advertisements it overlaps, unless they were asked for more already."""
-        if not self._subscriptions.add(id, Entry(subscription, hop)):
+        if not self._subscriptions.add(id_, Entry(subscription, hop)):
             return []
         return [
             step
             for to in self._neighbours
             if to != hop and self._is_advertised(to, subscription)
-            for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].add(id, subscription))
+            for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].add(id_, subscription))
         ]
 
-    def unsubscribe(self, id: bytes, hop: Address) -> list[Step]:  # noqa: A002
+    def unsubscribe(self, id_: bytes, hop: Address) -> list[Step]:
         """Ask for what only this one covered, and withdraw it."""
-        if not self._subscriptions.remove(id, hop):
+        if not self._subscriptions.remove(id_, hop):
             return []
         return [
             step
             for to in self._neighbours
-            for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].remove(id))
+            for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].remove(id_))
         ]
 
     def route(self, publication: Publication, hop: Address) -> list[Address]:
