@@ -1,10 +1,11 @@
 """Streams: a node's ways to others, each for one purpose, and what it asks for on them until it is answered.
 
 A stream is called for when there is something to ask on it, and again after it was lost or gave no answer for a while,
-with growing pauses between; whatever was not answered is then asked anew. A call that takes twice as long as most do is
-given up for another, which goes another way: one that was begun as somebody on its way died may hang for very long. A
-request has an end of its own: when that comes without an answer, who asked is told so. A stream without requests is
-closed, at once or when it was idle for long enough: one that serves a single request tells nothing of the next.
+with growing pauses between; whatever was not answered is then asked anew. A call that takes long, and has been
+overtaken by others, is given up for one that goes another way: if somebody on its way has died it may hang for very
+long. Where all calls are slow none is given up: to make others in their place would make all slower. A request has an
+end of its own: when that comes without an answer, who asked is told so. A stream without requests is closed, at once or
+when it was idle for long enough: one that serves a single request tells nothing of the next.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Streams:
         self._alarms: Alarms[Address] = Alarms()
         self._events: deque[Event] = deque()
         self._pace = Pace(config.retry_us, SLOW * config.retry_us)
+        self._last: deque[int] = deque(maxlen=OVERTAKEN)
+        """When the calls were made that were answered last."""
         self.answered_us = self.steady_us = 0
         """When anybody answered anything, and since when there was no long time without an answer."""
 
@@ -84,8 +87,10 @@ class Streams:
         errand = None if stream is None else stream.errands.pop(answer.number, None)
         if stream is None or errand is None:
             raise StaleError("an answer that nobody waits for")
-        self._note(stream, now)
-        stream.idle_us, stream.calls = now + stream.linger_us, 0
+        if stream.called_us is not None:
+            self._note(stream, now)
+            self._last.append(stream.called_us)
+        stream.idle_us, stream.calls, stream.called_us = now + stream.linger_us, 0, None
         if now > self.answered_us + self._config.retry_us:
             self.steady_us = now
         self.answered_us = now
@@ -151,17 +156,22 @@ class Streams:
         self._post(stream.peer, errand.build(number))
 
     def _call(self, stream: _Stream, now: int) -> None:
-        if stream.called_us is not None:  # It hangs, and would have taken longer still.
-            self._note(stream, now)
+        stream.call_us = now + self.patience_us // 2
+        if stream.called_us is not None:
+            self._note(stream, now)  # It would have taken longer still.
+            if not self._is_overtaken(stream):
+                return
             self._events.append(Disconnect(stream.peer))
         self._events.append(Connect(stream.peer))
         stream.calls += 1
-        stream.called_us, stream.call_us = now, now + self.patience_us // 2
+        stream.called_us = now
+
+    def _is_overtaken(self, stream: _Stream) -> bool:
+        return len(self._last) == OVERTAKEN and stream.called_us is not None and min(self._last) > stream.called_us
 
     def _note(self, stream: _Stream, now: int) -> None:
         if stream.called_us is not None:
             self._pace.note(split(stream.peer)[1], now - stream.called_us)
-            stream.called_us = None
 
     def _down(self, stream: _Stream, now: int) -> None:
         if stream.up:
@@ -221,6 +231,8 @@ class _Stream:
 
 SLOW: Final = 4
 """So many times longer is waited for answers where the network is slow."""
+OVERTAKEN: Final = 3
+"""By so many that began later, and have been answered, a call is overtaken."""
 DOUBLINGS: Final = 2
 """So often a pause is doubled: whoever comes back is to be found soon."""
 _NUMBERS: Final = 1 << 32
