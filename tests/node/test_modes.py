@@ -31,7 +31,8 @@ def start(records: dict[int, bytes], seed: int = 1) -> Start:
 
 
 def test_there_is_a_mesh_and_nothing_that_nobody_knows() -> None:
-    assert [mode_of(name).driver for name in ("mesh", "relay", "tree")] == ["udp", "streams", "onions"]
+    drivers = [mode_of(name).driver for name in ("mesh", "relay", "tree", "foil")]
+    assert drivers == ["udp", "streams", "onions", "mqtt"]
     with pytest.raises(ConfigError, match="mode: there is no mode 'hedge', only mesh"):
         mode_of("hedge")
 

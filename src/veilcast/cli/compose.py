@@ -12,7 +12,7 @@ from veilcast.cli.anonymity import NO_TOR, Place, place_of
 from veilcast.cli.opening import Opened, check_standing, open_keyring
 from veilcast.cli.tap import Around
 from veilcast.cli.view import View
-from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_tls, over_tor
+from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_mqtt, over_tls, over_tor
 from veilcast.crypto.secret import Secret
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
@@ -83,8 +83,11 @@ def _ways(config: NodeConfig, opened: Opened, member: LiveMember, place: Place |
     keyring, revoked, clock, rng = opened
     if place is not None:
         return Streams(member, over_tor(place))
-    if mode_of(config.mode).driver == "streams":
+    driver = mode_of(config.mode).driver
+    if driver == "streams":
         return Streams(member, over_tls(identity_of(keyring, revoked, "member"), limits_of("member")))
+    if driver == "mqtt":
+        return Streams(member, over_mqtt(config.settings))
     assert config.listen is not None
     wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
     return Links(LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked), config.listen, clock)

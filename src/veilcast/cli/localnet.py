@@ -8,6 +8,7 @@ as one provider; x and y are drawn for the network, so that two networks never m
     NN/node.toml, ...        one node each, to be used with every command that takes -c
     server/, proxy/          of a relay, its two hosts (see `localrelay`)
     directory/, testnet/     of a tree, its directory, and a private Tor network (see `localtree`)
+    broker/                  of foiling, its broker (see `localfoil`)
     worker-N.pid, .log       the processes (see `crew`)
 
 Everything is as in a network of many machines but for the passphrase, which lies beside what it locks and is stretched
@@ -34,7 +35,7 @@ from veilcast.authority.record import Profile
 from veilcast.authority.standing import Standing
 from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import write_secret, write_whole
-from veilcast.cli import localrelay, localtree
+from veilcast.cli import localfoil, localrelay, localtree, mosquitto
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file, state_file
 from veilcast.cli.plaintoml import spell
@@ -58,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What a network is to be. `topology` None lets certified members find one another."""
 
     nodes: int
-    mode: Literal["mesh", "relay", "tree"] = "mesh"
+    mode: Literal["mesh", "relay", "tree", "foil"] = "mesh"
     profile: Profile = "hardened"
     cover: bool = False
     """Probabilistic forwarding, and `shellgame` the shell game; both are of the paper's profile."""
@@ -82,9 +83,9 @@ class Plan(msgspec.Struct, frozen=True):
         if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
             raise ConfigError("--publishers and --subscribers are parts of the nodes")
         if self.mode != "mesh" and (self.cover or self.shellgame or self.topology is not None):
-            raise ConfigError(f"--pf, --sg and --topology are of the mesh, not of a {self.mode}")
-        if self.mode == "relay" and self.tap:
-            raise ConfigError("--tap writes datagrams, and a relay has none; record its streams with tcpdump")
+            raise ConfigError(f"--pf, --sg and --topology are of the mesh, not of mode {self.mode!r}")
+        if self.mode in ("relay", "foil") and self.tap:
+            raise ConfigError("--tap writes datagrams, and this mode has none; record its streams with tcpdump")
         if self.mode != "tree" and not self.tor:
             raise ConfigError("--no-tor is of the tree; nothing else uses Tor")
         if self.profile == "hardened" and (self.cover or self.shellgame):
@@ -117,7 +118,7 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     roles: tuple[NodeRole, ...]
     links: tuple[tuple[int, int], ...]
     hosts: tuple[str, ...] = ()
-    """Where those of `plan.hosts` listen. Who listens nowhere, or at an onion service, has an empty address."""
+    """Where those of `plan.hosts` listen, or a broker. Who listens nowhere, or at an onion service, has none here."""
 
     def having(self, role: NodeRole) -> list[int]:
         return [number for number, own in enumerate(self.roles) if own == role]
@@ -131,18 +132,21 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
     for place in _places(directory, plan):
         if place.exists() or place.is_symlink():
             raise StorageError(f"{place} is there already, and of no network; choose another directory")
+    if plan.mode == "foil":
+        mosquitto.program()
     make_directory(directory)
     x, y = rng.randrange(256), rng.randrange(1, 255)
-    places = [f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes + len(plan.hosts))]
+    others = 1 if plan.mode == "foil" else len(plan.hosts)
+    places = [f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes + others)]
     hosts = tuple(places[plan.nodes :])
-    addresses = ("",) * plan.nodes if plan.mode == "relay" else tuple(places[: plan.nodes])
+    addresses = ("",) * plan.nodes if plan.mode in ("relay", "foil") else tuple(places[: plan.nodes])
     if plan.mode == "tree" and plan.tor:
         addresses, hosts = ("",) * plan.nodes, ("",)
     cast: list[NodeRole] = ["forwarder"] * plan.nodes
     cast[: plan.publishers] = ["publisher"] * plan.publishers
     cast[plan.publishers : plan.publishers + plan.subscribers] = ["subscriber"] * plan.subscribers
     rng.shuffle(cast)
-    net = Net(plan, TOPIC, addresses, tuple(cast), _links(plan, rng), hosts)
+    net = Net(plan, _TOPICS.get(plan.mode, TOPIC), addresses, tuple(cast), _links(plan, rng), hosts)
     write_whole(net_file(directory), msgspec.json.format(msgspec.json.encode(net)))
     try:
         _hand_out_keys(directory, net, context)
@@ -219,6 +223,8 @@ def _places(directory: Path, plan: Plan) -> list[Path]:
     hosts = [directory / name for name in plan.hosts]
     if plan.mode == "tree":
         hosts += localtree.places(directory, tor=plan.tor)
+    if plan.mode == "foil":
+        hosts.append(localfoil.broker_directory(directory))
     return [_authority(directory), *hosts, *(node_directory(directory, number) for number in range(plan.nodes))]
 
 
@@ -237,7 +243,8 @@ def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
     epoch, epochs = epoch_of(now, plan.epoch_us), min(BATCH_MAX, plan.life_us // plan.epoch_us + 1)
     secret = Secret(base64.b32encode(entropy(20)).lower())
     authority = issuer.create(plan.epoch_us, entropy)
-    authority = issuer.declare_label(authority, net.topic, plan.profile, entropy)
+    declare = localfoil.declare if plan.mode == "foil" else issuer.declare_label
+    authority = declare(authority, net.topic, plan.profile, entropy)
     holders: list[tuple[str, list[tuple[str, Role]], Standing]] = [
         (node_directory(directory, number).name, [] if role == "forwarder" else [(net.topic, role)], "member")
         for number, role in enumerate(net.roles)
@@ -265,6 +272,8 @@ def _writer(directory: Path, net: Net, common: dict[str, Any], context: Context)
     if net.plan.mode == "tree":
         way = localtree.write_directory(directory, net.hosts[0], common)
         return lambda number: localtree.node_table(way, net.addresses[number])
+    if net.plan.mode == "foil":
+        return lambda _: localfoil.node_table(net.hosts[0])
     return lambda number: _mesh_settings(net, number)
 
 
@@ -309,8 +318,10 @@ _HOSTS: Final[dict[str, tuple[Standing, ...]]] = {
     "mesh": (),
     "relay": localrelay.HOSTS,
     "tree": (localtree.DIRECTORY,),
+    "foil": (),
 }
 TOPIC: Final = "news/eu"
+_TOPICS: Final = {"foil": "stocks/acme"}
 PORT: Final = 4000
 NODES_MIN: Final = 3
 NODES_MAX: Final = 250
@@ -322,7 +333,7 @@ _SOCKET: Final = "node.sock"
 _COST: Final = Cost(passes=1, memory_mib=1)
 _CONTACTS: Final = 3
 _TRIES: Final = 100
-_EPOCH_LEAST_US: Final = {"relay": 5_000_000, "tree": 30_000_000}
+_EPOCH_LEAST_US: Final = {"relay": 5_000_000, "tree": 30_000_000, "foil": 30_000_000}
 _LEAD_LEAST: Final = 24
 _LEAD_MOST: Final = 64
 """Heartbeats before an edge that its mesh begins to form: enough for a flood, a third of that to join, and to spare."""

@@ -39,9 +39,9 @@ def add_commands(commands: Any) -> None:
     up.add_argument("nodes", type=int, metavar="N")
     up.add_argument(
         "--mode",
-        choices=("mesh", "relay", "tree"),
+        choices=("mesh", "relay", "tree", "foil"),
         default="mesh",
-        help="a relay has a server and a proxy besides, a tree a directory and a private Tor network",
+        help="a relay has a server and a proxy besides, a tree a directory and a private Tor network, foil a broker",
     )
     up.add_argument("--no-tor", action="store_true", help="a tree whose nodes call one another straight: no anonymity")
     up.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
@@ -131,8 +131,12 @@ async def _begin(directory: Path, net: Net, workers: crew.Crew) -> None:
 
 def _greeting(directory: Path, net: Net) -> list[str]:
     plan = net.plan
+    value = " --value price=512" if plan.mode == "foil" else ""
     lines = [f"{plan.nodes} nodes are up ({plan.profile}), in {crew.WORKERS} processes; their files are in {directory}"]
-    for chosen, command in ((net.having("publisher"), "pub -m hello"), (net.having("subscriber"), "sub --keep")):
+    for chosen, command in (
+        (net.having("publisher"), f"pub -m hello{value}"),
+        (net.having("subscriber"), "sub --keep"),
+    ):
         if chosen:
             lines.append(f"  veilcast {command} {net.topic} -c {localnet.node_file(directory, chosen[0])}")
     lines.append(f"  veilcast net down --dir {directory}")

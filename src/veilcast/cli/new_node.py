@@ -32,19 +32,25 @@ def add_command(verbs: Any) -> None:
     new.add_argument(
         "--directory", metavar="ADDRESS:PORT", help="in a tree: as its operator tells everybody, abc...xyz.onion:80"
     )
+    new.add_argument(
+        "--broker", metavar="URL", help="with foiling: mqtts://ADDRESS:PORT, or mqtt://127.0.0.1:1883 on this machine"
+    )
     new.add_argument("--json", action="store_true", help="print one JSON object")
     new.set_defaults(run=_new, parser=new)
 
 
 def _new(arguments: argparse.Namespace, context: Context) -> Report:
     relayed = bool(arguments.proxy or arguments.server_key)
-    meshed, treed = arguments.listen is not None, arguments.directory is not None
-    if relayed + meshed + treed != 1:
+    meshed, treed, foiled = (getattr(arguments, key) is not None for key in ("listen", "directory", "broker"))
+    if relayed + meshed + treed + foiled != 1:
         raise ConfigError(
-            "a node has --listen and peers, in a mesh; --proxy and --server-key, in a relay; or --directory, in a tree"
+            "a node has --listen and peers, in a mesh; --proxy and --server-key, in a relay; or --directory, in a tree;"
+            " or --broker, with foiling"
         )
     if relayed:
         text = relay_file(arguments.keyring, arguments.proxy, arguments.server_key or "")
+    elif foiled:
+        text = foil_file(arguments.keyring, arguments.broker)
     elif treed:
         text = tree_file(arguments.keyring, arguments.directory)
     else:
@@ -104,4 +110,30 @@ directory = {json.dumps(directory)}
 [tor]
 # Left as it is, the node starts a tor of its own; the program must be installed. Or use the one that runs here:
 # control = "127.0.0.1:9051"
+"""
+
+
+def foil_file(keyring: str, broker: str) -> str:
+    return f"""\
+# The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
+mode = "foil"
+keyring = {json.dumps(keyring)}
+
+[foil]
+# Any broker of MQTT, in TLS; in the clear only on this machine. It sees events, and must not know which are true.
+broker = {json.dumps(broker)}
+
+# What its certificate is for, where that is a name; who may have signed it, where the system does not trust them; and
+# user and password, a line each, where the broker asks for them:
+# name = "broker.example.org"
+# ca = "broker.pem"
+# login = "broker.login"
+
+# Fakes of each event, and of each subscription. All that is sent and carried grows with them.
+k_p = 4
+k_s = 0
+
+# What is publicly known of a value, so that fakes move as it does: by about how much in one event.
+# [foil.attributes.price]
+# deviation = 1.0
 """

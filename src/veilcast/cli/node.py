@@ -58,7 +58,7 @@ def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) ->
     directory = arguments.danger_tap
     if directory is None:
         return nullcontext()
-    if mode_of(config.mode).driver == "streams":
+    if mode_of(config.mode).driver in ("streams", "mqtt"):
         raise ConfigError("--danger-tap writes datagrams, and this mode has none; record its streams with tcpdump")
     context.warn(
         f"DANGER: --danger-tap writes whom this node talks to, and when, to {directory}/cells.jsonl;"

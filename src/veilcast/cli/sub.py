@@ -25,14 +25,7 @@ def add_commands(commands: Any) -> None:
     sub = commands.add_parser("sub", help="subscribe through the running node", description=text)
     text = "may be left out if one topic alone declares the attributes of the ranges"
     sub.add_argument("topic", metavar="TOPIC", nargs="?", help=text)
-    sub.add_argument(
-        "--range",
-        nargs=2,
-        action="append",
-        default=[],
-        metavar=("NAME", "LOW..HIGH"),
-        help="only with the attribute between these, as in --range temp 20..25; either end may be left out",
-    )
+    add_range(sub)
     sub.add_argument("--count", type=int, metavar="N", help="end after N notes")
     sub.add_argument("--keep", action="store_true", help="let the node go on collecting for the next `sub` of the same")
     add_config(sub)
@@ -40,9 +33,20 @@ def add_commands(commands: Any) -> None:
     sub.set_defaults(run=_sub, parser=sub)
 
 
+def add_range(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--range",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "LOW..HIGH"),
+        help="only with the attribute between these, as in --range temp 20..25; either end may be left out",
+    )
+
+
 def _sub(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.count is not None:
-        within("--count", arguments.count, 1, _COUNT_MAX)
+        within("--count", arguments.count, 1, COUNT_MAX)
     interest = interest_of(arguments.topic, arguments.range)
     show = as_json if arguments.json else as_line
     # Whoever ends us in an orderly way ends the subscription too.
@@ -64,6 +68,8 @@ def when(until_us: int | None, mode: str) -> str:
     """From when on a subscription gets something, for people."""
     if mode == "relay":
         return "notes come from when the relay has taken it on, mostly within seconds"
+    if mode == "foil":
+        return "notes come from when the broker has taken it on, mostly within seconds"
     if mode == "tree":
         return "notes come from when its tree stands, mostly within a minute"
     if until_us is None:
@@ -103,4 +109,4 @@ def as_json(note: Note) -> str:
     return json.dumps(found)
 
 
-_COUNT_MAX: Final = 1 << 32
+COUNT_MAX: Final = 1 << 32

@@ -1,10 +1,11 @@
-"""The ways to a process's peers: links in datagrams, streams of TLS or through Tor. What drives the machine, and what
-can be told of its peers."""
+"""The ways to a process's peers: links in datagrams, streams of TLS or through Tor, or to a broker of MQTT. What drives
+the machine, and what can be told of its peers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
@@ -15,12 +16,16 @@ from veilcast.link.machine import LinkMachine
 from veilcast.machine import Event, Machine
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
+from veilcast.net.framing import Framing
 from veilcast.net.limits import Limits
+from veilcast.net.mqtt import Broker, MqttDriver, trusting
 from veilcast.net.onions import OnionDriver
 from veilcast.net.service import Driver
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity
 from veilcast.net.udp import over_udp
+from veilcast.node.foil_member import FoilSettings
+from veilcast.wire.mqtt import Reader
 
 Drive: TypeAlias = Callable[[Machine, Callable[[Event], object], Clock], Driver]
 
@@ -66,7 +71,7 @@ class Streams:
 
     def __init__(self, machine: Machine, over: OverStreams) -> None:
         self.machine, self._over = machine, over
-        self._driver: StreamDriver | OnionDriver | None = None
+        self._driver: StreamDriver | OnionDriver | MqttDriver | None = None
 
     def drive(self, machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> Driver:
         self._driver = self._over(machine, act_on, clock)
@@ -83,7 +88,7 @@ class Streams:
         return {}
 
 
-OverStreams: TypeAlias = Callable[[Machine, Callable[[Event], object], Clock], StreamDriver | OnionDriver]
+OverStreams: TypeAlias = Callable[[Machine, Callable[[Event], object], Clock], StreamDriver | OnionDriver | MqttDriver]
 
 
 def over_tls(identity: Identity, limits: Limits, listen: Sequence[str] = ()) -> OverStreams:
@@ -96,6 +101,16 @@ def over_tls(identity: Identity, limits: Limits, listen: Sequence[str] = ()) -> 
 def over_tor(place: Place) -> OverStreams:
     def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> OnionDriver:
         return OnionDriver(machine, listen=[place.listen], reach=place.reach, act_on=act_on, clock=clock)
+
+    return drive
+
+
+def over_mqtt(settings: FoilSettings) -> OverStreams:
+    authorities = None if settings.ca is None else Path(settings.ca)
+    broker = Broker(PACKETS, trusting(authorities) if settings.tls else None, settings.name)
+
+    def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> MqttDriver:
+        return MqttDriver(machine, broker=broker, act_on=act_on, clock=clock)
 
     return drive
 
@@ -114,3 +129,7 @@ def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Ident
 def limits_of(standing: Standing) -> Limits:
     """A proxy has many members, and must not wait for one; a member and a server have few peers, and need each."""
     return Limits() if standing == "proxy" else Limits(patience_s=10.0)
+
+
+PACKETS: Final = Framing(Reader, lambda packet: b"", welcome=False)
+"""Packets of MQTT say themselves how long they are."""

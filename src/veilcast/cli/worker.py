@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from veilcast.authority.standing import Standing
 from veilcast.authority.vault import read_private
-from veilcast.cli import crew, exits, localrelay, localtree
+from veilcast.cli import crew, exits, localfoil, localrelay, localtree
 from veilcast.cli.anonymity import anonymity
 from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Net, node_file, read_net, tap_directory
@@ -45,6 +45,8 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.ExitStack() as parts:
             net = read_net(arguments.directory)
             tor = _tor(arguments.directory, net, arguments.number, parts)
+            if net.plan.mode == "foil" and arguments.number == 0:
+                parts.enter_context(localfoil.broker(arguments.directory, net.hosts[0]))
             mine = range(arguments.number, net.plan.nodes, arguments.workers)
             services: list[Station[Any]] = [_compose(arguments.directory, net, number, parts, tor) for number in mine]
             for host in net.plan.hosts[arguments.number :: arguments.workers]:

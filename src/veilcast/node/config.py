@@ -14,8 +14,8 @@ What the files of all our processes have is in `tomlfile`; here is what a member
     [mesh]                                     # the mode's own settings
     neighbours_max = 32
 
-Here it is called from outside, and says where. In a relay it only calls, and has no address; in a tree it is called at
-an onion service, by the Tor that the table `tor` is about.
+Here it is called from outside, and says where. In a relay, or with a broker, it only calls, and has no address; in a
+tree it is called at an onion service, by the Tor that the table `tor` is about.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node import tomlfile
 from veilcast.node.modes import MODES, mode_of
-from veilcast.node.tomlfile import Process, check_address, host_of, naming_the_key
+from veilcast.node.tomlfile import Process, check_address, host_of, in_full, naming_the_key
 from veilcast.node.tor_table import TOR_PATHS, TorTable
 from veilcast.node.tree_member import TreeSettings
 
@@ -114,7 +114,8 @@ def load(path: Path) -> NodeConfig:
 
 def parse(toml: bytes, path: Path) -> NodeConfig:
     """The file's content, with its paths in full."""
-    return tomlfile.parse(toml, path, NodeConfig, _convert, paths=("control", *TOR_PATHS))
+    config = tomlfile.parse(toml, path, NodeConfig, _convert, paths=("control", *TOR_PATHS))
+    return in_full(config, [f"settings.{key}" for key in mode_of(config.mode).paths], path.parent)
 
 
 def _convert(table: dict[str, Any]) -> NodeConfig:
@@ -134,6 +135,7 @@ def _convert(table: dict[str, Any]) -> NodeConfig:
 
 _USELESS: Final = {
     "streams": (("listen", "address", "peers"), "is called by nobody"),
+    "mqtt": (("listen", "address", "peers"), "is called by nobody"),
     "onions": (("address", "peers"), "is reached at its onion service, and finds others by the directory"),
 }
 """Keys that say where a node is called, and whom it calls, where its driver has no use for them."""

@@ -16,11 +16,13 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
+from veilcast.foil.member import FoilMember
 from veilcast.machine import Address, Durable, Entropy, Member, Peers
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.prefixes import of_ip
-from veilcast.node import relay_member, tree_member
+from veilcast.node import foil_member, relay_member, tree_member
+from veilcast.node.foil_member import FoilSettings
 from veilcast.node.relay_member import RelaySettings
 from veilcast.node.tree_member import TreeSettings
 from veilcast.relay.client import Client
@@ -59,11 +61,13 @@ class Mode(NamedTuple):
     settings: Callable[[Profile, dict[str, Any]], msgspec.Struct]
     """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
     build: Callable[[Start], LiveMember]
-    driver: Literal["udp", "streams", "onions"]
+    driver: Literal["udp", "streams", "onions", "mqtt"]
     hindrances: Callable[[Any], Sequence[str]] = lambda member: ()
     """What keeps a member's machine of this mode from doing what it was asked for, in words for its owner."""
     needs: Callable[[Any, Address], bool] = lambda settings, peer: True
     """Whether a member with these settings is hindered when it cannot reach this peer."""
+    paths: tuple[str, ...] = ()
+    """Those of its settings that are paths."""
 
 
 def mode_of(name: str) -> Mode:
@@ -119,8 +123,23 @@ def _tree(start: Start) -> LiveMember:
     )
 
 
+def _foil(start: Start) -> LiveMember:
+    foil: FoilSettings = start.settings
+    return FoilMember(
+        foil.member,
+        start.keyring,
+        foil.broker,
+        start.rng,
+        start.entropy,
+        start.now,
+        start.records,
+        foil_member.read_login(foil.login),
+    )
+
+
 MODES: Final = {
     "mesh": Mode(_mesh_settings, _mesh, "udp"),
     "relay": Mode(relay_member.read_settings, _relay, "streams", relay_member.hindrances),
     "tree": Mode(tree_member.read_settings, _tree, "onions", needs=tree_member.needs),
+    "foil": Mode(foil_member.read_settings, _foil, "mqtt", foil_member.hindrances, paths=foil_member.PATHS),
 }

@@ -73,13 +73,18 @@ def parse(
     """A file's content, with its paths in full: those that every file has, and those at the keys of `paths`."""
     try:
         config = convert(msgspec.toml.decode(toml, type=dict[str, Any]))
-        for key in (*_PATHS, *paths):
-            config = _in_full(config, key.split("."), path.parent)
-        return config
+        return in_full(config, (*_PATHS, *paths), path.parent)
     except (ConfigError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {naming_the_key(str(error), kind=kind)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}") from error
+
+
+def in_full(table: _T, keys: Iterable[str], home: Path) -> _T:
+    """The same table, with the paths at these keys in it no longer relative."""
+    for key in keys:
+        table = _in_full(table, key.split("."), home)
+    return table
 
 
 def check_address(key: str, text: str) -> str:
@@ -143,7 +148,6 @@ def naming_the_key(text: str, within: str = "", kind: type[msgspec.Struct] | Non
 
 
 def _in_full(table: _T, key: list[str], home: Path) -> _T:
-    """The same table, with the path at this key in it no longer relative."""
     value = getattr(table, key[0])
     if value is None:
         return table

@@ -1,0 +1,86 @@
+"""The mode "foil" of a member's node: which broker it uses, how it is reached, and its machine.
+
+    mode = "foil"
+    keyring = "alice.keyring"
+
+    [foil]
+    broker = "mqtts://192.0.2.1:8883"          # or "mqtt://127.0.0.1:1883", in the clear, on this machine alone
+    name = "broker.example.org"                # what its certificate is for; without it, the address
+    ca = "broker.pem"                          # who may have signed it; without it, whom the system trusts
+    login = "broker.login"                     # user and password, a line each, where the broker asks for them
+    k_p = 4                                    # the rest is what the machine can be told: `foil/config.py`
+
+The broker is anybody's, and not trusted; a login is what it knows its customers by. A member calls its broker and is
+called by nobody, so its file has no address.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.authority.vault import read_private
+from veilcast.errors import ConfigError
+from veilcast.foil.config import FoilConfig
+from veilcast.foil.member import FoilMember
+from veilcast.foil.session import Login
+from veilcast.machine import Address
+from veilcast.node.tomlfile import check_address, host_of, own_table
+
+
+class FoilSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    broker: Address
+    tls: bool
+    name: str
+    """What the broker's certificate must be for."""
+    ca: str | None
+    login: str | None
+    member: FoilConfig
+
+
+def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
+    """The table `foil` of a node's file: the way to the broker, and what the machine can be told."""
+    way = {key: table.pop(key, None) for key in ("broker", "name", "ca", "login")}
+    if way["broker"] is None:
+        raise ConfigError("foil.broker: needed, and not there")
+    for key, value in way.items():
+        if not isinstance(value, str | None) or value == "":
+            raise ConfigError(f"foil.{key}: must be a text")
+    scheme, _, address = str(way["broker"]).partition("://")
+    if scheme not in _SCHEMES:
+        raise ConfigError(f"foil.broker: write {' or '.join(f'{each}://ADDRESS:PORT' for each in _SCHEMES)}")
+    host = host_of(check_address("foil.broker", address))
+    tls = _SCHEMES[scheme]
+    if not tls:
+        if not host.is_loopback:
+            raise ConfigError("foil.broker: in the clear only on this machine; use mqtts:// for any other")
+        for key in ("name", "ca"):
+            if way[key] is not None:
+                raise ConfigError(f"foil.{key}: of use only with mqtts://")
+    member = own_table("foil", table, profile, FoilConfig)
+    return FoilSettings(Address(address), tls, way["name"] or str(host), way["ca"], way["login"], member)
+
+
+def read_login(path: str | None) -> Login | None:
+    """A file of two lines that nobody else may read: user, and password."""
+    if path is None:
+        return None
+    lines = read_private(Path(path)).splitlines()
+    try:
+        user, password = lines
+        return Login(user.decode(), password)
+    except (ValueError, UnicodeDecodeError):
+        raise ConfigError(f"foil.login: {path} has not two lines, the user and the password") from None
+
+
+def hindrances(member: FoilMember) -> list[str]:
+    """What the broker has refused, or did wrong, in words for the owner."""
+    return [f"the broker: {what} (times: {count})" for what, count in member.refusals().items()]
+
+
+PATHS: Final = ("ca", "login")
+"""Those of its keys that are paths."""
+_SCHEMES: Final = {"mqtts": True, "mqtt": False}

@@ -1,0 +1,88 @@
+"""The table `foil` of a node's file: what is right is read in full, and every mistake is told with its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import ConfigError, PermissionsError
+from veilcast.node.config import parse
+from veilcast.node.foil_member import FoilSettings, read_login
+
+FILE = Path("/etc/veilcast/node.toml")
+HEAD = 'mode = "foil"\nkeyring = "k"\n'
+WAY = '[foil]\nbroker = "mqtts://192.0.2.1:8883"\n'
+HERE = '[foil]\nbroker = "mqtt://127.0.0.1:1883"\n'
+
+
+def settings(text: str) -> FoilSettings:
+    found = parse((HEAD + text).encode(), FILE).settings
+    assert isinstance(found, FoilSettings)
+    return found
+
+
+def test_a_broker_is_an_address_a_name_authorities_and_a_login() -> None:
+    found = settings(WAY + 'name = "broker.example.org"\nca = "ca.pem"\nlogin = "login"\nk_p = 9\nk_s = 2\n')
+    assert (found.broker, found.tls, found.name) == ("192.0.2.1:8883", True, "broker.example.org")
+    assert (found.ca, found.login) == ("/etc/veilcast/ca.pem", "/etc/veilcast/login")
+    assert (found.member.k_p, found.member.k_s, found.member.profile) == (9, 2, "hardened")
+
+
+def test_a_certificate_is_for_the_address_where_no_name_is_told() -> None:
+    found = settings('[foil]\nbroker = "mqtts://[2001:db8::1]:8883"')
+    assert (found.broker, found.name, found.ca) == ("[2001:db8::1]:8883", "2001:db8::1", None)
+
+
+def test_on_this_machine_a_broker_may_be_called_in_the_clear() -> None:
+    assert not settings(HERE).tls
+
+
+def test_what_is_known_of_a_value_is_the_machines() -> None:
+    found = settings(HERE + "[foil.attributes.price]\ndeviation = 1.5\npublic_after = 15\n")
+    assert (found.member.attributes["price"].deviation, found.member.attributes["price"].public_after) == (1.5, 15)
+
+
+WRONG = {
+    "": "foil.broker: needed",
+    "[foil]\nbroker = 4": "foil.broker: must be a text",
+    WAY + "ca = 4": "foil.ca: must be a text",
+    WAY + 'name = ""': "foil.name: must be a text",
+    '[foil]\nbroker = "192.0.2.1:8883"': "foil.broker: write mqtts://ADDRESS:PORT or mqtt://",
+    '[foil]\nbroker = "https://192.0.2.1:8883"': "foil.broker: write mqtts://",
+    '[foil]\nbroker = "mqtts://broker.example.org:8883"': "foil.broker: .* names are not looked up",
+    '[foil]\nbroker = "mqtt://192.0.2.1:1883"': "foil.broker: in the clear only on this machine",
+    HERE + 'ca = "ca.pem"': "foil.ca: of use only with mqtts://",
+    HERE + 'name = "x"': "foil.name: of use only with mqtts://",
+    WAY + "colour = 1": "foil.colour: unknown key",
+    WAY + "k_p = -1": "foil.k_p must be at least 0",
+    WAY + 'generator = "magic"': "foil.generator",
+    WAY + "profile = 'paper'": "foil.profile: the profile is named once",
+    'listen = "127.0.0.1:4000"\n' + WAY: "listen: a node of mode 'foil' is called by nobody",
+    'peers = ["127.0.0.1:4000"]\n' + WAY: "peers: a node of mode 'foil' is called by nobody",
+    WAY + "[tor]\ndanger_off = true": "tor: a node of mode 'foil' uses no Tor",
+    WAY + "[mesh]": "mesh: the mode is 'foil'",
+}
+
+
+@pytest.mark.parametrize(("text", "told"), WRONG.items())
+def test_a_mistake_is_told_with_its_key(text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        settings(text)
+
+
+def test_a_login_is_a_private_file_of_two_lines_and_is_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "login"
+    file.write_text("somebody\nopen sesame\n")
+    with pytest.raises(PermissionsError):
+        read_login(str(file))
+    file.chmod(0o600)
+    login = read_login(str(file))
+    assert login is not None
+    assert (login.user, login.password) == ("somebody", b"open sesame")
+    assert "sesame" not in repr(login)
+    for text in ("somebody\n", "a\nb\nc\n", ""):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match="two lines"):
+            read_login(str(file))
+    assert read_login(None) is None
