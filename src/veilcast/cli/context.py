@@ -10,7 +10,7 @@ import getpass
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class Context:
     warn: Callable[[str], object] = lambda line: sys.stderr.write(f"veilcast: {line}\n")
     say: Callable[[str], object] = lambda line: (sys.stdout.write(f"{line}\n"), sys.stdout.flush())
     read_input: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
+    read_lines: Callable[[], Iterable[str]] = lambda: sys.stdin
     cost: Cost = field(default_factory=Cost)
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from veilcast.cli import audit, authority, demo, exits, lab, net, node, pub, relay, sim, status, sub, tree
+from veilcast.cli import audit, authority, demo, exits, foil, lab, net, node, pub, relay, sim, status, sub, tree
 from veilcast.cli.context import Context, Report
 from veilcast.errors import VeilcastError
 
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
     parser.set_defaults(run=None, json=False, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for room in (demo, authority, node, pub, sub, status, relay, tree, net, sim, audit, lab):
+    for room in (demo, authority, node, pub, sub, status, relay, tree, foil, net, sim, audit, lab):
         room.add_commands(commands)
     return parser
 

@@ -1,0 +1,205 @@
+"""`veilcast foil ...`: a member's whole life at a broker in one command, and what the broker sees of a series.
+
+`publish` and `subscribe` are `node run` and a client of it in one process: the same file, keyring, disk and machine. So
+what `publish` has taken is on the disk before the next line is read, and what Ctrl-C leaves there goes out next time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import csv
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any, Final
+
+from veilcast.cli import foil_show, running
+from veilcast.cli.bounds import within
+from veilcast.cli.compose import compose
+from veilcast.cli.context import Context, Report
+from veilcast.cli.pub import number_or_text, parse_value
+from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.sub import COUNT_MAX, add_range, as_json, as_line, interest_of
+from veilcast.errors import ConfigError, StorageError, UnreachableError
+from veilcast.machine import Publication
+from veilcast.net.client import Client, connect
+from veilcast.net.service import serve
+from veilcast.node.config import load
+from veilcast.topics import Label
+
+
+def add_commands(commands: Any) -> None:
+    group = commands.add_parser("foil", help="publish and subscribe at any MQTT broker, among fakes")
+    group.set_defaults(parser=group)
+    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
+
+    text = "publish one event (-m, --value), or one for each line of CSV (--csv), and end when all has gone out"
+    publish = verbs.add_parser("publish", help="publish until all has gone out", description=text)
+    publish.add_argument("topic", metavar="TOPIC", help="one that the keyring may publish on")
+    publish.add_argument(
+        "-m", "--message", metavar="TEXT", help="others on this machine may see it in the process list"
+    )
+    publish.add_argument(
+        "--value", action="append", default=[], metavar="NAME=VALUE", help="of an attribute; may be given several times"
+    )
+    publish.add_argument(
+        "--csv",
+        metavar="FILE",
+        help=f"attributes by the names in the first line, {BODY!r} for what is said; - is the standard input",
+    )
+
+    text = "print notes, one a line, until Ctrl-C or --count"
+    subscribe = verbs.add_parser("subscribe", help="print what is true and asked for", description=text)
+    subscribe.add_argument("topic", metavar="TOPIC", nargs="?", help="may be left out if a range names it")
+    add_range(subscribe)
+    subscribe.add_argument("--count", type=int, metavar="N", help="end after N notes")
+    subscribe.add_argument("--keep", action="store_true", help="let the broker go on collecting for the next time")
+
+    for verb, run in ((publish, _publish), (subscribe, _subscribe)):
+        add_config(verb)
+        running.add_source(verb)
+        verb.add_argument("--json", action="store_true", help="print JSON objects, one a line")
+        verb.set_defaults(run=run, parser=verb)
+
+    foil_show.add_command(verbs)
+
+
+def _publish(arguments: argparse.Namespace, context: Context) -> Report:
+    label, count = Label(arguments.topic), 0
+    if arguments.csv is not None:
+        if arguments.message is not None or arguments.value:
+            raise ConfigError("--csv says all that is published; leave -m and --value away")
+        events = _lines(arguments.csv, label, context)
+    else:
+        if arguments.message is None and not arguments.value:
+            raise ConfigError("name what is published: -m TEXT, --value NAME=VALUE, or --csv FILE")
+        pairs = (label.pair, *map(parse_value, arguments.value))
+        events = _one(Publication(pairs, (arguments.message or "").encode()))
+
+    async def work(me: Client) -> None:
+        nonlocal count
+        async for event in events:
+            if count % AT_ONCE == 0:
+                await _room(me)
+            await me.publish(event)
+            count += 1
+
+    drained = _live(arguments, context, work)
+    rest = "all of it has gone out" if drained else "the outbox keeps what has not gone out"
+    return Report({"published": count, "drained": drained}, [f"published {count:,}; {rest}"])
+
+
+def _subscribe(arguments: argparse.Namespace, context: Context) -> Report:
+    if arguments.count is not None:
+        within("--count", arguments.count, 1, COUNT_MAX)
+    interest = interest_of(arguments.topic, arguments.range)
+    show = as_json if arguments.json else as_line
+
+    async def work(me: Client) -> None:
+        subscription, number = me.subscribe(interest, keep=arguments.keep), 0
+        async for note in subscription:
+            context.say(show(note))
+            await subscription.acknowledge()
+            number += 1
+            if number == arguments.count:
+                break
+
+    _live(arguments, context, work)
+    return Report(None)
+
+
+def _live(arguments: argparse.Namespace, context: Context, work: Callable[[Client], Awaitable[None]]) -> bool:
+    """Run the node, do the work as its client, and end; or end when told to. Whether all has gone out."""
+    path = config_of(arguments)
+    config = running.set_up(path, load)
+    if config.mode != "foil":
+        raise ConfigError(f'{path}: its mode is {config.mode!r}; this command is for mode = "foil"')
+    secret = running.passphrase_of(arguments, config, context)
+
+    async def act() -> None:
+        async with connect(path) as me:
+            try:
+                await work(me)
+            finally:
+                with contextlib.suppress(UnreachableError):
+                    await me.stop()
+
+    async def live() -> bool:
+        with compose(config, secret) as service:
+            acting: list[asyncio.Task[None]] = []
+            drained = await serve(service, lambda _: acting.append(asyncio.create_task(act())))
+        for task in acting:
+            task.cancel()
+            # Whoever stopped the node, by a signal, knows that it is gone.
+            with contextlib.suppress(UnreachableError, asyncio.CancelledError):
+                await task
+        return drained
+
+    return asyncio.run(live())
+
+
+async def _room(me: Client) -> None:
+    """Wait until the node is not so far behind that it would refuse more."""
+    while (await me.status()).outbox > AT_ONCE:
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _one(event: Publication) -> AsyncIterator[Publication]:
+    yield event
+
+
+async def _lines(name: str, label: Label, context: Context) -> AsyncIterator[Publication]:
+    """One event a line, as the lines come."""
+    with contextlib.ExitStack() as parts:
+        lines: Iterable[str]
+        if name == "-":
+            lines = context.read_lines()
+        else:
+            try:
+                lines = parts.enter_context(Path(name).open(encoding="utf-8", newline=""))
+            except OSError as error:
+                raise StorageError(f"--csv: cannot read {name}: {error.strerror}") from error
+        async for row in _as_they_come(csv.DictReader(lines, strict=True)):
+            yield _event(row, label)
+
+
+def _event(row: dict[str | Any, Any], label: Label) -> Publication:
+    if None in row or None in row.values():
+        raise ConfigError(f"--csv: a line has not as many fields as the first one: {list(row.values())}")
+    body = row.pop(BODY, "")
+    return Publication(
+        (label.pair, *((name, number_or_text(text)) for name, text in row.items() if text)), body.encode()
+    )
+
+
+async def _as_they_come(rows: Iterator[dict[str | Any, Any]]) -> AsyncIterator[dict[str | Any, Any]]:
+    """In a thread that nobody waits for: whoever types ends by Ctrl-C, not by one more line."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[dict[str | Any, Any] | Exception | None] = asyncio.Queue(AT_ONCE)
+
+    def put(what: dict[str | Any, Any] | Exception | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(what), loop).result()
+
+    def read() -> None:
+        with contextlib.suppress(RuntimeError, CancelledError):  # The loop has ended.
+            try:
+                for row in rows:
+                    put(row)
+            except (csv.Error, UnicodeDecodeError) as error:
+                put(ConfigError(f"--csv: {error}"))
+            put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while (found := await queue.get()) is not None:
+        if isinstance(found, Exception):
+            raise found
+        yield found
+
+
+BODY: Final = "body"
+AT_ONCE: Final = 64
+"""Publications that may be under way."""
+_LOOK_S: Final = 0.05

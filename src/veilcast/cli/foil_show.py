@@ -1,0 +1,146 @@
+"""`veilcast foil show`: what a broker would see of a series of values, drawn with the fakes around it.
+
+Nothing is sent and no key is needed: the candidates are made as a member makes them, by the same foiler with the same
+settings, and put in the random order in which they would leave. The picture has a row for each band of values and a
+column for each event. Which candidate is true is marked on request only; try to tell before you ask.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, Final, NamedTuple, get_args
+
+from veilcast.cli.bounds import within
+from veilcast.cli.context import Context, Report
+from veilcast.errors import ConfigError, StorageError
+from veilcast.foil.config import Attribute, FoilConfig, Kind
+from veilcast.foil.foiler import Foiler
+from veilcast.foil.naming import resolution
+from veilcast.machine import Publication
+from veilcast.topics import Reals, Schema
+
+
+def add_command(verbs: Any) -> None:
+    text = "what a broker would see of a column of numbers; nothing is sent"
+    show = verbs.add_parser("show", help="what a broker would see of a series; nothing is sent", description=text)
+    show.add_argument("file", type=Path, metavar="FILE", help="CSV, with names in its first line")
+    show.add_argument("column", metavar="COLUMN", help="the name of the values' column")
+    show.add_argument("--domain", required=True, metavar="LOW..HIGH", help="as the topic declares it")
+    show.add_argument("--generator", choices=sorted(kind for kind in get_args(Kind) if kind), default="")
+    show.add_argument("--fakes", type=int, default=4, metavar="K", help="of each event (4)")
+    show.add_argument("--deviation", type=float, default=0.0, help="of the values' steps, or of the noise")
+    show.add_argument("--public-after", type=int, default=0, metavar="STEPS", help="when values become known to all")
+    show.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
+    show.add_argument("--steps", type=int, default=60, metavar="N", help="the first N values (60)")
+    show.add_argument("--truth", action="store_true", help="mark what is true")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    show.set_defaults(run=_show, parser=show)
+
+
+class Event(NamedTuple):
+    """What the broker sees, in its order, and where the truth stands in it."""
+
+    candidates: list[float]
+    position: int
+
+
+def _show(arguments: argparse.Namespace, context: Context) -> Report:
+    within("--steps", arguments.steps, 1, _STEPS_MAX)
+    low, high = _domain(arguments.domain)
+    values = _values(arguments.file, arguments.column)[: arguments.steps]
+    attribute = Attribute(deviation=arguments.deviation, public_after=arguments.public_after)
+    config = FoilConfig(
+        profile=arguments.profile,
+        generator=arguments.generator,
+        k_p=arguments.fakes,
+        attributes={arguments.column: attribute},
+    )
+    events = foiled(values, Reals(arguments.column, low, high, _BITS), config, SystemRandom(), context)
+    truth = [event.position for event in events] if arguments.truth else None
+    data: dict[str, Any] = {"candidates": [event.candidates for event in events]}
+    if truth is not None:
+        data["truth"] = truth
+    return Report(data, [*picture(events, marked=arguments.truth), *_table(events, marked=arguments.truth)])
+
+
+def foiled(values: Sequence[float], domain: Reals, config: FoilConfig, rng: Random, context: Context) -> list[Event]:
+    """One event for each value. What the broker sees of a number is its cell: shown as the cell's middle."""
+    schema = Schema((domain,))
+    foiler, cells = Foiler(config, schema, context.entropy), 1 << resolution(schema)[0]
+    events = []
+    for value in values:
+        drawn = foiler.draw(Publication(((domain.attribute, value),)))
+        foiler.keep(drawn)
+        order = list(range(len(drawn.places)))
+        rng.shuffle(order)
+        seen = [
+            domain.low + (_cell(drawn.places[slot][0]) + 0.5) * (domain.high - domain.low) / cells for slot in order
+        ]
+        events.append(Event(seen, order.index(0)))
+    return events
+
+
+def picture(events: Sequence[Event], *, marked: bool) -> list[str]:
+    """Rows of values from high to low, a column for each event."""
+    every = [value for event in events for value in event.candidates]
+    low, high = min(every), max(every)
+    height = (high - low) / _ROWS or 1.0
+    rows = [[" "] * len(events) for _ in range(_ROWS)]
+    for column, event in enumerate(events):
+        places = [min(_ROWS - 1, int((high - value) / height)) for value in event.candidates]
+        for place in places:
+            rows[place][column] = _CANDIDATE
+        if marked:
+            rows[places[event.position]][column] = _TRUE
+    return [f"{high - (number + 0.5) * height:12.2f} {''.join(row)}".rstrip() for number, row in enumerate(rows)]
+
+
+def _table(events: Sequence[Event], *, marked: bool) -> list[str]:
+    lines = ["", f"the first {min(len(events), _SHOWN)} events, as they come:"]
+    for number, event in enumerate(events[:_SHOWN]):
+        words = [
+            f"{value:.2f}{_TRUE if marked and slot == event.position else ''}"
+            for slot, value in enumerate(event.candidates)
+        ]
+        lines.append(f"  {number:3}  {'  '.join(f'{word:>10}' for word in words)}")
+    return lines
+
+
+def _cell(coordinate: int | str | None) -> int:
+    assert isinstance(coordinate, int)
+    return coordinate
+
+
+def _domain(text: str) -> tuple[float, float]:
+    low, dots, high = text.partition("..")
+    try:
+        if dots:
+            return float(low), float(high)
+    except ValueError:
+        pass
+    raise ConfigError(f"--domain {text}: write LOW..HIGH with numbers")
+
+
+def _values(path: Path, column: str) -> list[float]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file, strict=True)
+            if column not in (rows.fieldnames or ()):
+                raise ConfigError(f"{path} has no column {column!r}, only {', '.join(rows.fieldnames or ())}")
+            return [float(row[column]) for row in rows]
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except (csv.Error, ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: a value of {column!r} is no number: {error}") from error
+
+
+_BITS: Final = 16
+_STEPS_MAX: Final = 200
+_ROWS: Final = 16
+_SHOWN: Final = 5
+_CANDIDATE: Final = "."
+_TRUE: Final = "*"

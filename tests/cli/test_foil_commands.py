@@ -1,0 +1,96 @@
+"""`veilcast foil ...` without a broker: what a broker would see, and one line for what cannot work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from veilcast.cli.context import Context
+from veilcast.cli.main import main
+from veilcast.node.config import parse
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(list(arguments), Context(has_terminal=lambda: False))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("veilcast.net.log.set_up", lambda *_: None)
+    (tmp_path / "series.csv").write_text("minute,price\n" + "".join(f"{n},{500 + n % 7}\n" for n in range(40)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("options", [[], ["--profile", "paper", "--deviation", "2"], ["--public-after", "15"]])
+def test_what_a_broker_sees_has_the_truth_in_it_and_does_not_say_where(
+    options: list[str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show = ["foil", "show", "series.csv", "price", "--domain", "0..1000", "--fakes", "3", "--steps", "30", *options]
+    code, out, _ = run(capsys, *show, "--json")
+    found = json.loads(out)
+    assert (code, len(found["candidates"]), set(found)) == (0, 30, {"candidates"})
+    found = json.loads(run(capsys, *show, "--json", "--truth")[1])
+    assert all(len(each) == 4 for each in found["candidates"])
+    for number, (candidates, place) in enumerate(zip(found["candidates"], found["truth"], strict=True)):
+        assert candidates[place] == pytest.approx(500 + number % 7, abs=1000 / 2**16)
+    assert len(set(found["truth"])) > 1, "the order is a new one each time"
+
+
+def test_the_picture_has_a_column_for_each_event_and_marks_the_truth_on_request(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show = ["foil", "show", "series.csv", "price", "--domain", "0..1000"]
+    assert "*" not in run(capsys, *show)[1]
+    picture = run(capsys, *show, "--truth")[1].split("\n\n")[0].splitlines()
+    assert "".join(line[13:] for line in picture).count("*") == 40
+    assert max(len(line) for line in picture) == 13 + 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["series.csv", "price", "--domain", "0..400"], None, "'price' must be a finite number from 0.0 to 400.0"),
+        (["series.csv", "cost", "--domain", "0..400"], 3, "no column 'cost', only minute, price"),
+        (["series.csv", "price", "--domain", "much"], 3, "write LOW..HIGH"),
+        (["nothing.csv", "price", "--domain", "0..400"], None, "cannot read nothing.csv"),
+        (["gaps.csv", "price", "--domain", "0..400"], 3, "a value of 'price' is no number"),
+        (["nan.csv", "price", "--domain", "0..400"], None, "must be a finite number"),
+        (["series.csv", "price", "--domain", "0..1000", "--steps", "0"], 3, "--steps"),
+    ],
+)
+def test_a_series_that_cannot_be_shown_is_told_in_one_line(
+    arguments: list[str], code: int | None, told: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "gaps.csv").write_text("minute,price\n0,1\n1,\n")
+    (home / "nan.csv").write_text("minute,price\n0,1\n1,nan\n")
+    found, _, err = run(capsys, "foil", "show", *arguments)
+    assert (len(err.splitlines()), told in err, found > 0) == (1, True, True), err
+    assert code is None or found == code
+
+
+def test_a_new_file_for_foiling_is_one_that_can_be_read(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "node", "new", "--keyring", "k", "--broker", "mqtt://127.0.0.1:1883")
+    assert (code, parse(out.encode(), home / "node.toml").settings.broker) == (0, "127.0.0.1:1883")
+    code, _, err = run(capsys, "node", "new", "--keyring", "k", "--broker", "mqtt://192.0.2.1:1883")
+    assert (code, "only on this machine" in err) == (3, True)
+    code, _, err = run(capsys, "node", "new", "--keyring", "k", "--broker", "x", "--listen", "127.0.0.1:1")
+    assert (code, "--broker, with foiling" in err) == (3, True)
+
+
+def test_what_is_published_and_from_where_is_said_once(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "mesh.toml").write_text('keyring = "k"\nlisten = "127.0.0.1:4000"\n')
+    for arguments, told in (
+        (["publish", "t"], "-m TEXT, --value NAME=VALUE, or --csv FILE"),
+        (["publish", "t", "--csv", "-", "-m", "x"], "leave -m and --value away"),
+        (["publish", "t", "-m", "x"], "there is no node.toml"),
+        (["publish", "t", "-m", "x", "-c", "mesh.toml"], 'this command is for mode = "foil"'),
+        (["subscribe"], "name a TOPIC"),
+        (["subscribe", "t", "--count", "0"], "--count"),
+    ):
+        code, _, err = run(capsys, "foil", *arguments)
+        assert (code, len(err.splitlines()), told in err) == (3, 1, True), err

@@ -1,0 +1,123 @@
+"""A broker that is killed again and again, and loses what it acknowledged: nothing true is lost, nothing comes twice.
+
+mosquitto writes what it knows to its disk every other second here, so each kill takes acknowledged messages, and now
+and then sessions, with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.cli.localnet import Plan
+from veilcast.net.client import Client
+
+sys.path.insert(0, str(Path(__file__).parent))
+from foil_house import House, in_house, is_here, until
+
+PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
+KILLS = 5
+
+pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_a_broker_killed_at_any_moment_loses_nothing_true_and_brings_nothing_twice(
+    profile: Profile, disk: Path
+) -> None:
+    rng = Random(7)
+
+    async def test(house: House) -> None:
+        bodies = await begin(house)
+        publishing = Publishing(house, bodies)
+        for _ in range(KILLS):
+            goal = len(bodies) + rng.randrange(1, 15)
+            while len(bodies) < goal and not publishing.task.done():
+                await asyncio.sleep(0.005)
+            house.broker.kill()
+            house.broker.start()
+        await publishing.end()
+        await check(house, bodies)
+
+    in_house(disk, Plan(nodes=3, mode="foil", profile=profile, subscribers=2, epoch_us=3_600_000_000), test)
+
+
+def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothing(disk: Path) -> None:
+    async def test(house: House) -> None:
+        bodies = await begin(house)
+        reader = house.readers[0]
+        await house.stop(reader)
+        async with house.client(house.publisher) as me:
+            for number in range(10):
+                bodies.append(await say(me, house, number))
+            await until(me, lambda status: not status.outbox)
+        house.broker.kill()
+        for file in (house.directory / "broker").glob("mosquitto.db*"):
+            file.unlink()
+        house.broker.start()
+        await house.start(reader)
+        await check(house, bodies)
+
+    in_house(disk, PLAN, test)
+
+
+@pytest.mark.heavy
+def test_a_broker_killed_every_ten_seconds_loses_nothing_true_and_brings_nothing_twice(disk: Path) -> None:
+    async def test(house: House) -> None:
+        bodies = await begin(house)
+        publishing = Publishing(house, bodies)
+        for _ in range(12):
+            until_s = time.monotonic() + 10
+            while time.monotonic() < until_s and not publishing.task.done():
+                await asyncio.sleep(0.1)
+            house.broker.kill()
+            house.broker.start()
+        await publishing.end()
+        await check(house, bodies)
+
+    in_house(disk, PLAN, test, within_s=300)
+
+
+async def begin(house: House) -> list[str]:
+    await house.start(*house.names())
+    for reader in house.readers:
+        await house.subscribe(reader)
+    return []
+
+
+class Publishing:
+    """One event after the other, as fast as they go out, until it is to end."""
+
+    def __init__(self, house: House, bodies: list[str]) -> None:
+        self._house, self._bodies, self._over = house, bodies, False
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async with self._house.client(self._house.publisher) as me:
+            while not self._over:
+                self._bodies.append(await say(me, self._house, len(self._bodies)))
+                await until(me, lambda status: status.outbox < 8)
+            await until(me, lambda status: not status.outbox)
+
+    async def end(self) -> None:
+        self._over = True
+        await self.task
+
+
+async def say(me: Client, house: House, number: int) -> str:
+    body = f"note {number}"
+    await me.publish(house.net.topic, body, price=500.0 + number % 50)
+    return body
+
+
+async def check(house: House, bodies: list[str]) -> None:
+    for reader in house.readers:
+        assert await house.read(reader, len(bodies)) == sorted(bodies)
+        async with house.client(reader) as me:
+            assert (await me.status()).inbox == 0

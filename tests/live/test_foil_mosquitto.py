@@ -1,0 +1,104 @@
+"""Foiling at an unmodified broker: everything true arrives once, and the broker's own matching brings no more than was
+asked for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.cli.localnet import Plan
+from veilcast.topics import All, Label, Range
+
+sys.path.insert(0, str(Path(__file__).parent))
+from foil_house import House, in_house, is_here, until
+
+HOUR_US = 3_600_000_000
+PRICES = [500.0 + step for step in range(20)]
+
+pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
+
+
+@pytest.mark.parametrize(("profile", "version"), [("hardened", 5), ("hardened", 4), ("paper", 5)])
+def test_every_reader_gets_every_event_once(profile: Profile, version: int, disk: Path) -> None:
+    async def test(house: House) -> None:
+        await house.start(*house.names())
+        for reader in house.readers:
+            await house.subscribe(reader)
+        await house.say(*PRICES)
+        for reader in house.readers:
+            assert await house.read(reader, len(PRICES)) == sorted(f"{price:g}" for price in PRICES)
+            async with house.client(reader) as me:
+                assert (await me.status()).inbox == 0
+            assert house.machines[reader].counts()["fake"] == 4 * len(PRICES)
+
+    in_house(
+        disk,
+        Plan(nodes=3, mode="foil", profile=profile, subscribers=2, epoch_us=HOUR_US),
+        test,
+        more=f"version = {version}\n",
+    )
+
+
+def test_the_brokers_own_matching_brings_a_range_and_little_else(disk: Path) -> None:
+    async def test(house: House) -> None:
+        near, far = house.readers
+        await house.start(*house.names())
+        for reader, low, high in ((near, 500.0, 509.0), (far, 100.0, 400.0)):
+            async with house.client(reader) as me:
+                wanted = All(Label(house.net.topic), Range("price", low, high))
+                await me.subscribe(wanted, keep=True).start()
+                await until(me, lambda status: not status.waiting)
+        await house.say(*PRICES)
+        async with house.client(near) as me:
+            wanted = All(Label(house.net.topic), Range("price", 500.0, 509.0))
+            subscription = me.subscribe(wanted, keep=True)
+            notes = [await anext(subscription) for _ in range(10)]
+            await subscription.acknowledge()
+            assert {note.publication.body.decode() for note in notes} == {f"{price:g}" for price in PRICES[:10]}
+        async with house.client(house.publisher) as me:
+            await until(me, lambda status: not status.outbox)
+        assert house.machines[far].counts() == {}, "nothing came that lies elsewhere, not even a fake"
+        assert house.machines[near].counts().get("fake", 0) < 4 * len(PRICES)
+
+    in_house(disk, Plan(nodes=3, mode="foil", subscribers=2, epoch_us=HOUR_US), test)
+
+
+def test_fake_subscriptions_bring_fakes_and_nothing_that_is_delivered(disk: Path) -> None:
+    async def test(house: House) -> None:
+        await house.start(*house.names())
+        (reader,) = house.readers
+        async with house.client(reader) as me:
+            wanted = All(Label(house.net.topic), Range("price", 490.0, 530.0))
+            subscription = me.subscribe(wanted)
+            await subscription.start()
+            await until(me, lambda status: not status.waiting)
+            await house.say(*PRICES)
+            notes = [await anext(subscription) for _ in PRICES]
+            await subscription.acknowledge()
+            assert sorted(note.publication.body.decode() for note in notes) == sorted(f"{each:g}" for each in PRICES)
+            filters = house.machines[reader].sizes()["filters"]
+            await subscription.close()
+            assert filters > house.machines[reader].sizes()["filters"]
+
+    in_house(disk, Plan(nodes=3, mode="foil", subscribers=1, epoch_us=HOUR_US), test, more="k_s = 3\n")
+
+
+def test_what_waits_for_a_broker_goes_out_when_there_is_one(disk: Path) -> None:
+    async def test(house: House) -> None:
+        house.broker.end()
+        await house.start(*house.names())
+        await house.say(*PRICES[:3])
+        async with house.client(house.publisher) as me:
+            told = await until(me, lambda status: bool(status.hindrances))
+            assert told.outbox == 3
+            assert "nobody answers there" in told.hindrances[0]
+        house.broker.start()
+        await house.subscribe(house.readers[0])
+        assert await house.read(house.readers[0], 3) == ["500", "501", "502"]
+        async with house.client(house.publisher) as me:
+            await until(me, lambda status: not status.outbox and not status.hindrances)
+
+    in_house(disk, Plan(nodes=3, mode="foil", subscribers=1, epoch_us=HOUR_US), test)
