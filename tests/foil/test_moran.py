@@ -12,8 +12,10 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.foil.generator import foiled
+from veilcast.foil.lean import Lean
 from veilcast.foil.moran import RATE_MAX, Moran, branching, poisson, rate_for
 from veilcast.foil.moves import Gaussian
+from veilcast.foil.signflip import SignFlip
 from veilcast.foil.trajectory import Trajectories
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -137,3 +139,23 @@ def test_rates_and_delays_that_are_none_are_refused() -> None:
         rate_for(4, 0)
     with pytest.raises(ConfigError):
         Moran(Trajectories(1, Gaussian(0, 1)), 1.0, naive=True)
+
+
+def test_a_child_turns_back_from_its_parents_last_move() -> None:
+    """With signs that always turn back, no lineage goes on twice: neither what was true and is no more, nor a copy."""
+    rng = np.random.default_rng(12)
+    moves = np.where(np.arange(40) % 2, 1.0, -1.0) * rng.integers(1, 1000, (50, 40))
+    generator = Moran(Trajectories(3, SignFlip(lean=Lean(-30.0))), rate=1.0)
+    values = 1e6 + np.cumsum(moves, axis=1)
+    state, before, _ = generator.next(generator.begin(50, rng), values[:, 0], rng)
+    last = np.zeros((50, 4))
+    copied = 0
+    for step in range(1, 40):
+        state, now, _ = generator.next(state, values[:, step], rng)
+        assert state.origin is not None
+        went = now - np.take_along_axis(before, state.origin, axis=1)
+        assert np.allclose(np.abs(went), np.abs(moves[:, step, None]))
+        assert (went * np.take_along_axis(last, state.origin, axis=1) <= 0).all()
+        copied += np.count_nonzero(state.origin != np.arange(4))
+        before, last = now, went
+    assert copied > 500

@@ -57,13 +57,16 @@ class Moran(Generic[Memory]):
     def _branched(self, state: Lineages[Memory], rng: Chance) -> Lineages[Memory]:
         if state.values is None:
             return state
-        values, position = state.values.copy(), state.position.copy()
+        values, position, memory = state.values.copy(), state.position.copy(), state.memory
+        origin = np.tile(np.arange(self.n), (len(position), 1))
         events = poisson(self.rate, (len(position),), rng)
         for event in range(int(events.max(initial=0))):
             rows = np.flatnonzero(events > event)
             parent, victim, position[rows] = branching(position[rows], self.n, rng, naive=self.naive)
             values[rows, victim] = values[rows, parent]
-        return replace(state, values=values, position=position)
+            origin[rows, victim] = origin[rows, parent]
+            memory = self.lineages.mover.inherited(memory, rows, parent, victim)
+        return replace(state, values=values, position=position, memory=memory, origin=origin)
 
 
 def rate_for(n: int, delay: int) -> float:

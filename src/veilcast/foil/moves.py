@@ -30,6 +30,9 @@ class Mover(Protocol[Memory]):
     ) -> tuple[Memory, Numbers]:
         """From the values of [streams, n] to the next, as the truth goes from `before` to `now`."""
 
+    def inherited(self, memory: Memory, rows: Places, parent: Places, victim: Places) -> Memory:
+        """In these streams, what is remembered of a parent is from now on remembered of its victim, too."""
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -45,6 +48,9 @@ class Gaussian:
 
     def move(self, memory: None, values: Numbers, before: Numbers, now: Numbers, rng: Chance) -> tuple[None, Numbers]:
         return None, moved(values, self.mean + self.deviation * rng.standard_normal(values.shape), self.relative)
+
+    def inherited(self, memory: None, rows: Places, parent: Places, victim: Places) -> None:
+        return None
 
 
 def brownian(mu: float, sigma: float, dt: float) -> Gaussian:
@@ -69,6 +75,9 @@ class StudentT:
 
     def move(self, memory: None, values: Numbers, before: Numbers, now: Numbers, rng: Chance) -> tuple[None, Numbers]:
         return None, moved(values, self.mean + self.scale * self._standard(values.shape, rng), self.relative)
+
+    def inherited(self, memory: None, rows: Places, parent: Places, victim: Places) -> None:
+        return None
 
     def _standard(self, shape: tuple[int, ...], rng: Chance) -> Numbers:
         """By a length and an angle, as Box and Muller do for the normal law (Bailey, 1994)."""
@@ -104,6 +113,10 @@ class Blocks:
         after = np.stack([(at + 1) % len(self.history), left - 1])
         return after, moved(values, self.history[at], self.relative)
 
+    def inherited(self, memory: Places, rows: Places, parent: Places, victim: Places) -> Places:
+        """Nothing: a child that went on in its parent's block would stay beside it to the end of that."""
+        return memory
+
 
 @dataclass(frozen=True)
 class Reverting:
@@ -124,6 +137,9 @@ class Reverting:
     def move(self, memory: None, values: Numbers, before: Numbers, now: Numbers, rng: Chance) -> tuple[None, Numbers]:
         noise = self.deviation * rng.standard_normal(values.shape)
         return None, self.mean + self.keep * (values - self.mean) + noise
+
+    def inherited(self, memory: None, rows: Places, parent: Places, victim: Places) -> None:
+        return None
 
 
 def moved(values: Numbers, moves: Numbers, relative: bool) -> Numbers:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilcast.errors import ConfigError, LocalError
-from veilcast.foil.chance import Chance, Numbers
+from veilcast.foil.chance import Chance, Numbers, Places
 from veilcast.foil.lean import FAIR, Lean
 from veilcast.foil.moves import moved
 
@@ -31,8 +31,8 @@ from veilcast.foil.moves import moved
 class Coins:
     signs: Numbers
     """Of [streams, n]: 1 where a candidate goes with the truth, -1 where it goes the other way."""
-    last: Numbers
-    """Of [streams, n]: the last move of each."""
+    stood: Numbers | None
+    """Of [streams, n]: where each was a step ago, as it was published."""
     left: int
     """For how many steps more the signs hold."""
 
@@ -48,16 +48,28 @@ class SignFlip:
             raise ConfigError("a block is of 1 step or more")
 
     def begin(self, streams: int, n: int, rng: Chance) -> Coins:
-        return Coins(np.ones((streams, n)), np.zeros((streams, n)), 0)
+        return Coins(np.ones((streams, n)), None, 0)
 
     def move(self, memory: Coins, values: Numbers, before: Numbers, now: Numbers, rng: Chance) -> tuple[Coins, Numbers]:
         if self.relative and not ((before > 0) & (now > 0)).all():
             raise LocalError("relative moves are of values above 0")
-        true = (np.log(now / before) if self.relative else now - before)[:, None]
-        signs = memory.signs if memory.left else self._signs(memory.last, true, rng)
-        moves = signs * true
-        left = (memory.left or self.block) - 1
-        return Coins(signs, moves, left), moved(values, moves, self.relative)
+        true = self._moves(before, now)[:, None]
+        signs = memory.signs
+        if not memory.left:
+            last = np.zeros(values.shape) if memory.stood is None else self._moves(memory.stood, values)
+            signs = self._signs(last, true, rng)
+        return Coins(signs, values, (memory.left or self.block) - 1), moved(values, signs * true, self.relative)
+
+    def inherited(self, memory: Coins, rows: Places, parent: Places, victim: Places) -> Coins:
+        """How the parent moved last. Where one coin serves for a block, the child has its own until the next."""
+        if memory.stood is None:
+            return memory
+        stood = memory.stood.copy()
+        stood[rows, victim] = stood[rows, parent]
+        return Coins(memory.signs, stood, memory.left)
+
+    def _moves(self, before: Numbers, now: Numbers) -> Numbers:
+        return np.log(now / before) if self.relative else now - before
 
     def _signs(self, last: Numbers, true: Numbers, rng: Chance) -> Numbers:
         coins = rng.random(last.shape)

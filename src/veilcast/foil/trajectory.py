@@ -25,6 +25,8 @@ class Lineages(Generic[Memory]):
     memory: Memory
     values: Numbers | None = None
     """Of [streams, n], what was last published; None before the first step."""
+    origin: Places | None = None
+    """Of [streams, n]: in which slot each was a step before that, where lineages branch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,4 +57,4 @@ class Trajectories(Generic[Memory]):
             memory, candidates = self.mover.move(state.memory, state.values, before, values, rng)
             candidates = self.span.fitted(candidates)
             candidates[rows, state.position] = values
-        return Lineages(state.position, memory, candidates), candidates, state.position
+        return Lineages(state.position, memory, candidates, state.origin), candidates, state.position
