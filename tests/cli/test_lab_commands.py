@@ -39,6 +39,7 @@ def test_every_experiment_is_listed_with_its_claim_its_size_and_its_time(capsys:
     assert all(row["claim"] and row["runs"] == row["cells"] * row["seeds"] > 0 < row["minutes"] for row in rows)
     assert all(row["title"] and row["engines"] for row in rows)
     assert "mesh-deezer" in {row["name"] for row in rows if row["data"]}
+    assert "mesh-fig12" not in {row["name"] for row in rows if row["data"]}
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

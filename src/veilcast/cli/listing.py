@@ -25,7 +25,7 @@ def rows(names: list[str]) -> list[Row]:
                 "claim": definition.claim,
                 "source": definition.source,
                 "engines": definition.engines,
-                "data": any(cell.params.sources for cell in cells),
+                "data": any(cell.params.sources(definition.engines[0]) for cell in cells),
                 "cells": len(cells),
                 "seeds": seeds,
                 "runs": len(cells) * seeds,
