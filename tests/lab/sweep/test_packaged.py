@@ -22,10 +22,12 @@ CROWDED = ["relay-attacks"]
 """Those with many users, who need not be as many here."""
 WOODED = [name for name in experiment.names() if name.startswith("tree-")]
 """Those with many nodes, and as many trees, of whom fewer do here."""
+BROKERED = [name for name in experiment.names() if name.startswith("brokers-")]
+"""Those with long traces, some of them real, which are short and synthetic here."""
 SMALL = [
     name
     for name in experiment.names()
-    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED)
+    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED, *BROKERED)
     and not name.startswith("mesh-attacks-")
     and "kernel" in experiment.load(name)[1].engines
 ]
@@ -100,6 +102,17 @@ def test_so_have_those_with_many_users(name: str) -> None:
         return ENGINES["kernel"](msgspec.structs.replace(cell.params, nodes=60, topics=6), 0, None)
 
     assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", BROKERED)
+def test_so_have_those_with_brokers(name: str) -> None:
+    tried = experiment.load(name)[1]
+
+    def shorter(cell: Cell) -> list[Measure]:
+        few = {"users": 3_000, "relations": 28_300, "interactions": 1_400, "overlays": 2, "trace": "synthetic"}
+        return ENGINES[tried.engines[0]](msgspec.structs.replace(cell.params, **few), 0, None)
+
+    assert lacking(tried, shorter) == Lacking([], [])
 
 
 @pytest.mark.parametrize("name", WOODED)

@@ -37,8 +37,10 @@ def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
 
 
 def _live(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    from veilcast.lab.sweep import delay_runs, live_runs
+    from veilcast.lab.sweep import broker_times, delay_runs, live_runs
 
+    if params.brokers:
+        return broker_times.run(params, seed)
     return delay_runs.run_live(params, seed, data) if params.timed else live_runs.run(params, seed, data)
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from veilcast.errors import ConfigError
-from veilcast.lab.sweep.foil_params import Foiling
+from veilcast.lab.sweep.broker_params import Replaying
 
 Outside: TypeAlias = Literal[
     "leaf",
@@ -38,7 +38,7 @@ Observer: TypeAlias = Literal["server", "proxy", "wires", "server and wires"]
 """Of a relay."""
 
 
-class Params(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The parameters of a run. Every one may be an axis of an experiment, or differ between its series."""
 
     graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn"] = "small-world"
@@ -195,6 +195,8 @@ class Params(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ConfigError("attacks are named once each")
         if self.foil:
             self.check_foiling()
+        if self.brokers:
+            self.check_replaying()
 
     def heed(self, runs: str, *switches: str) -> None:
         """Raise where something is switched on that these runs do not heed: they would be taken for what they are not.
@@ -208,7 +210,7 @@ class Params(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
         the time that they take."""
         if self.timed:
             return [] if engine == "live" else ["planetlab"]
-        return self.stocks() or ([self.graph] if self.graph in _STORED else [])
+        return self.stocks() or self.traced() or ([self.graph] if self.graph in _STORED else [])
 
 
 _STORED: Final = ("gnutella", "deezer")
@@ -242,6 +244,7 @@ _SWITCHES: Final = (
     "timed",
     "serial",
     "foil",
+    "brokers",
 )
 _OFF: Final = Params()
 
