@@ -67,16 +67,17 @@ def add_commands(commands: Any) -> None:
     _add_json(report)
     report.set_defaults(run=_report, parser=report)
 
-    bench = verbs.add_parser("bench", help="kernels, attacks or matching in bulk, beside the obvious way to write it")
+    bench = verbs.add_parser("bench", help="kernels, attacks, matching in bulk, or traces of brokers")
     bench.add_argument(
-        "what", nargs="?", choices=("kernels", "attacks", "bulk"), default="kernels", help="default: kernels"
+        "what", nargs="?", choices=("kernels", "attacks", "bulk", "traces"), default="kernels", help="default: kernels"
     )
     bench.add_argument("--quick", action="store_true", help="kernels: small sizes, few rounds")
     bench.add_argument(
         "--rows",
         type=int,
         metavar="N",
-        help="attacks: of the largest table (100,000,000); bulk: publications and subscriptions (1,000,000)",
+        help="attacks: of the largest table (100,000,000); bulk: publications and subscriptions (1,000,000); "
+        "traces: interactions of the longest (10,000,000)",
     )
     _add_json(bench)
     bench.set_defaults(run=_bench, parser=bench)
@@ -171,8 +172,9 @@ def _bench(arguments: argparse.Namespace, context: Context) -> Report:
         rows = arguments.rows if arguments.rows is not None else _ROWS[arguments.what]
         within("--rows", rows, 1, 100 * _ROWS[arguments.what])
         with lab_extra():
-            from veilcast.lab.bench import attacks, bulk
-        return Report((attacks if arguments.what == "attacks" else bulk).run(rows, say))
+            from veilcast.lab.bench import attacks, bulk, traces
+        benches = {"attacks": attacks.run, "bulk": bulk.run, "traces": traces.run}
+        return Report(benches[arguments.what](rows, say))
     with lab_extra():
         from veilcast.lab.bench import main
     return Report(main.run(arguments.quick, say))
@@ -248,5 +250,5 @@ def lab_extra() -> Iterator[None]:
 
 
 _OUT: Final = Path("veilcast-results")
-_ROWS: Final = {"attacks": 10**8, "bulk": 10**6}
+_ROWS: Final = {"attacks": 10**8, "bulk": 10**6, "traces": 10**7}
 """That are measured if nobody says otherwise."""

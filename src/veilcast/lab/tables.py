@@ -99,6 +99,30 @@ class Score(msgspec.Struct, frozen=True, gc=False):
     seeds: int
 
 
+class Relation(msgspec.Struct, frozen=True, gc=False):
+    """Of a trace: whom a user knows."""
+
+    user: int
+    friend: int
+
+
+class Interaction(msgspec.Struct, frozen=True, gc=False):
+    """Of a trace: who said something to whom, and when, in hours since its beginning."""
+
+    publisher: int
+    subscriber: int
+    hour: float
+
+
+class Replayed(msgspec.Struct, frozen=True, gc=False):
+    """How many interactions go from one broker to another, if users are placed by Zipf's law with alpha."""
+
+    alpha: float
+    source: int
+    target: int
+    interactions: int
+
+
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """A published number beside ours."""
 
@@ -271,5 +295,8 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "measures": Measured,
     "scores": Score,
     "verdicts": Verdict,
+    "relations": Relation,
+    "interactions": Interaction,
+    "replayed": Replayed,
 }
 TABLE_OF: Final[dict[type[msgspec.Struct], str]] = {row: name for name, row in TABLES.items()}
