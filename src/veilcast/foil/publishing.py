@@ -123,7 +123,7 @@ class Publishing:
         self._pump(span, now)
 
     def lost(self, span: Span, now: int) -> None:
-        self._repeats[span.number].lost(now)
+        self._repeats[span.number].lost(span.session.good_us)
 
     def ended(self, number: int, now: int) -> None:
         """A session is over: what it had not brought through goes by another."""
@@ -264,7 +264,7 @@ class Publishing:
             return
         del self._sending[key]
         if span.number in self._repeats and not sending.again:
-            self._repeats[span.number].through(key, now)
+            self._repeats[span.number].through(key, span.session.good_us, now)
         first = self._first.get(key[0], {})
         first.pop(key[1], None)
         if not first and self._first.pop(key[0], None) is not None:

@@ -124,8 +124,7 @@ class Reading:
                 self._wishes.stand(wish, now)
 
     def lost(self, span: Span, now: int) -> None:
-        heard_us = span.session.heard_us
-        self._absences[span.number].away(now if heard_us is None else heard_us)
+        self._absences[span.number].away(span.session.good_us)
 
     def ended(self, number: int) -> None:
         self._absences.pop(number, None)

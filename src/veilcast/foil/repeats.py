@@ -50,18 +50,22 @@ class Repeats:
         left = dict.fromkeys(items)
         self._rounds.append(_Round(names, left, None if left else now))
 
-    def through(self, item: Hashable, now: int) -> None:
-        self._rounds = [each for each in self._rounds if each.done_us is None or now - each.done_us < self._settle_us]
+    def through(self, item: Hashable, good_us: int, now: int) -> None:
+        """It is acknowledged; `good_us` is when the broker is known to have been alive."""
+        self._rounds = [each for each in self._rounds if not self._settled(each, good_us)]
         for each in self._rounds:
             if each.left.pop(item, _ABSENT) is not _ABSENT and not each.left:
                 each.done_us = now
 
-    def lost(self, now: int) -> None:
+    def lost(self, good_us: int) -> None:
         for each in self._rounds:
-            if each.done_us is None or now - each.done_us < self._settle_us:
+            if not self._settled(each, good_us):
                 for name in each.names:
                     self._answered.pop(name, None)
         self._rounds = []
+
+    def _settled(self, each: _Round, good_us: int) -> bool:
+        return each.done_us is not None and good_us - each.done_us >= self._settle_us
 
 
 @dataclass(slots=True)

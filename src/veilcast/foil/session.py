@@ -89,9 +89,10 @@ class Session:
         """What the broker has not answered, and since when, oldest first."""
         self._greeted = self._ready = False
         self._window, self._packet_max, self._alive_us = config.window, 0, config.keep_alive_us
-        self._sent_us = now
-        self.heard_us: int | None = None
-        """The last sign of the broker, on this stream or the one before."""
+        self._asked_us = now
+        self.good_us = 0
+        """All that the broker had brought on by then has come, on this stream or the one before: when the last request
+        left that it has answered. When something came says less, for it may have lain about."""
         self.refusals: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -110,14 +111,14 @@ class Session:
 
     def ask(self, filters: Iterable[str], now: int) -> None:
         """Want these as well, from now on."""
-        fresh = [each for each in filters if each not in self._filters]
+        fresh = [each for each in dict.fromkeys(filters) if each not in self._filters]
         self._filters.update(dict.fromkeys(fresh))
         if self._greeted:
             self._subscribe(fresh, now)
 
     def drop(self, filters: Iterable[str], now: int) -> None:
         """Want these no more."""
-        gone = [each for each in filters if each in self._filters]
+        gone = [each for each in dict.fromkeys(filters) if each in self._filters]
         for each in gone:
             del self._filters[each]
             self._granted.pop(each, None)
@@ -185,14 +186,14 @@ class Session:
         self._caller.handle(now)
         if self._owed and now >= self._due_us():
             self._leave("silent", now)
-        elif self._greeted and now >= self._sent_us + self._ping_us:
+        elif self._greeted and now >= self._asked_us + self._ping_us:
             self._owe("pingresp", now)
             self._send(mqtt.Pingreq(), now)
 
     def next_us(self) -> int | None:
         if self.ended:
             return None
-        ping_us = self._sent_us + self._ping_us if self._greeted else None
+        ping_us = self._asked_us + self._ping_us if self._greeted else None
         return earliest(self._caller.next_us, self._due_us() if self._owed else None, ping_us)
 
     def next_event(self) -> Event | None:
@@ -212,7 +213,6 @@ class Session:
     def _hear(self, packet: Packet, now: int) -> None:
         if not self._greeted and not isinstance(packet, Connack):
             raise MalformedError("something before the answer to our greeting")
-        self.heard_us = now
         match packet:
             case Connack():
                 self._welcome(packet, now)
@@ -346,13 +346,15 @@ class Session:
 
     def _owe(self, what: str, now: int) -> None:
         self._owed.setdefault(what, now)
+        self._asked_us = now
 
     def _paid(self, what: str) -> None:
-        if self._owed.pop(what, None) is None:
+        since_us = self._owed.pop(what, None)
+        if since_us is None:
             raise MalformedError("an answer to what was not asked")
+        self.good_us = max(self.good_us, since_us)
 
     def _send(self, packet: Packet, now: int) -> None:
-        self._sent_us = now
         self.frames.append(Frame(self.peer, mqtt.encode(packet, self._version)))
 
 

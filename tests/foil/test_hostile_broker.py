@@ -1,0 +1,308 @@
+"""A broker that does what it likes: members do not fall over, fill nothing beyond its bounds, and deliver no lie."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veilcast.foil.config import FoilConfig
+from veilcast.foil.member import FoilMember
+from veilcast.foil.session import Login
+from veilcast.machine import Address, Connect, Delivered, Disconnect, Record
+from veilcast.sim.engine import START_US
+from veilcast.topics import Label
+from veilcast.wire import mqtt
+from veilcast.wire.mqtt import Connack, Packet, Pingresp, Puback, Publish, Suback, Subscribe, Unsuback, Version
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from parley import BROKER, CONFIG, SECOND, TOPIC, Parley, bodies, keyring, price
+
+SMALL = msgspec.structs.replace(
+    CONFIG, window=8, requests_max=4, seeds_max=4, held_max=4, seen_max=8, unread_max=4, records_max=4, kept_max=4
+)
+
+
+class Victim:
+    """A member that publishes and reads, in the hands of whoever speaks to it."""
+
+    def __init__(self, config: FoilConfig = SMALL) -> None:
+        rng = random.Random(5)
+        keys = keyring("publisher", 1, config.profile)
+        login = Login("customer", b"a password")
+        self.now = START_US
+        self.member = FoilMember(config, keys, BROKER, rng, rng.randbytes, self.now, login=login)
+        self.version = Version(config.version)
+        self.member.subscribe(Label(TOPIC), self.now)
+        self.calls: list[Address] = []
+        self.delivered: list[Any] = []
+        self.look()
+
+    @property
+    def peer(self) -> Address:
+        return next(iter(self.member._spans)).session.peer
+
+    def look(self) -> list[Packet]:
+        """What the member does and sends."""
+        frames = self.member.frames_to_send(self.now, 1_000)
+        while (event := self.member.next_event()) is not None:
+            match event:
+                case Connect(peer):
+                    self.calls.append(peer)
+                case Disconnect(peer):
+                    self.member.peer_lost(peer, self.now)
+                case Record(record, _):
+                    self.member.stored(record, self.now)
+                case Delivered():
+                    self.delivered.append(event)
+        assert len(frames) < 100
+        return [mqtt.decode(frame.data, self.version) for frame in frames]
+
+    def hear(self, data: bytes) -> list[Packet]:
+        self.member.receive(data, self.peer, self.now)
+        return self.look()
+
+    def says(self, packet: Packet) -> list[Packet]:
+        return self.hear(mqtt.encode(packet, self.version))
+
+    def come_up(self) -> list[Packet]:
+        self.member.peer_up(self.peer, self.now)
+        return self.look()
+
+    def welcome(self) -> list[Packet]:
+        """As a good broker would, up to where all is granted."""
+        self.come_up()
+        told = self.says(Connack())
+        after: list[Packet] = []
+        for packet in told:
+            if isinstance(packet, Subscribe):
+                after += self.says(Suback(packet.number, (1,) * len(packet.filters)))
+        return after
+
+    def wait(self, us: int) -> list[Packet]:
+        self.now += us
+        self.member.handle_timer(self.now)
+        return self.look()
+
+    def check(self) -> None:
+        sizes = self.member.sizes()
+        assert sizes["unacknowledged"] <= SMALL.window + SMALL.k_p + 4
+        assert sizes["requests"] <= 4 * 2 * SMALL.requests_max
+        assert sizes["chains"] <= SMALL.seeds_max
+        assert sizes["held"] <= SMALL.held_max
+        assert sizes["inbox"] <= SMALL.unread_max
+        assert sizes["seen"] <= SMALL.seen_max
+        assert sizes["pending"] <= SMALL.records_max
+        timer = self.member.next_timer()
+        assert timer is None or timer > 0
+        assert not self.delivered
+
+
+numbers = st.integers(1, 20)
+codes = st.sampled_from([0, 0x80, 0x87, 0xFF])
+topics = st.sampled_from(
+    [
+        "veilcast/on/x/0/1",
+        "veilcast/again/x",
+        "veilcast/here/x",
+        "veilcast/ask/00",
+        "veilcast/tell/00",
+        "a",
+        "veilcast",
+        "/",
+    ]
+)
+packets = st.one_of(
+    st.builds(
+        Connack, st.just(False), codes, receive_max=st.sampled_from([1, 65_535]), packet_max=st.sampled_from([None, 20])
+    ),
+    st.builds(Publish, topics, st.binary(max_size=40), st.one_of(st.just(0), numbers)),
+    st.builds(Publish, topics, st.sampled_from([bytes(1053), bytes(1081), b"\xff" * 1081]), numbers),
+    st.builds(Puback, numbers, st.sampled_from([0, 0x80, 0x97])),
+    st.builds(Suback, numbers, st.lists(st.sampled_from([0, 1, 0x80]), min_size=1, max_size=5).map(tuple)),
+    st.builds(Unsuback, numbers, st.just((0,))),
+    st.just(Pingresp()),
+    st.builds(mqtt.Disconnect, st.sampled_from([0x80, 0x8E])),
+    st.builds(mqtt.Pingreq),
+)
+acts = st.one_of(
+    st.tuples(st.just("says"), packets),
+    st.tuples(st.just("hear"), st.binary(max_size=30)),
+    st.tuples(st.sampled_from(["up", "lost", "welcome", "publish", "wait"]), st.integers(1, 30 * SECOND)),
+)
+
+
+@settings(max_examples=50)
+@given(st.lists(acts, max_size=40), st.sampled_from(["hardened", "paper"]))
+def test_whatever_a_broker_says_a_member_goes_on_and_stays_within_its_bounds(acts: list[Any], profile: str) -> None:
+    victim = Victim(msgspec.structs.replace(SMALL, profile=profile))
+    for what, how in acts:
+        match what:
+            case "says":
+                victim.says(how)
+            case "hear":
+                victim.hear(how)
+            case "up":
+                victim.come_up()
+            case "lost":
+                victim.member.peer_lost(victim.peer, victim.now)
+            case "welcome":
+                victim.welcome()
+            case "publish" if victim.member.sizes()["pending"] < SMALL.records_max:
+                victim.member.publish(price(how % 1000), victim.now)
+                victim.look()
+            case _:
+                victim.wait(how)
+        victim.check()
+
+
+def test_a_broker_that_never_answers_is_left_and_called_again() -> None:
+    victim = Victim()
+    victim.come_up()
+    calls = len(victim.calls)
+    victim.wait(SMALL.retry_us)
+    assert victim.member.refusals() == {"silent": 1}
+    victim.wait(60 * SECOND)
+    assert len(victim.calls) > calls
+
+
+def test_a_broker_that_refuses_is_called_after_growing_pauses_and_its_reason_is_told() -> None:
+    victim = Victim()
+    times = []
+    for _ in range(8):
+        victim.come_up()
+        victim.says(Connack(code=0x87))
+        calls = len(victim.calls)
+        start = victim.now
+        while len(victim.calls) == calls:
+            victim.wait(SECOND // 10)
+        times.append(victim.now - start)
+    assert times[-1] > 3 * times[0]
+    assert victim.member.refusals() == {"refused with code 135": 8}
+
+
+def test_one_that_acknowledges_what_was_never_sent_is_left() -> None:
+    victim = Victim()
+    victim.welcome()
+    victim.says(Puback(999))
+    assert victim.member.refused["MalformedError"] == 1
+    assert victim.member.refusals() == {"malformed": 1}
+
+
+def test_a_broker_that_takes_little_at_a_time_is_given_no_more() -> None:
+    victim = Victim()
+    victim.come_up()
+    told = victim.says(Connack(receive_max=2))
+    sent: list[Packet] = []
+    for packet in told:
+        if isinstance(packet, Subscribe):
+            sent += victim.says(Suback(packet.number, (1,) * len(packet.filters)))
+    victim.member.publish(price(5), victim.now)
+    sent += victim.look()
+    assert len([packet for packet in sent if isinstance(packet, Publish)]) == 2
+
+
+def test_what_is_too_large_for_a_broker_waits_for_another_one() -> None:
+    victim = Victim()
+    victim.come_up()
+    told = victim.says(Connack(packet_max=200))
+    for packet in told:
+        if isinstance(packet, Subscribe):
+            victim.says(Suback(packet.number, (1,) * len(packet.filters)))
+    victim.member.publish(price(5), victim.now)
+    assert not any(isinstance(packet, Publish) for packet in victim.look())
+    assert "too large for the broker" in victim.member.refusals()
+    victim.member.peer_lost(victim.peer, victim.now)
+    assert sum(isinstance(packet, Publish) for packet in victim.welcome()) > 3
+
+
+def test_floods_of_candidates_of_unknown_streams_are_acknowledged_and_forgotten() -> None:
+    victim = Victim()
+    victim.welcome()
+    name = victim.member._spans.current(victim.now).names(TOPIC).name
+    rng = random.Random(1)
+    for number in range(300):
+        payload = rng.randbytes(16) + (number).to_bytes(8, "big") + b"\0\4\0\1" + rng.randbytes(1053)
+        told = victim.says(Publish(f"veilcast/on/{name}/0/0/0/0/0/0/0/0/0/0/x", payload, number % 8 + 1))
+        assert told == [Puback(number % 8 + 1)]
+        victim.check()
+
+
+def test_requests_of_strangers_and_old_ones_make_a_publisher_repeat_nothing() -> None:
+    room = Parley()
+    room.add("alice", "publisher")
+    room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
+    room.run(1)
+    alice = room.places["alice"].member
+    alice.publish(price(100), room.now)
+    room.run(5)
+    asked = next(packet for who, _, packet in room.sent if who == "bob" and isinstance(packet, Publish))
+    assert "/again/" in asked.topic
+    peer, before = next(iter(alice._spans)).session.peer, len(list(room.seen("alice")))
+    for number, payload in enumerate([asked.payload, bytes(len(asked.payload)), b""] * 5, 1):
+        alice.receive(mqtt.encode(Publish(asked.topic, payload, number), Version.MQTT_5), peer, room.now)
+        room.run(2)
+    assert len(list(room.seen("alice"))) == before
+
+
+def test_a_request_that_is_new_is_answered_at_the_rate_that_was_set() -> None:
+    room = Parley()
+    room.add("alice", "publisher")
+    for name in ("bob", "carol", "dave"):
+        room.add(name, "subscriber").subscribe(Label(TOPIC), room.now)
+    room.run(1)
+    room.places["alice"].member.publish(price(100), room.now)
+    room.run(5)
+    before = len(list(room.seen("alice")))
+    for name in ("bob", "carol", "dave"):
+        room.restart(name).subscribe(Label(TOPIC), room.now)
+    room.run(5)
+    repeated = len(list(room.seen("alice"))) - before
+    assert 0 < repeated <= 2 * 4, "three readers who came back together are one round or two"
+
+
+def test_a_true_body_under_another_topic_slot_or_number_is_not_delivered_as_another() -> None:
+    """A broker that moves things: the reader gets what was published, or nothing."""
+    room = Parley()
+    room.add("alice", "publisher")
+    room.add("bob", "subscriber").subscribe(Label(TOPIC), room.now)
+    room.run(1)
+    room.withheld.append("bob")
+    room.places["alice"].member.publish(price(100), room.now)
+    room.run(1)
+    bob = room.places["bob"].member
+    peer = next(iter(bob._spans)).session.peer
+    sent = [packet for _, _, packet in room.sent if isinstance(packet, Publish) and "/on/" in packet.topic]
+    for shift in range(1, 4):
+        for packet in sent:
+            payload = bytearray(packet.payload)
+            payload[23] ^= shift  # The number of the event.
+            bob.receive(mqtt.encode(Publish(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
+            payload = bytearray(packet.payload)
+            payload[27] = (payload[27] + shift) % 4  # The slot.
+            bob.receive(mqtt.encode(Publish(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
+    room.settle()
+    assert room.places["bob"].notes == []
+    for packet in sent:
+        bob.receive(mqtt.encode(Publish(sent[0].topic, packet.payload, 1), Version.MQTT_5), peer, room.now)
+    room.settle()
+    assert bodies(room.places["bob"].notes) == [b"planted body"]
+
+
+@pytest.mark.parametrize("hidden", [b"a password", b"customer"])
+def test_a_login_is_said_to_the_broker_and_in_no_repr(hidden: bytes) -> None:
+    victim = Victim()
+    login = victim.member._spans._login
+    assert login is not None
+    assert hidden in (login.user.encode(), login.password)
+    assert "password" not in repr(login)
+    [hello] = victim.come_up()
+    assert isinstance(hello, mqtt.Connect)
+    assert (hello.user, hello.password) == ("customer", b"a password")
