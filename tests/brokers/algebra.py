@@ -34,7 +34,10 @@ INVERSE = np.array([0, *(int(np.flatnonzero(TIMES[a] == 1)[0]) for a in range(1,
 
 def known(rows: Rows, target: Rows) -> bool:
     """Whether the target is in the span of the rows, over GF(256)."""
-    rows, target = rows.copy(), target.copy()
+    used = rows.any(axis=0)
+    if target[~used].any():
+        return False
+    rows, target = rows[:, used], target[used]
     done = 0
     for column in range(rows.shape[1]):
         found = np.flatnonzero(rows[done:, column])

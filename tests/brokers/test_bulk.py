@@ -37,7 +37,7 @@ def test_by_default_every_message_has_its_own() -> None:
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32), st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_a_subscriber_opens_a_bulk_in_any_order(messages: int, seed: int, hardened: bool) -> None:
     topic = TOPIC if hardened else None
     one, rng = bulk(messages, seed=seed), random.Random(seed)

@@ -35,7 +35,7 @@ def prepared(strategy: Strategy, size: int = 3, content: bytes = CONTENT) -> tup
 
 
 @given(st.binary(min_size=1, max_size=200), st.integers(1, 9), st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_any_majority_of_the_blocks_gives_the_content(content: bytes, size: int, rng: random.Random) -> None:
     manifest, blocks = prepared(Strategy.CODED, size, content)
     assert len(blocks) == size
@@ -99,7 +99,7 @@ def test_a_spoilt_block_is_found_and_its_bearer_named() -> None:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_no_byte_of_a_manifest_can_change(data: st.DataObject) -> None:
     manifest, _ = prepared(Strategy.CODED)
     encoded = bytearray(msgspec.msgpack.encode(manifest))

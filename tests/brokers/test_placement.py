@@ -27,7 +27,7 @@ from veilcast.brokers.placement import (
 from veilcast.brokers.topology import Topology, parse
 from veilcast.errors import ConfigError, LocalError
 
-few = settings(max_examples=25)
+few = settings(max_examples=15)
 
 FIG_5 = [
     Path("P-S1", ("B1", "B2", "B3")),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from math import comb, prod
 from typing import Final
 
@@ -149,7 +149,7 @@ def largest_remainder(weights: Sequence[Fraction | int], seats: int) -> list[int
     return counts
 
 
-@cache
+@lru_cache(maxsize=4096)
 def honest_majority(size: int, risk: float) -> float:
     """The chance that fewer than half of a node's replicas fail, each by itself with this risk."""
     return sum(comb(size, bad) * risk**bad * (1 - risk) ** (size - bad) for bad in range(tolerated(size) + 1))

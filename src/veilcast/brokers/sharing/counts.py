@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 from math import prod
 from operator import mul
 
+from veilcast.brokers.sharing.scheme import majority, tolerated
 from veilcast.errors import LocalError
 
 
@@ -34,7 +35,7 @@ def shares_for_certain_as_printed(sizes: Sequence[int], liars: Sequence[int], pa
 
 def shares_needed(sizes: Sequence[int]) -> int:
     """As many open the key if they are the right ones: the product of the thresholds."""
-    return prod(size // 2 + 1 for size in sizes)
+    return prod(map(majority, sizes))
 
 
 def shares_sent(sizes: Sequence[int], paths: int = 1) -> int:
@@ -46,6 +47,18 @@ def shares_sent(sizes: Sequence[int], paths: int = 1) -> int:
 def messages_redistributed(sizes: Sequence[int]) -> int:
     """At most, if nobody lies: r from the publisher, r^2 portions and r^2 attendances a hop, r to the subscriber."""
     return sizes[0] + sum(old * new + new * new for old, new in pairwise(sizes)) + sizes[-1]
+
+
+def messages_redistributed_at_worst(sizes: Sequence[int]) -> int:
+    """At most, whatever minorities do: all rounds of both floods, and every dispute there can be, shown to all.
+
+    A dealing that stands has a majority of replicas who do not dispute it. What is passed on in a round is one message.
+    """
+    hops = 0
+    for old, new in pairwise(sizes):
+        flood = new * (new - 1) * (tolerated(new) + 1)
+        hops += old * new + 2 * flood + old * (new - majority(new)) * new
+    return sizes[0] + hops + sizes[-1]
 
 
 def _honest(sizes: Sequence[int], liars: Sequence[int]) -> list[int]:

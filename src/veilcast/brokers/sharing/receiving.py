@@ -24,7 +24,7 @@ from veilcast.brokers.sharing import attendance, flooding
 from veilcast.brokers.sharing.attendance import Dealt, Dispute
 from veilcast.brokers.sharing.flooding import Flood, Vouched
 from veilcast.brokers.sharing.paper import Origin
-from veilcast.brokers.sharing.redistribution import Header, Holding, Portion
+from veilcast.brokers.sharing.redistribution import Header, Holding, Portion, Root
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.crypto import dealing
 from veilcast.crypto.dealing import Commitments
@@ -46,6 +46,7 @@ class Receiving:
         self._settling = Flood(digest(about, purpose=b"vc/settle"), place, roster, signing)
         self._kept: dict[Dispute, Portion] = {}
         self._headers: dict[int, dict[bytes, Header]] = {}
+        self._root: Root | None = None
         self._attended = False
         self._quick: bool | None = None
 
@@ -161,7 +162,10 @@ class Receiving:
         if portion.root.origin != self._origin or header.by != self._old or header.to != self._place.scheme:
             raise ForgedError("a portion of another key or hop")
         self._place.scheme.check_index(portion.share.index)
-        portion.check(self._roster, self._publisher)
+        if portion.root != self._root:
+            portion.root.check(self._publisher)
+            self._root = portion.root
+        portion.check(self._roster)
         return Dispute(header.holder, header.name, portion.share.index)
 
     def _keep(self, dispute: Dispute, portion: Portion) -> None:

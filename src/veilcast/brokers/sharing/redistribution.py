@@ -26,7 +26,7 @@ from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
-from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Entropy
 
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
@@ -114,9 +114,8 @@ class Portion(msgspec.Struct, frozen=True):
             raise MalformedError("not a portion") from error
         return cls(root, header, Share.decode(share))
 
-    def check(self, roster: Roster, publisher: bytes) -> None:
-        """Raise unless all of it holds, whoever the receiver is."""
-        self.root.check(publisher)
+    def check(self, roster: Roster) -> None:
+        """Raise unless the holder's part holds, whoever the receiver is; the publisher's word is checked by itself."""
         self.header.check(self.root, roster)
         dealing.verify(self.share, Commitments.decode(self.header.new))
 
@@ -207,11 +206,15 @@ def hand_on(holding: Holding, to: Scheme, signing: SigningKey, entropy: Entropy)
 
 
 class Collecting:
-    """The subscriber's end: as soon as a majority of the last node agrees on a sharing of the publisher's secret."""
+    """The subscriber's end: the secret, as soon as a majority of a last node agrees on a sharing of it.
+
+    Bounded by the replicas that bring something: each brings one share, and who brings another lies.
+    """
 
     def __init__(self, origin: Origin, publisher: bytes) -> None:
         self._origin, self._publisher = origin, publisher
         self._shares: dict[tuple[Scheme, bytes], dict[int, Share]] = {}
+        self._brought: dict[Place, Delivery] = {}
         self._liars: dict[Place, None] = {}
         self._secret: Scalar | None = None
 
@@ -226,9 +229,11 @@ class Collecting:
 
     def add(self, delivery: Delivery, bearer: Place) -> Scalar | None:
         """Take what this replica brings; the secret, once it comes out. The caller knows the bearer by its link."""
+        if delivery.root.origin != self._origin:
+            raise StaleError("a share of another key or attempt")
         try:
-            if delivery.root.origin != self._origin or delivery.share.index != bearer.index:
-                raise ForgedError("a share of another key, or of another replica")
+            if delivery.share.index != bearer.index or self._brought.get(bearer, delivery) != delivery:
+                raise ForgedError("a share of another replica, or a second one")
             delivery.root.check(self._publisher)
             commitments = Commitments.decode(delivery.points)
             delivery.root.check_sharing(commitments, bearer.scheme)
@@ -236,6 +241,7 @@ class Collecting:
         except RemoteError:
             self._liars[bearer] = None
             raise
+        self._brought[bearer] = delivery
         group = self._shares.setdefault((bearer.scheme, delivery.points), {})
         group[bearer.index] = delivery.share
         if self._secret is None and len(group) == bearer.scheme.threshold:
