@@ -94,6 +94,18 @@ def test_a_path_of_ten_nodes_costs_what_the_recipes_send() -> None:
     assert path["traffic_percent", 10] / less["traffic_percent", 10] == pytest.approx(less["times_less", 10]) == 5.12
 
 
+def test_pairs_are_placed_better_than_by_three_phases_and_the_variation_is_as_bad_as_nothing() -> None:
+    given: dict[str, Any] = {"brokers": "placement", "nodes": 60, "overlays": 12}
+    tree = {way: found(**given, allocation=way) for way in ("none", "phases", "once", "pairs", "told pairs")}
+    sound = {way: run["sound", 0] for way, run in tree.items()}
+    assert sound["none"] < sound["phases"] < sound["pairs"] <= sound["told pairs"] + 0.01
+    assert sound["none"] == pytest.approx(0.571, abs=0.05)
+    assert sound["told pairs"] == pytest.approx(0.877, abs=0.05)
+    assert tree["none"]["bare", 0] == 1 > tree["pairs"]["bare", 0]
+    anywhere = [found(**given, allocation=way, scattered=True)["sound", 0] for way in ("none", "once")]
+    assert anywhere[1] < anywhere[0] + 0.03
+
+
 def test_keys_are_split_and_reconstructed_and_both_take_time() -> None:
     times = found(engine="live", brokers="times", counts=(3, 10), key_bits=256)
     assert times.keys() == {(what, n) for what in ("split_ms", "reconstruct_ms") for n in (3, 10)}

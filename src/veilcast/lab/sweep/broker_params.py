@@ -55,15 +55,22 @@ class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
     holds: int = 1_000
     """There, for how many publications it is not used."""
     key_bits: Literal[128, 256] = 128
-    allocation: Literal["none", "phases", "once", "pairs"] = "none"
-    """Who places replicas: nobody, P4's three phases, their variation, or greedily by pairs."""
+    allocation: Literal["none", "phases", "once", "pairs", "told pairs"] = "none"
+    """Who places replicas: nobody, P4's three phases, their variation, or greedily by pairs, with what failures tell of
+    brokers or with the truth."""
+    budget: int = 80
+    """There, how many replicas."""
+    paths: int = 40
+    """There, how many paths matter."""
+    scattered: bool = False
+    """There, whether paths lead over any brokers, and not over a tree."""
 
     def check_replaying(self) -> None:
         if (self.brokers in COUNTED) != bool(self.counts):
             raise ConfigError(f"counts are for brokers = {', '.join(COUNTED)}, and needed there")
         if list(self.counts) != sorted(set(self.counts)) or min(self.counts, default=1) < 1:
             raise ConfigError("counts must rise, from 1 at least")
-        for name in ("replicas", "overlays", "users", "relations", "interactions", "branches"):
+        for name in ("replicas", "overlays", "users", "relations", "interactions", "branches", "budget", "paths"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
         if self.refresh_mb <= 0:

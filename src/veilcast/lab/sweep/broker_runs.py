@@ -23,7 +23,7 @@ from veilcast.lab.sweep.params import Measure, Params
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    from veilcast.lab.sweep import broker_costs, broker_losses
+    from veilcast.lab.sweep import broker_costs, broker_losses, broker_places
 
     params.heed("runs over brokers", "brokers")
     match params.brokers:
@@ -33,6 +33,8 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
             return broker_costs.shares(params, seed, data)
         case "refresh":
             return broker_costs.refresh(params, seed, data)
+        case "placement":
+            return broker_places.run(params, seed)
         case _:
             return broker_losses.run(params, seed, data)
 
