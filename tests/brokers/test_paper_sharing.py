@@ -204,6 +204,13 @@ def test_a_parcel_tells_its_way_and_survives_the_wire() -> None:
     assert "Secret of" in repr(parcel)
 
 
+@pytest.mark.parametrize("data", [b"", bytes(65)])
+def test_a_piece_of_no_size_or_too_large_a_one_is_no_parcel(data: bytes) -> None:
+    parcel = World((3,)).parcels()[0]
+    with pytest.raises(MalformedError):
+        Parcel.decode(msgspec.msgpack.encode((parcel.trail, 1, data)))
+
+
 @given(st.binary(max_size=400))
 @settings(max_examples=25)
 def test_noise_is_no_parcel(data: bytes) -> None:

@@ -190,4 +190,6 @@ def _signed(statement: Statement) -> bytes:
 HOPS_MAX: Final = 64
 _PURPOSE: Final = b"veilcast/split"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[tuple[Statement, ...], int, bytes])
+_DECODER: Final = msgspec.msgpack.Decoder(
+    tuple[tuple[Statement, ...], int, Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_SIZE)]]
+)
