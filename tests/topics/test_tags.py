@@ -108,6 +108,19 @@ def test_there_are_few_runs_however_many_are_inserted_one_by_one() -> None:
     assert index.match([element(7)]).tolist() == list(range(7, 2000, 300))
 
 
+def test_who_is_asked_often_has_one_run_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = TagIndex(capacity=1000)
+    for number in range(333):
+        index.insert([[tag(b"%d" % (number % 7))]], expiry=1)
+    runs = len(index._runs)
+    assert runs > 1
+    for merged_max, left in ((0, runs), (1000, 1)):
+        monkeypatch.setattr(tags, "_MERGED_MAX", merged_max)
+        for _ in range(50):
+            assert index.match([tag(b"3")]).tolist() == list(range(3, 333, 7))
+        assert len(index._runs) == left
+
+
 def test_a_tag_that_all_share_is_kept_once() -> None:
     alone, shared = TagIndex(capacity=5000), TagIndex(capacity=5000)
     alone.insert_many([[(element(number),)] for number in range(5000)], expiry=1)

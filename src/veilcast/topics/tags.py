@@ -39,6 +39,8 @@ class TagIndex(Index):
         self._runs: list[_Run] = []
         self._stale: list[int] = []
         self._marks = np.zeros(0, dtype=np.bool_)
+        self._looked = 0
+        """What looking into one run more has cost since any were merged, in columns that are merged as fast."""
 
     @property
     def nbytes(self) -> int:
@@ -59,6 +61,7 @@ class TagIndex(Index):
 
     def match(self, queries: Collection[bytes]) -> Numbers:
         asked = _tags(list(dict.fromkeys(queries)))
+        self._look()
         found = [columns for run in self._runs for columns in run.find(asked)]
         hit = self._ascending(found)
         if self._stale:
@@ -84,6 +87,19 @@ class TagIndex(Index):
         while self._runs and 2 * len(run.columns) >= len(self._runs[-1].columns):
             run = self._runs.pop().merged(run)
         self._runs.append(run)
+
+    def _look(self) -> None:
+        """Merge the last two runs when that costs no more than to look into both has cost: who is asked often and
+        changed seldom has few runs then, and who is changed often does not merge in vain. Nobody waits for long ones.
+        """
+        if len(self._runs) < 2:
+            return
+        before, last = self._runs[-2:]
+        both = len(before.columns) + len(last.columns)
+        self._looked += _LOOK
+        if both <= min(self._looked, _MERGED_MAX):
+            self._looked = 0
+            self._runs[-2:] = [before.merged(last)]
 
     def _release(self, columns: Numbers) -> None:
         self._stale += columns.tolist()
@@ -116,7 +132,7 @@ class _Run(NamedTuple):
 
     def find(self, asked: Tags) -> Iterator[Short]:
         """The columns of each of these tags that is here."""
-        places = np.searchsorted(self.tags, asked)
+        places = self.tags.searchsorted(asked)
         places[places == len(self.tags)] = 0
         for place in places[self.tags[places] == asked].tolist():
             yield self.columns[self.starts[place] : self.starts[place + 1]]
@@ -156,6 +172,12 @@ TAG: Final = 16
 
 _FEW: Final = 64
 """Fewer hits than a column in so many are sorted: a look at every mark would take longer."""
+
+_LOOK: Final = 64
+"""So many columns are merged in the time that it takes to look for a few tags in a run."""
+
+_MERGED_MAX: Final = 1 << 15
+"""Columns: to merge more would keep who asks waiting for more than a few milliseconds."""
 
 _UNSWEPT: Final = 1024
 """So many stale columns wait, however few are in use."""
