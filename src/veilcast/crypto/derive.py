@@ -12,7 +12,7 @@ from veilcast.errors import LocalError
 def derive(key: Secret, purpose: bytes, *parts: bytes, size: int = 32) -> Secret:
     """A key for `purpose` (at most 16 bytes); parts are length-prefixed, so no two lists of them collide."""
     _check(purpose)
-    message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    message = b"".join([len(part).to_bytes(4, "big") + part for part in parts])
     return Secret(hazmat.blake2b(message, size=size, key=key.reveal(), person=purpose))
 
 

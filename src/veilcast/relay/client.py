@@ -92,7 +92,6 @@ class Client:
             keys = self._part.keys(topic, span, now)
             letter = self._records.draft(topic, None, publication)
             self._part.check(keys, letter)
-            self._part.said(keys, publication)
             letters.append(letter)
         self.version += 1
         return self._records.keep(letters)

@@ -70,9 +70,6 @@ class HardenedClient:
     def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
         return subjects.keyed_groups(_subject_key(keys), subjects.wanted(interest, keys.record))
 
-    def said(self, keys: TopicKeys, publication: Publication) -> Groups:
-        return subjects.keyed_groups(_subject_key(keys), subjects.said(publication, keys.record))
-
     def name(self, interest: bytes, span: Span) -> bytes:
         return derive(self._own, b"vc/relay-lease", interest, span.epoch.to_bytes(8, "big"), size=LEASE_NAME).reveal()
 
@@ -91,6 +88,7 @@ class HardenedClient:
 
     def check(self, keys: TopicKeys, letter: Letter) -> None:
         check_content(keys, letter.content)
+        subjects.said(letter.content.publication, keys.record)
 
     def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
         bond = Scalar.draw(self._entropy)
@@ -98,7 +96,8 @@ class HardenedClient:
         note = head + bodies.seal_note(keys, letter.content, self._entropy)
         boxed = bodies.wrap_for_server(self._server.box, note, purpose=_SUBMIT, entropy=self._entropy)
         topic = _subject_key(keys)
-        full = filled(self.said(keys, letter.content.publication), lambda place: _filler(topic, place))
+        said = subjects.keyed_groups(topic, subjects.said(letter.content.publication, keys.record))
+        full = filled(said, lambda place: _filler(topic, place))
         return Submit(number, self._upload(full, key, bond), None, boxed)
 
     def submit_proof(self, letter: Letter) -> bytes | None:

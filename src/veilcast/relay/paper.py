@@ -58,9 +58,6 @@ class PaperClient:
     def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
         return subjects.named_groups(keys.record.topic, subjects.poured(interest, keys.record))
 
-    def said(self, keys: TopicKeys, publication: Publication) -> Groups:
-        return subjects.named_groups(keys.record.topic, subjects.asked(publication, keys.record))
-
     def name(self, interest: bytes, span: Span) -> bytes:
         return FILTER
 
@@ -76,11 +73,12 @@ class PaperClient:
     def check(self, keys: TopicKeys, letter: Letter) -> None:
         if len(_ENCODER.encode(letter)) > BODY_MAX:
             raise LocalError(f"a publication has at most {BODY_MAX} bytes")
+        _said(keys, letter.content.publication)
 
     def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit:
         cipher, sealed = bodies.seal_body(_ENCODER.encode(letter), key, self._entropy)
-        subjects = _uploaded(self.said(keys, letter.content.publication), key)
-        return Submit(number, subjects, cipher.encode(), submission_id(self._places, letter) + sealed)
+        uploaded = _uploaded(_said(keys, letter.content.publication), key)
+        return Submit(number, uploaded, cipher.encode(), submission_id(self._places, letter) + sealed)
 
     def submit_proof(self, letter: Letter) -> bytes | None:
         return None
@@ -144,6 +142,11 @@ class PaperServer:
             some = readers[start : start + ADDRESSEES_MAX]
             cipher = bodies.refresh(_point_of(taken.cipher), self._keys, self._entropy).encode()
             yield Delivery(tuple(reader.name for reader in some), some[0].ticket, cipher, taken.sealed)
+
+
+def _said(keys: TopicKeys, publication: Publication) -> Groups:
+    """What a publication answers to."""
+    return subjects.named_groups(keys.record.topic, subjects.asked(publication, keys.record))
 
 
 def _uploaded(groups: Groups, key: Scalar) -> Subjects:

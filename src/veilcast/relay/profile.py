@@ -14,7 +14,6 @@ from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.authority.subjects import Groups
 from veilcast.crypto.group import Scalar
-from veilcast.machine import Publication
 from veilcast.relay.joining import Begun
 from veilcast.topics import Conjunction
 from veilcast.wire.relay import Delivery, Enrol, Lease, Release, Subjects, Submit
@@ -47,9 +46,6 @@ class ClientPart(Protocol):
     def wanted(self, keys: TopicKeys, interest: Conjunction) -> Groups:
         """What a lease asks for; `LocalError` for what the topic does not declare, or if it is too much."""
 
-    def said(self, keys: TopicKeys, publication: Publication) -> Groups:
-        """What a publication answers to; `LocalError` as for leases."""
-
     def name(self, interest: bytes, span: Span) -> bytes:
         """By which proxy and client know a lease: the same in all lives of the client."""
 
@@ -61,7 +57,7 @@ class ClientPart(Protocol):
     def release(self, number: int, name: bytes, groups: Groups, key: Scalar) -> Release: ...
 
     def check(self, keys: TopicKeys, letter: Letter) -> None:
-        """Raise `LocalError` unless these keys can publish it."""
+        """Raise `LocalError` unless these keys can publish it, and all that it says can be asked for."""
 
     def submit(self, number: int, span: Span, keys: TopicKeys, letter: Letter, key: Scalar) -> Submit: ...
 

@@ -40,12 +40,13 @@ class Conjunction:
         Attributes may repeat, and pairs that nobody asks for do not disturb. Two constraints on one attribute
         may be met by two pairs, so they are not the same as their intersection.
         """
-        return all(
-            any(
-                attribute == constraint.attribute and constraint.admits(value) for attribute, value in publication.pairs
-            )
-            for constraint in self.constraints
-        )
+        for constraint in self.constraints:
+            for attribute, value in publication.pairs:
+                if attribute == constraint.attribute and constraint.admits(value):
+                    break
+            else:
+                return False
+        return True
 
 
 class Equal(Conjunction, msgspec.Struct, frozen=True, tag="equal"):
