@@ -25,6 +25,7 @@ from veilcast.cli.reach import add_config, config_of
 from veilcast.cli.sub import COUNT_MAX, add_range, as_json, as_line, interest_of
 from veilcast.errors import ConfigError, StorageError, UnreachableError
 from veilcast.machine import Publication
+from veilcast.net import log
 from veilcast.net.client import Client, connect
 from veilcast.net.service import serve
 from veilcast.node.config import load
@@ -114,7 +115,8 @@ def _subscribe(arguments: argparse.Namespace, context: Context) -> Report:
 def _live(arguments: argparse.Namespace, context: Context, work: Callable[[Client], Awaitable[None]]) -> bool:
     """Run the node, do the work as its client, and end; or end when told to. Whether all has gone out."""
     path = config_of(arguments)
-    config = running.set_up(path, load)
+    config = load(path)
+    log.set_up(config.log.format, "warning")  # Whoever runs one command wants its lines, and no diary.
     if config.mode != "foil":
         raise ConfigError(f'{path}: its mode is {config.mode!r}; this command is for mode = "foil"')
     secret = running.passphrase_of(arguments, config, context)

@@ -1,0 +1,74 @@
+"""`veilcast foil publish|subscribe`: a whole life in one command, in processes of their own, at a mosquitto."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.cli.localnet import Plan
+
+sys.path.insert(0, str(Path(__file__).parent))
+from foil_house import House, is_here
+
+PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
+TIMEOUT_S = 60.0
+
+pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
+
+
+def command(house: House, name: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    whole = [sys.executable, "-m", "veilcast.cli.main", "foil", *arguments, "-c", str(house.file(name))]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_lines_of_values_become_lines_of_notes_and_ctrl_c_ends_cleanly(disk: Path) -> None:
+    house = House(disk / "n", PLAN)
+    house.broker.start()
+    topic, (one, two) = house.net.topic, house.readers
+    (disk / "series.csv").write_text("price,body\n" + "".join(f"{500 + n},tick {n}\n" for n in range(100)))
+    running = []
+    try:
+        wanted = ["subscribe", topic, "--range", "price", "520..529", "--json", "--count", "10"]
+        reader, idle = command(house, one, *wanted), command(house, two, "subscribe", topic)
+        running += [reader, idle]
+        publisher = command(house, house.publisher, "publish", topic, "--csv", str(disk / "series.csv"))
+        running.append(publisher)
+        out, err = publisher.communicate(timeout=TIMEOUT_S)
+        assert (publisher.returncode, out) == (0, "published 100; all of it has gone out\n"), err
+        out, err = reader.communicate(timeout=TIMEOUT_S)
+        notes = [json.loads(line) for line in out.splitlines()]
+        assert reader.returncode == 0, err
+        assert sorted(note["body"] for note in notes) == [f"tick {n}" for n in range(20, 30)]
+        assert idle.stdout is not None
+        assert {idle.stdout.readline() for _ in range(100)} == {f"tick {n}\n" for n in range(100)}
+        idle.send_signal(signal.SIGINT)
+        idle.communicate(timeout=TIMEOUT_S)
+        assert idle.returncode == 0
+    finally:
+        for each in running:
+            each.kill()
+            each.communicate()
+        house.broker.end()
+
+
+def test_what_cannot_be_published_is_told_in_one_line(disk: Path) -> None:
+    house = House(disk / "n", PLAN)
+    topic = house.net.topic
+    for given, code, told in (
+        ("price\n5000\n", 15, "must be a finite number from 0.0 to 1024.0"),
+        ("price\nnan\n", 15, "must be a finite number"),
+        ("price,body\n1\n", 3, "not as many fields"),
+    ):
+        publisher = command(house, house.publisher, "publish", topic, "--csv", "-", stdin=subprocess.PIPE)
+        _, err = publisher.communicate(given, timeout=TIMEOUT_S)
+        assert (publisher.returncode, len(err.splitlines()), told in err) == (code, 1, True), err
