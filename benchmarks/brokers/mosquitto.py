@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from brokers.broker import Broker, Stage, free_ports
 from brokers.members import Joined
-from brokers.mqtt import MqttDriver, MqttMember
+from brokers.mqtt import MqttMember, drive
+from veilcast.machine import Address
 
 
 def is_here() -> bool:
@@ -77,7 +78,7 @@ def _reap(process: subprocess.Popen[bytes]) -> float:
 
 
 def _join(port: int, number: int) -> Joined:
-    return Joined(MqttMember(f"member-{number}"), lambda machine, act_on: MqttDriver(machine, act_on, port))
+    return Joined(MqttMember(f"member-{number}", Address(f"127.0.0.1:{port}")), drive)
 
 
 def _wait_for(port: int) -> None:
