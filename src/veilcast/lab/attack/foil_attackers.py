@@ -25,7 +25,9 @@ from veilcast.lab.attack import foil_kalman as kalman
 from veilcast.lab.attack import foil_lineages as lineages
 from veilcast.lab.attack import foil_repeats as repeats
 from veilcast.lab.attack.foil_confirmed import confirmation
+from veilcast.lab.attack.foil_endings import endings
 from veilcast.lab.attack.foil_model import Candidates, Model, Posterior
+from veilcast.lab.attack.foil_trained import trained
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ ATTACKERS: Final[Mapping[str, Attacker]] = MappingProxyType(
         "likelihood-ratio": Attacker(lineages.likelihood_ratio, needs=("truth", "fakes"), online=False),
         "turns": Attacker(lineages.turns, needs=("signs",), online=False),
         "restless": Attacker(lineages.restless, needs=("proxy",), online=False),
+        "endings": Attacker(endings, needs=("endings",), online=False),
+        "trained": Attacker(trained, needs=("fitted",), online=False),
         "intersection": Attacker(repeats.intersection, online=False),
         "repeats": Attacker(repeats.repeats, needs=("pmf",)),
         "newcomer": Attacker(repeats.newcomer),

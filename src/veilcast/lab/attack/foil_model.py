@@ -79,6 +79,8 @@ class Model:
     """What then is public, of [streams, steps]; nobody looks at it before."""
     proxy: Numbers | None = None
     """Of [streams, steps]: how restless the day is, as seen elsewhere, from the step before to this one."""
+    endings: Numbers | None = None
+    """How often the truth, counted in its smallest unit, ends in each of the last digits."""
     asked: NDArray[np.bool_] | None = None
     """Of [streams, steps, n]: which candidates a subscriber was seen to ask the publisher about."""
     relative: bool = False
