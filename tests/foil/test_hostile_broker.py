@@ -288,11 +288,11 @@ def test_a_true_body_under_another_topic_slot_or_number_is_not_delivered_as_anot
             payload = bytearray(packet.payload)
             payload[27] = (payload[27] + shift) % 4  # The slot.
             bob.receive(mqtt.encode(Publish(packet.topic, bytes(payload), 1), Version.MQTT_5), peer, room.now)
-    room.settle()
+    room.run(1)
     assert room.places["bob"].notes == []
     for packet in sent:
         bob.receive(mqtt.encode(Publish(sent[0].topic, packet.payload, 1), Version.MQTT_5), peer, room.now)
-    room.settle()
+    room.run(1)
     assert bodies(room.places["bob"].notes) == [b"planted body"]
 
 

@@ -20,6 +20,7 @@ from veilcast.foil import decoys, reading
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.event import SIZES
 from veilcast.foil.requests import SIZE
+from veilcast.foil.winnower import Winnower
 from veilcast.machine import Address, Delivered
 from veilcast.parts.inbox import Inbox
 from veilcast.topics import All, Equal, Label, Range
@@ -120,9 +121,23 @@ def test_truth_fakes_doubles_and_rubbish_are_acknowledged_alike_and_at_once() ->
     told = answers(room, [*packets, *packets, *rubbish])
     assert told == [[Puback(number)] for number in range(1, len(told) + 1)]
     delivered = []
+    room.places["bob"].member.handle_timer(room.now + CONFIG.winnow_us)
     while (event := room.places["bob"].member.next_event()) is not None:
         delivered += [event.note] if isinstance(event, Delivered) else []
     assert bodies(delivered) == [b"planted body"] * 8
+
+
+def test_nothing_is_opened_before_all_that_came_with_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To open the truth takes ten times as long as to know a fake, and a broker has a clock."""
+    room = room_of()
+    room.withheld.append("bob")
+    packets = some_events(room)
+    opened: list[int] = []
+    monkeypatch.setattr(Winnower, "winnow", lambda self, *arguments: opened.append(1))
+    answers(room, packets)
+    assert opened == []
+    room.places["bob"].member.handle_timer(room.now + CONFIG.winnow_us)
+    assert len(opened) == len(packets)
 
 
 def test_a_reader_that_acknowledged_when_its_owner_did_would_be_known_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +161,7 @@ def test_a_reader_that_acknowledged_when_its_owner_did_would_be_known_by_that(mo
     def hears(packet: Publish, now: int) -> None:
         before = len(taken)
         heard(packet, now)
+        bob._reading._look(now)
         if len(taken) == before:
             send(Puback(packet.number), now)
 

@@ -80,7 +80,8 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # --- fakes
     generator: Kind = ""
     """Of all numbers that have none of their own. The empty one is sign-flip in blocks, or moran where `public_after`
-    says that there is no other way; in `paper`, noise."""
+    says that there is no other way; in `paper`, noise. Fakes that go their own way start at the first value, which
+    thereby is public: one publishes first what is known anyway."""
     k_p: int = 4
     """Fakes of each event; 0 is none, and hides nothing."""
     k_s: int = 0
@@ -112,6 +113,9 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Messages that the broker has not acknowledged; more wait. A broker may ask for fewer."""
     ahead_us: int = 30_000_000
     """So long before an epoch begins its session is opened, at the earliest; at a random moment from then on."""
+    winnow_us: int = 20_000
+    """What comes lies so long before it is looked at. To open the truth takes longer than to know a fake; by then all
+    candidates of an event are acknowledged, and nothing shows it."""
     filters_max: int = 1_024
     """Filters of all subscriptions in one session."""
 
@@ -158,7 +162,7 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"foil.keep_alive_us must be between a second and {KEEP_ALIVE_MAX_US}")
 
 
-_MAY_BE_NONE: Final = ("k_p", "k_s", "ahead_us", "margin_us", "keep_us", "settle_us")
+_MAY_BE_NONE: Final = ("k_p", "k_s", "ahead_us", "margin_us", "keep_us", "settle_us", "winnow_us")
 
 PREFIX_MAX: Final = 64
 STEPS_MAX: Final = 1 << 20

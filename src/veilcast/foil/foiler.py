@@ -98,7 +98,7 @@ class Foiler:
         begun = tuple(None if generator is None else generator.begin(1, self._chance) for generator in self._generators)
         if state is None or state[:_SETTINGS] != self._settings:
             return begun
-        states: tuple[Any, ...] = unpack(state[_SETTINGS:])
+        states = unpack(state[_SETTINGS:])
         if len(states) != len(begun) or any(type(one) is not type(two) for one, two in zip(states, begun, strict=True)):
             raise TamperedError("the state of a generator is of another topic")
         return states

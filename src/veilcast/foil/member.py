@@ -76,7 +76,7 @@ class FoilMember:
         self._spans = Spans(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
         hold = None if self._asking is None else self._asking.hold
         link = keyring.membership.link
-        self._reading = Reading(config, link, self._spans, self._winnower, hold, first_life, entropy)
+        self._reading = Reading(config, link, self._spans, self._winnower, hold, self._refuse, first_life, entropy)
         seeds = topic_chain if self._telling is None else self._telling
         self._publishing = Publishing(config, self._spans, self._keeping, seeds, self._begun, rng, entropy)
         self._subscribed = 0

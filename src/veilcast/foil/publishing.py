@@ -115,6 +115,11 @@ class Publishing:
         for stream, (topic, number) in self._keeping.streams().items():
             if number == span.number and topic in span.published:
                 self._begun(span, stream, topic, now)
+        # What found its session over, and no grant for another, may have one now.
+        for events in list(self._first):
+            for place, item in enumerate(self._keeping.items(events)):
+                if (events, place) not in self._sending and self._spans.get(item.span) is None:
+                    self._send((events, place), now)
 
     def ready(self, span: Span, now: int) -> None:
         for topic in span.published:

@@ -2,7 +2,8 @@
 
 Each wish is subscribed to together with its decoys, in one random order, and given up together with them. What comes is
 winnowed; what was asked for by decoys alone, or only shares a cell with what was meant, is thrown away when it has been
-opened. The broker is told nothing of all that: see `session`.
+opened. The broker is told nothing of all that: what comes is acknowledged (`session`), lies for a moment, and is looked
+at when all that came with it is acknowledged too. Else the time that it takes to open the truth would show.
 
 After every new stream, and whenever a publisher says that it is there, the reader tells what it may have missed
 (`requests`). So it does when it had no room for a note and has some again: what the owner does not take, the broker
@@ -11,13 +12,14 @@ would have to keep, and that would show.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
+from typing import Final
 
 from veilcast.authority.letters import letter_id
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
-from veilcast.errors import LocalError
+from veilcast.errors import LocalError, RemoteError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.decoys import decoys_of
 from veilcast.foil.naming import Area, area_of
@@ -35,7 +37,8 @@ from veilcast.wire.mqtt import Publish, matches
 class Reading:
     """Bounded: `subscriptions_max`, `filters_max` in each session, and the inbox.
 
-    `hold` is told of what nothing is known of yet, in the paper. `excess` counts true events that nobody wanted.
+    `hold` is told of what nothing is known of yet, in the paper; `refuse` of what came and was not taken. `excess`
+    counts true events that nobody wanted.
     """
 
     def __init__(
@@ -45,10 +48,12 @@ class Reading:
         spans: Spans,
         winnower: Winnower,
         hold: Callable[[Span, str, bytes, int], None] | None,
+        refuse: Callable[[RemoteError | LocalError], None],
         first_life: bool,
         entropy: Entropy,
     ) -> None:
         self._config, self._spans, self._winnower, self._hold = config, spans, winnower, hold
+        self._refuse = refuse
         self._decoy_key, self._first_life, self._entropy = derive(link, b"vc/foil-decoys"), first_life, entropy
         self._wishes = Wishes(config.subscriptions_max)
         self._areas: dict[bytes, list[Area]] = {}
@@ -62,6 +67,8 @@ class Reading:
         self._under_way: dict[tuple[int, str], bool] = {}
         """Requests that the broker has not acknowledged, and whether there is more to say since."""
         self._full: dict[int, None] = {}
+        self._arrived: deque[tuple[Span, str, Publish]] = deque()
+        self._look_us: int | None = None
         self.excess = 0
         self.counts: Counter[str] = winnower.counts
 
@@ -140,7 +147,22 @@ class Reading:
     # --- what comes
 
     def heard(self, span: Span, topic: str, publish: Publish, now: int) -> None:
-        """A candidate; raises `RemoteError` for what is none."""
+        """Something came that may be a candidate."""
+        self._arrived.append((span, topic, publish))
+        if len(self._arrived) > ARRIVED_MAX:
+            self._look(now)
+        elif self._look_us is None:
+            self._look_us = now + self._config.winnow_us
+
+    def _look(self, now: int) -> None:
+        self._look_us = None
+        while self._arrived:
+            try:
+                self._sift(*self._arrived.popleft(), now)
+            except (RemoteError, LocalError) as error:  # A `LocalError` here: a grant of ours has ended.
+                self._refuse(error)
+
+    def _sift(self, span: Span, topic: str, publish: Publish, now: int) -> None:
         if self._hold is not None and not self._is_meant(span, topic, publish.topic):
             self.counts["decoy"] += 1  # The paper asks only about what was meant.
             return
@@ -176,12 +198,14 @@ class Reading:
 
     def handle(self, now: int) -> None:
         self._inbox.handle(now)
+        if self._look_us is not None and now >= self._look_us:
+            self._look(now)
         for number, topic in self._asking.due(now):
             if (span := self._spans.get(number)) is not None:
                 self._ask(span, topic, now)
 
     def next_us(self) -> int | None:
-        return earliest(self._inbox.next_us(), self._asking.next_us())
+        return earliest(self._inbox.next_us(), self._asking.next_us(), self._look_us)
 
     def next_event(self) -> Waiting | Delivered | None:
         return self._wishes.news.pop(0) if self._wishes.news else self._inbox.next_delivery()
@@ -190,6 +214,7 @@ class Reading:
         return {
             "subscriptions": len(self._wishes),
             "filters": max((span.session.filters for span in self._spans), default=0),
+            "arrived": len(self._arrived),
             "inbox": len(self._inbox),
             "seen": max(self._inbox.remembered, len(self._winnower)),
             "absences": max(map(len, self._absences.values()), default=0),
@@ -249,3 +274,7 @@ class Reading:
     def _asked(self, span: Span, topic: str, now: int) -> None:
         if self._under_way.pop((span.number, topic), False):
             self._ask(span, topic, now)
+
+
+ARRIVED_MAX: Final = 1_024
+"""Of more than this nothing waits to be looked at."""

@@ -21,14 +21,14 @@ from veilcast.foil.signflip import Coins
 from veilcast.foil.trajectory import Lineages
 
 
-def pack(states: Any) -> bytes:
+def pack(states: tuple[Any, ...]) -> bytes:
     return _ENCODER.encode(_plain(states))
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes) -> tuple[Any, ...]:
     """`TamperedError` for what was not packed here."""
     try:
-        return _whole(msgspec.msgpack.decode(data))
+        return tuple(map(_whole, msgspec.msgpack.decode(data, type=list[Any])))
     except (msgspec.DecodeError, ValueError, TypeError, KeyError) as error:
         raise TamperedError("the state of a generator is damaged") from error
 

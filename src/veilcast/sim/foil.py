@@ -162,6 +162,7 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "held": foil.held_max,
             "subscriptions": foil.subscriptions_max,
             "filters": foil.filters_max + 3 * self.topics,
+            "arrived": 1_024,
             "inbox": foil.unread_max,
             "seen": foil.seen_max,
             "absences": 32,
