@@ -155,6 +155,7 @@ def test_the_same_run_of_foiling_gives_the_same_measures() -> None:
         {"foil": "entropy"},
         {"foil": "sign-flip", "ask": "pedigree"},
         {"kappa": 0.5},
+        {"guessers": ("nobody",)},
     ],
 )
 def test_what_foiling_does_not_know_is_refused(given: dict[str, object]) -> None:

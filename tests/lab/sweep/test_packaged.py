@@ -24,10 +24,12 @@ WOODED = [name for name in experiment.names() if name.startswith("tree-")]
 """Those with many nodes, and as many trees, of whom fewer do here."""
 BROKERED = [name for name in experiment.names() if name.startswith("brokers-")]
 """Those with long traces, some of them real, which are short and synthetic here."""
+FOILED = [name for name in experiment.names() if name.startswith("foil-")]
+"""Those with many streams, some of them real, of whom few are drawn here."""
 SMALL = [
     name
     for name in experiment.names()
-    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED, *BROKERED)
+    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED, *BROKERED, *FOILED)
     and not name.startswith("mesh-attacks-")
     and "kernel" in experiment.load(name)[1].engines
 ]
@@ -123,6 +125,27 @@ def test_so_have_those_with_trees(name: str) -> None:
             given, nodes=60, readers=min(given.readers, 5), publications=min(given.publications, 3)
         )
         return ENGINES["kernel"](small, 0, None)
+
+    assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
+
+
+@cache
+def short_streams(params: Params) -> list[Measure]:
+    return ENGINES["kernel"](params, 0, None)
+
+
+@pytest.mark.parametrize("name", FOILED)
+def test_so_have_those_that_foil(name: str) -> None:
+    """Cells that differ only in how much of something there is give measures of the same names."""
+
+    def fewer(cell: Cell) -> list[Measure]:
+        given = cell.params
+        truth = given.truth if given.truth in ("codes", "pairs") else "gbm"
+        return short_streams(
+            msgspec.structs.replace(
+                given, truth=truth, price=0.0, moves=0.0, cell=0.0, fakes=2, streams=2, copies=1, length=12, factor=1.0
+            )
+        )
 
     assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
 

@@ -34,7 +34,7 @@ def run(params: Params, seed: int) -> list[Measure]:
     numbers = Foiled(candidates.astype(np.float64), position, values.astype(np.float64), np.arange(len(values)), model)
     by_counts = indistinguishability(likeliest(counts(numbers.candidates, model)), position)
     return [
-        *told([numbers], params.fakes + 1, seed),
+        *told([numbers], params, seed),
         Measure("counts", "identified", 0, float(by_counts.mean())),
         Measure("", "entropy", 0, composite_entropy(numbers.candidates, len(pmf))),
         Measure("", "entropy_most", 0, float(np.log2(len(pmf)))),

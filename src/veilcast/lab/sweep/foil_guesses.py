@@ -14,17 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.errors import ConfigError
 from veilcast.foil.chance import Numbers, Places
 from veilcast.foil.generator import foiled
+from veilcast.foil.moran import Moran
 from veilcast.lab.attack.foil_attackers import ATTACKERS
 from veilcast.lab.attack.foil_model import Model
 from veilcast.lab.kernels.chance import stream
-from veilcast.lab.measure.foiling import indistinguishability, likeliest, truth_deviation, value_known
+from veilcast.lab.measure.foiling import Chosen, indistinguishability, likeliest, truth_deviation, value_known
 from veilcast.lab.measure.strongest import strongest
 from veilcast.lab.sweep import foil_makers, foil_truths
 from veilcast.lab.sweep.foil_truths import Streams
@@ -42,6 +44,8 @@ class Foiled:
     model: Model
     unit: float = 1.0
     """Of what values are counted in."""
+    ancestral: Numbers | None = None
+    """Where lineages branch: of each slot at the end, where it and its forebears were, step by step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +58,16 @@ class Guessed:
 
 
 def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
-    return told(list(streams(params, seed, data)), params.fakes + 1, seed)
+    return told(list(streams(params, seed, data)), params, seed)
 
 
-def told(parts: Sequence[Foiled], n: int, seed: int) -> list[Measure]:
+def told(parts: Sequence[Foiled], params: Params, seed: int) -> list[Measure]:
     """What attackers reach on all of these together."""
-    found = [guessed(part) for part in parts]
+    found = [guessed(part, params.guessers) for part in parts]
     day = np.concatenate([part.day for part in parts])
     far = _far(np.concatenate([part.values for part in parts]))
     measures = [
-        Measure("", "chance", 0, 1 / n),
+        Measure("", "chance", 0, 1 / (params.fakes + 1)),
         Measure("", "deviation", 0, float(np.concatenate([_off(part) for part in parts]).mean())),
     ]
     by_day: dict[str, Numbers] = {}
@@ -82,18 +86,17 @@ def streams(params: Params, seed: int, data: Path | None) -> Iterator[Foiled]:
         yield _foiled(params, day, rng)
 
 
-def guessed(part: Foiled) -> dict[str, Guessed]:
-    """By all attackers that apply."""
+def guessed(part: Foiled, names: Sequence[str] = ()) -> dict[str, Guessed]:
+    """By these attackers, or by all that apply."""
+    if unknown := set(names) - set(ATTACKERS):
+        raise ConfigError(f"no attackers on streams are called {', '.join(sorted(unknown))}")
     found = {}
-    for name, attacker in ATTACKERS.items():
-        if not attacker.applies(part.model):
-            continue
-        chosen = likeliest(attacker.score(part.candidates, part.model))
-        found[name] = Guessed(
-            indistinguishability(chosen, part.position)[:, 1:],
-            value_known(chosen, part.candidates, part.position)[:, 1:],
-            truth_deviation(chosen, part.candidates, part.position)[:, 1:] * part.unit,
-        )
+    for name in names or [name for name, attacker in ATTACKERS.items() if attacker.applies(part.model)]:
+        attacker = ATTACKERS[name]
+        if name in FOLLOWING and part.ancestral is not None:
+            found[name] = _at_the_end(likeliest(attacker.score(part.ancestral, part.model)), part)
+        else:
+            found[name] = _right(likeliest(attacker.score(part.candidates, part.model)), part)
     return found
 
 
@@ -105,6 +108,23 @@ def best(by_day: Mapping[str, Numbers], seed: int) -> list[Measure]:
     return [Measure("best", metric, 0, value) for metric, value in measures.items()]
 
 
+def _right(chosen: Chosen, part: Foiled) -> Guessed:
+    return Guessed(
+        indistinguishability(chosen, part.position)[:, 1:],
+        value_known(chosen, part.candidates, part.position)[:, 1:],
+        truth_deviation(chosen, part.candidates, part.position)[:, 1:] * part.unit,
+    )
+
+
+def _at_the_end(chosen: Chosen, part: Foiled) -> Guessed:
+    """Of who is shown all forebears of what stands there in the end, and judges those."""
+    right = _right(np.repeat(chosen[:, -1:], chosen.shape[1], axis=1), part)
+    steps = chosen.shape[1] - 1
+    return Guessed(
+        *(np.repeat(each[:, -1:], steps, axis=1) for each in (right.identified, right.value, right.deviation))
+    )
+
+
 def _together(parts: Sequence[Guessed]) -> Guessed:
     columns = zip(*((each.identified, each.value, each.deviation) for each in parts), strict=True)
     return Guessed(*map(np.concatenate, columns))
@@ -113,9 +133,29 @@ def _together(parts: Sequence[Guessed]) -> Guessed:
 def _foiled(params: Params, truth: Streams, rng: np.random.Generator) -> Foiled:
     proxy = foil_truths.restlessness(truth.values, truth.past.relative, rng)
     maker = foil_makers.maker(params, truth.past, whole=truth.unit > 0)
-    candidates, position = foiled(maker, truth.values, rng)
     model = foil_makers.known(params, truth, proxy)
-    return Foiled(candidates, position, truth.values, truth.day, model, truth.unit or 1.0)
+    ancestral = None
+    if isinstance(maker, Moran):
+        candidates, position, ancestral = _branched(maker, truth.values, rng)
+    else:
+        candidates, position = foiled(maker, truth.values, rng)
+    return Foiled(candidates, position, truth.values, truth.day, model, truth.unit or 1.0, ancestral)
+
+
+def _branched(maker: Moran[Any], values: Numbers, rng: np.random.Generator) -> tuple[Numbers, Places, Numbers]:
+    """As `foiled`, and of each slot at the end all that it came from."""
+    (many, steps), state = values.shape, maker.begin(len(values), rng)
+    candidates, origin = np.empty((many, steps, maker.n)), np.empty((many, steps, maker.n), np.int64)
+    position = np.empty((many, steps), np.int64)
+    for step in range(steps):
+        state, candidates[:, step], position[:, step] = maker.next(state, values[:, step], rng)
+        origin[:, step] = np.arange(maker.n) if state.origin is None else state.origin
+    ancestral = np.empty_like(candidates)
+    slot = np.tile(np.arange(maker.n), (many, 1))
+    for step in reversed(range(steps)):
+        ancestral[:, step] = np.take_along_axis(candidates[:, step], slot, axis=1)
+        slot = np.take_along_axis(origin[:, step], slot, axis=1)
+    return candidates, position, ancestral
 
 
 def _summed(guesses: Guessed, far: NDArray[np.bool_]) -> dict[str, float]:
@@ -149,5 +189,7 @@ def _means(values: Numbers, day: Places) -> Numbers:
     return np.bincount(number, values) / np.bincount(number)
 
 
+FOLLOWING: Final = ("likelihood-ratio", "turns", "restless")
+"""Attackers that judge whole paths. Where lineages branch, they are shown whose path is whose."""
 SIGNIFICANT: Final = 0.1
 """The share of moves that are significant events. P3 says "comparatively large"."""

@@ -37,7 +37,7 @@ def maker(params: Params, past: Past, *, whole: bool) -> Generator[Any, np.float
             return Noise(k, params.noise * math.sqrt(params.factor) * past.spread, int(relative), span)
         case "window":
             return Window(k, params.noise * past.spread * (START if relative else 1), span)
-        case "moran" | "naive":
+        case "moran" | "moran-leaning" | "naive":
             lineages = Trajectories(k, mover(params, past), span)
             return Moran(lineages, branchings(params), naive=params.foil == "naive")
         case _:
@@ -58,7 +58,7 @@ def mover(params: Params, past: Past) -> Mover[Any]:
             return Blocks(past.moves, min(_IN_A_ROW, len(past.moves)), past.relative)
         case "sign-flip":
             return SignFlip(params.block, past.relative)
-        case "leaning":
+        case "leaning" | "moran-leaning":
             return SignFlip(params.block, past.relative, past.lean)
         case other:
             raise ConfigError(f"{other} makes no trajectories")
@@ -83,7 +83,7 @@ def known(params: Params, truth: Streams, proxy: Numbers) -> Model:
         fakes=_of_fakes(params, past, law),
         noise=_noise(params, truth),
         signs=lean,
-        fake_signs=lean if params.foil == "leaning" else Signs(),
+        fake_signs=lean if params.foil in ("leaning", "moran-leaning") else Signs(),
         branching=1 - math.exp(-branchings(params) / n),
         delay=params.public,
         told=truth.values if params.public else None,
@@ -101,7 +101,7 @@ def _noise(params: Params, truth: Streams) -> float | None:
 
 
 def _of_fakes(params: Params, past: Past, law: Law) -> Law | None:
-    if params.foil in ("noise", "window", "sign-flip", "leaning"):
+    if params.foil in ("noise", "window", "sign-flip", "leaning", "moran-leaning"):
         return None
     moving = mover(params, past)
     if isinstance(moving, Gaussian):

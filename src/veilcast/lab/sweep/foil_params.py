@@ -21,13 +21,14 @@ Maker: TypeAlias = Literal[
     "sign-flip",
     "leaning",
     "moran",
+    "moran-leaning",
     "naive",
     "entropy",
     "bucketing",
     "dependent",
 ]
 """Trajectories are called by how they move: "leaning" is sign-flip with the signs' fitted law. "naive" is Moran
-branching with the parent drawn uniformly: the control."""
+branching with the parent drawn uniformly: the control; "moran-leaning" is both repairs together."""
 Truth: TypeAlias = Literal["gbm", "ar1", "goog", "msft", "daily", "codes", "pairs"]
 """Prices by P3's Eq. 1, or steps back to a mean; minutes and days of real stocks, from the data folder; categories;
 pairs of numbers that depend on one another."""
@@ -39,6 +40,8 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Whether values are foiled in place of a mesh, and by whom; "many" is a game between all makers of fakes."""
     ask: Asked = "guesses"
     """How often attackers are right; how often one is who sees every branching; what is sent; or who wins."""
+    guessers: tuple[str, ...] = ()
+    """Which of the attackers look at it; empty: all that apply."""
     truth: Truth = "gbm"
     fakes: int = 3
     """K."""
@@ -107,5 +110,16 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return [_FILE_OF[self.truth]] if self.foil and self.truth in _FILE_OF else []
 
 
-_NUMERIC: Final = ("noise", "window", "gaussian", "student", "history", "sign-flip", "leaning", "moran", "naive")
+_NUMERIC: Final = (
+    "noise",
+    "window",
+    "gaussian",
+    "student",
+    "history",
+    "sign-flip",
+    "leaning",
+    "moran",
+    "moran-leaning",
+    "naive",
+)
 _FILE_OF: Final = {"goog": "minutes", "msft": "minutes", "daily": "daily"}
