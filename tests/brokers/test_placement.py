@@ -224,7 +224,7 @@ def means(draw: Callable[[int], Instance]) -> tuple[float, ...]:
 
 
 def test_on_trees_pairs_give_what_the_prototype_found() -> None:
-    """It had .571, .738 and .877 on instances that it does not describe; within two standard errors of twelve."""
+    """It had .571, .738 and .877 on instances that it does not describe: found among many laws, so a calibration."""
     none, phases, once, greedy = means(on_a_tree)
     assert none == pytest.approx(0.571, abs=0.03)
     assert phases == pytest.approx(0.738, abs=0.03)
