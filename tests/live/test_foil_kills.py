@@ -48,7 +48,10 @@ def test_a_broker_killed_at_any_moment_loses_nothing_true_and_brings_nothing_twi
     in_house(disk, Plan(nodes=3, mode="foil", profile=profile, subscribers=2, epoch_us=3_600_000_000), test)
 
 
-def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothing(disk: Path) -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothing(keeps: bool, disk: Path) -> None:
+    """And a publisher that keeps nothing would be noticed."""
+
     async def test(house: House) -> None:
         bodies = await begin(house)
         reader = house.readers[0]
@@ -62,9 +65,13 @@ def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothin
             file.unlink()
         house.broker.start()
         await house.start(reader)
-        await check(house, bodies)
+        await house.subscribe(reader)
+        async with house.client(house.publisher) as me:
+            bodies.append(await say(me, house, 10))
+        assert await house.read(house.readers[1], 11) == sorted(bodies)
+        assert await house.read(reader, 11 if keeps else 1) == (sorted(bodies) if keeps else bodies[10:])
 
-    in_house(disk, PLAN, test)
+    in_house(disk, PLAN, test, more="" if keeps else "keep_us = 0\n")
 
 
 @pytest.mark.heavy

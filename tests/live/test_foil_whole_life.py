@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +73,26 @@ def test_what_cannot_be_published_is_told_in_one_line(disk: Path) -> None:
         publisher = command(house, house.publisher, "publish", topic, "--csv", "-", stdin=subprocess.PIPE)
         _, err = publisher.communicate(given, timeout=TIMEOUT_S)
         assert (publisher.returncode, len(err.splitlines()), told in err) == (code, 1, True), err
+
+
+def test_a_network_with_a_broker_of_its_own_comes_up_and_leaves_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "n"
+
+    def net(verb: str, *options: str) -> dict[str, Any]:
+        whole = [sys.executable, "-m", "veilcast.cli.main", "net", verb, *options, "--dir", str(directory), "--json"]
+        found = subprocess.run(whole, capture_output=True, text=True, timeout=2 * TIMEOUT_S)
+        assert found.returncode == 0, found.stderr
+        told: dict[str, Any] = json.loads(found.stdout)
+        return told
+
+    net("up", "3", "--mode", "foil", "--subscribers", "1")
+    try:
+        address = json.loads((directory / "net.json").read_text())["hosts"][0]
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port))).close()
+    finally:
+        told = net("down")
+    assert told == {"ended": 2, "killed": 0, "kept": False}
+    assert not directory.exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port))).close()
