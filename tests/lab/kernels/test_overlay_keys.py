@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.lab.kernels.overlay_keys import Owner, carrying
+from veilcast.lab.kernels.overlay_keys import Owner, Said
 
 SAID = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=60).map(
     lambda pairs: sorted(pairs, key=lambda pair: pair[0])
@@ -20,7 +20,7 @@ SAID = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=60).ma
 
 def keyed(said: list[tuple[int, int]], bulk: int, owner: Owner) -> list[bool]:
     ends = np.array(said, np.int32).reshape(-1, 2)
-    return [bool(one) for one in carrying(ends[:, 0], ends[:, 1], bulk, owner)]
+    return [bool(one) for one in Said(ends[:, 0].copy(), ends[:, 1].copy()).carrying(bulk, owner)]
 
 
 def plainly(said: list[tuple[int, int]], bulk: int, owner: Owner) -> list[bool]:

@@ -13,42 +13,69 @@ publisher's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
+from veilcast.lab.kernels.compiled import compiled
 from veilcast.lab.kernels.overlay_users import Users
 
 Owner: TypeAlias = Literal["publisher", "pair", "readers"]
+Numbers: TypeAlias = NDArray[np.int64]
 
 
-def carrying(publishers: Users, subscribers: Users, bulk: int, owner: Owner) -> NDArray[np.bool_]:
-    """By interaction."""
-    if bulk < 1:
-        raise ConfigError(f"a key serves for one publication at least, not for {bulk}")
-    if (np.diff(publishers) < 0).any():
-        raise ConfigError("interactions come in the order of their publishers")
-    number = _number(publishers)
-    found: NDArray[np.bool_] = number % bulk == 0
-    if owner == "publisher":
+@dataclass(frozen=True, eq=False)
+class Said:
+    publishers: Users
+    subscribers: Users
+
+    def __post_init__(self) -> None:
+        if (np.diff(self.publishers) < 0).any():
+            raise ConfigError("interactions come in the order of their publishers")
+
+    def carrying(self, bulk: int, owner: Owner) -> NDArray[np.bool_]:
+        """By interaction, whether a key goes with it."""
+        if bulk < 1:
+            raise ConfigError(f"a key serves for one publication at least, not for {bulk}")
+        if owner == "readers":
+            return _first_of_bulk(self.subscribers, self._number, bulk)
+        found: NDArray[np.bool_] = (self._number if owner == "publisher" else self._number_of_pair) % bulk == 0
         return found
-    if owner == "pair":
-        order = np.lexsort((number, subscribers, publishers))
-        pair = _number(publishers[order], subscribers[order])
-    else:
-        order = np.lexsort((number, subscribers, number // bulk, publishers))
-        pair = _number(publishers[order], number[order] // bulk, subscribers[order])
-    found[order] = pair % bulk == 0 if owner == "pair" else pair == 0
-    return found
+
+    @cached_property
+    def _number(self) -> Numbers:
+        """Of each publisher's, from 0."""
+        return _numbered(self.publishers)
+
+    @cached_property
+    def _number_of_pair(self) -> Numbers:
+        order = np.lexsort((self._number, self.subscribers, self.publishers))
+        found = np.empty(order.size, np.int64)
+        found[order] = _numbered(self.publishers[order], self.subscribers[order])
+        return found
 
 
-def _number(*sorted_by: NDArray[np.int32] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many before it are alike; those that are alike stand together."""
-    size = sorted_by[0].size
+def _numbered(*alike: Users) -> Numbers:
+    """How many before it are alike; those that are stand together."""
+    size = alike[0].size
     new = np.ones(size, np.bool_)
     if size:
-        new[1:] = np.logical_or.reduce([np.diff(column) != 0 for column in sorted_by])
+        new[1:] = np.logical_or.reduce([np.diff(column) != 0 for column in alike])
     first = np.flatnonzero(new)
     return np.arange(size) - np.repeat(first, np.diff(np.append(first, size)))
+
+
+@compiled
+def _first_of_bulk(subscribers: Users, number: Numbers, bulk: int) -> NDArray[np.bool_]:
+    """Whether nothing before it in its bulk went to the same reader."""
+    found = np.ones(number.size, np.bool_)
+    for at in range(number.size):
+        for before in range(at - number[at] % bulk, at):
+            if subscribers[before] == subscribers[at]:
+                found[at] = False
+                break
+    return found

@@ -18,7 +18,7 @@ import numpy as np
 
 from veilcast.brokers.sharing.counts import messages_redistributed, shares_received, shares_sent
 from veilcast.errors import ConfigError
-from veilcast.lab.kernels.overlay_keys import carrying
+from veilcast.lab.kernels.overlay_keys import Said
 from veilcast.lab.kernels.overlay_shares import Histogram, histogram, mean, quantile
 from veilcast.lab.sweep.broker_runs import overlays, parts, placed, replayed
 from veilcast.lab.sweep.params import Measure, Params
@@ -59,20 +59,21 @@ def refresh(params: Params, seed: int, data: Path | None) -> list[Measure]:
     which each reader of it pulls a share from each replica, however far away anybody is."""
     if 1 not in params.counts:
         raise ConfigError("counts must begin with 1, a key for each publication, to compare with")
-    placement, made = placed(params, seed), list(parts(params, seed, data))
+    placement = placed(params, seed)
+    made = [(part, Said(part.key, part.subscriber)) for part in parts(params, seed, data)]
     trees = [
         (overlay, np.array(_by_edge(params, int(overlay.edges.max())), float)) for overlay in overlays(params, seed)
     ]
-    total = sum(part.publisher.size for part in made)
+    total = sum(part.publisher.size for part, _ in made)
     bytes_each = SHARE_BYTES * params.interactions / total / _GB
     found, first = [], 0.0
     for bulk in params.counts:
         matrix = np.zeros((params.nodes, params.nodes), np.int64)
         pulls = 0
-        for part in made:
-            keyed = carrying(part.key, part.subscriber, bulk, params.key_owner)
+        for part, said in made:
+            keyed = said.carrying(bulk, params.key_owner)
             matrix += placement.matrix(part.publisher[keyed], part.subscriber[keyed])
-            pulls += int(np.count_nonzero(carrying(part.key, part.subscriber, bulk, "readers")))
+            pulls += int(np.count_nonzero(said.carrying(bulk, "readers")))
         inside = median(float(histogram(matrix, tree.edges) @ costs) for tree, costs in trees) * bytes_each
         first = first or inside
         content = params.interactions * _MB / _GB
