@@ -105,6 +105,7 @@ def started(
     is the file that `testnet` writes. `told` hears of the progress; `LocalError` where there is no `tor` at all."""
     options = [] if network is None else read_network(network).options()
     options += ["ClientOnly 1", "SocksPort 127.0.0.1:auto OnionTrafficOnly", f"__OwningControllerProcess {os.getpid()}"]
+    options += _CALLS
     process = TorProcess(directory)
     process.start(options)
     try:
@@ -150,5 +151,8 @@ def _socks(control: TorControl) -> SocketAddress:
 
 KEY: Final = re.compile(r"ED25519-V3:[A-Za-z0-9+/]{86}==", re.ASCII)
 LOOK_S: Final = 0.1
+_CALLS: Final = ("MaxCircuitDirtiness 10 seconds", "MaxClientCircuitsPending 1024")
+"""Every call of ours has a circuit of its own: when it is over nobody uses that circuit again, and Tor would keep it
+for ten minutes; and more of them are under way than a browser has, which Tor would let wait for one another."""
 _LIMITS: Final = "Flags=MaxStreamsCloseCircuit MaxStreams=8"
 """Ours use a circuit for one stream; who opens many on one is not like us."""
