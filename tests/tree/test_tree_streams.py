@@ -103,8 +103,10 @@ def test_a_stream_that_gives_no_answer_is_left_for_another() -> None:
 def test_a_request_that_is_over_is_told_so_and_not_asked_any_more() -> None:
     desk = Desk()
     desk.ask(until_us=5 * SECOND)
+    desk.streams.peer_lost(PEER, 0)
     while (due := desk.streams.next_us()) is not None:
         desk.streams.handle(due)
+        desk.streams.peer_lost(PEER, due)
     assert desk.answers == [None]
     calls = [event for event in desk.events() if isinstance(event, Connect)]
     assert 2 <= len(calls) <= 6
@@ -154,3 +156,52 @@ def test_whoever_is_told_that_there_is_no_answer_may_ask_again_at_once() -> None
         desk.streams.handle(due)
     assert asked == [SECOND, 2 * SECOND, 3 * SECOND]
     assert len(desk.streams) == 0
+
+
+def answered(desk: Desk, peer: Address, now: int) -> None:
+    """One more call, and what it was made for is answered at once."""
+    desk.ask(peer, now=now)
+    desk.streams.peer_up(peer, now + 1)
+    desk.streams.hear(peer, Heard(desk.number), now + 2)
+    desk.events()
+
+
+def test_a_call_that_hangs_is_given_up_for_another_when_others_have_overtaken_it() -> None:
+    desk, half_us = Desk(), CONFIG.retry_us // 2
+    answered(desk, OTHER, 0)
+    desk.ask(now=10)
+    assert desk.events() == [Connect(PEER)]
+    for now in (20, 30):
+        answered(desk, OTHER, now)
+    desk.streams.handle(10 + half_us)
+    assert desk.events() == []
+    answered(desk, OTHER, 20 + half_us)
+    due = desk.streams.next_us()
+    assert due is not None
+    desk.streams.handle(due)
+    assert desk.events() == [Disconnect(PEER), Connect(PEER)]
+
+
+def test_a_call_that_fails_is_made_again_when_we_say_so_and_not_the_driver() -> None:
+    desk = Desk()
+    desk.ask()
+    desk.events()
+    desk.streams.peer_lost(PEER, 1)
+    assert desk.events() == [Disconnect(PEER)]
+    desk.streams.handle(1 + CONFIG.connect_us)
+    assert desk.events() == [Connect(PEER)]
+
+
+def test_where_all_calls_have_become_slow_none_is_given_up_and_all_are_waited_for() -> None:
+    desk = Desk(msgspec.structs.replace(CONFIG, retry_us=SECOND, streams_max=64))
+    peers = [Address(f"hop@{number}") for number in range(8)]
+    for peer in peers:
+        answered(desk, peer, 0)
+    assert desk.streams.patience_us == SECOND
+    for peer in peers:
+        desk.ask(peer, now=10)
+    desk.events()
+    for now in range(0, 3 * SECOND // 2, SECOND // 10):
+        desk.streams.handle(now)
+    assert desk.events() == []
+    assert desk.streams.patience_us > 3 * SECOND

@@ -1,9 +1,11 @@
 """Streams: a node's ways to others, each for one purpose, and what it asks for on them until it is answered.
 
 A stream is called for when there is something to ask on it, and again after it was lost or gave no answer for a while,
-with growing pauses between; whatever was not answered is then asked anew. A request has an end of its own: when that
-comes without an answer, who asked is told so. A stream without requests is closed, at once or when it was idle for long
-enough: one that serves a single request tells nothing of the next.
+with growing pauses between; whatever was not answered is then asked anew. A call that takes long, and has been
+overtaken by others, is given up for one that goes another way: if somebody on its way has died it may hang for very
+long. Where all calls are slow none is given up: to make others in their place would make all slower. A request has an
+end of its own: when that comes without an answer, who asked is told so. A stream without requests is closed, at once or
+when it was idle for long enough: one that serves a single request tells nothing of the next.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class Streams:
         self._alarms: Alarms[Address] = Alarms()
         self._events: deque[Event] = deque()
         self._pace = Pace(config.retry_us, SLOW * config.retry_us)
+        self._last: deque[int] = deque(maxlen=OVERTAKEN)
+        """When the calls were made that were answered last."""
         self.answered_us = self.steady_us = 0
         """When anybody answered anything, and since when there was no long time without an answer."""
 
@@ -71,7 +75,7 @@ class Streams:
                 return False
             stream = self._streams[peer] = _Stream(peer, linger_us, number=self._rng.randrange(_NUMBERS), call_us=now)
         stream.number = (stream.number + 1) % _NUMBERS
-        errand = stream.errands[stream.number] = _Errand(build, then, until_us, now)
+        errand = stream.errands[stream.number] = _Errand(build, then, until_us)
         if stream.up:
             self._send(stream, stream.number, errand, now)
         self._move(stream, now)
@@ -83,9 +87,10 @@ class Streams:
         errand = None if stream is None else stream.errands.pop(answer.number, None)
         if stream is None or errand is None:
             raise StaleError("an answer that nobody waits for")
-        if stream.calls == 1:  # Of what was called for again, nobody can say how long it takes.
-            self._pace.note(split(peer)[1], now - errand.asked_us)
-        stream.idle_us, stream.calls = now + stream.linger_us, 0
+        if stream.called_us is not None:
+            self._note(stream, now)
+            self._last.append(stream.called_us)
+        stream.idle_us, stream.calls, stream.called_us = now + stream.linger_us, 0, None
         if now > self.answered_us + self._config.retry_us:
             self.steady_us = now
         self.answered_us = now
@@ -107,9 +112,14 @@ class Streams:
 
     def peer_lost(self, peer: Address, now: int) -> None:
         stream = self._streams.get(peer)
-        if stream is not None:
+        if stream is None:
+            return
+        if stream.up:
             self._down(stream, now)
-            self._move(stream, now)
+        elif stream.called_us is not None:
+            self._events.append(Disconnect(peer))  # When it is called again is our affair.
+            self._pause(stream, now)
+        self._move(stream, now)
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
@@ -138,22 +148,39 @@ class Streams:
             self._close(stream)
             return
         if not stream.up and stream.call_us <= now:
-            self._events.append(Connect(stream.peer))
-            stream.call_us = self._pause(stream, now)
+            self._call(stream, now)
         self._alarms.set(stream.peer, stream.due_us)
 
     def _send(self, stream: _Stream, number: int, errand: _Errand, now: int) -> None:
         errand.answer_us = now + self._config.retry_us
         self._post(stream.peer, errand.build(number))
 
+    def _call(self, stream: _Stream, now: int) -> None:
+        stream.call_us = now + self.patience_us // 2
+        if stream.called_us is not None:
+            self._note(stream, now)  # It would have taken longer still.
+            if not self._is_overtaken(stream):
+                return
+            self._events.append(Disconnect(stream.peer))
+        self._events.append(Connect(stream.peer))
+        stream.calls += 1
+        stream.called_us = now
+
+    def _is_overtaken(self, stream: _Stream) -> bool:
+        return len(self._last) == OVERTAKEN and stream.called_us is not None and min(self._last) > stream.called_us
+
+    def _note(self, stream: _Stream, now: int) -> None:
+        if stream.called_us is not None:
+            self._pace.note(split(stream.peer)[1], now - stream.called_us)
+
     def _down(self, stream: _Stream, now: int) -> None:
         if stream.up:
             stream.up = False
-            stream.call_us = self._pause(stream, now)
+            self._pause(stream, now)
 
-    def _pause(self, stream: _Stream, now: int) -> int:
-        stream.calls += 1
-        return now + backoff(self._rng, self._config.connect_us, min(stream.calls - 1, DOUBLINGS))
+    def _pause(self, stream: _Stream, now: int) -> None:
+        stream.called_us = None
+        stream.call_us = now + backoff(self._rng, self._config.connect_us, min(max(0, stream.calls - 1), DOUBLINGS))
 
     def _close(self, stream: _Stream) -> None:
         del self._streams[stream.peer]
@@ -173,7 +200,6 @@ class _Errand:
     build: Build
     then: Then
     until_us: int
-    asked_us: int
     answer_us: int = 0
     """When an answer is waited for no longer; counts while the stream is up."""
 
@@ -186,6 +212,8 @@ class _Stream:
     """Of the last request. Another stream of this name may have had others: the first is drawn."""
     call_us: int
     """When it is called for next, while it is down."""
+    called_us: int | None = None
+    """When the call was made that is under way, or has had no answer yet."""
     up: bool = False
     calls: int = 0
     idle_us: int = 0
@@ -203,6 +231,8 @@ class _Stream:
 
 SLOW: Final = 4
 """So many times longer is waited for answers where the network is slow."""
+OVERTAKEN: Final = 3
+"""By so many that began later, and have been answered, a call is overtaken."""
 DOUBLINGS: Final = 2
 """So often a pause is doubled: whoever comes back is to be found soon."""
 _NUMBERS: Final = 1 << 32
