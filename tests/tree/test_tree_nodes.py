@@ -381,3 +381,16 @@ def test_nothing_hangs_by_who_may_lose_things_until_something_has_come_by_it() -
         assert node not in part_of(grove, N0)._guards
     grove.run(1)
     grove.until(lambda: node not in subscribing._doubted, 30)
+
+
+def test_what_is_in_question_is_probed_as_soon_as_there_is_room_for_a_probe() -> None:
+    grove = standing(8, N0, config=msgspec.structs.replace(QUICK, probes_max=2))
+    probing, term = part_of(grove, N0)._probing, part_of(grove, N0)._subscribing.terms(grove.now)[0]
+    grove.until(lambda: not len(probing), 5)
+    for stop in term.tree.stops[:2]:
+        probing._send(term, stop, grove.now)
+    for stop in term.tree.chain[:2]:
+        probing.urge(term, stop, grove.now)
+    grove.do(N0, lambda node, now: node.handle_timer(now))
+    assert len(probing._urgent) == 2
+    grove.until(lambda: not len(probing._urgent), 5)

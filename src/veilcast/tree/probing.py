@@ -101,7 +101,9 @@ class Probing:
         standing = self._terms(now)
         terms = [term for term in standing if term.probed_us <= now]
         for term, stop in self._urgent.due(now):
-            if term in terms:
+            if term in terms and len(self) >= self._config.probes_max:
+                self._urgent.set((term, stop), now + self._config.first_probe_us)
+            elif term in terms:
                 self._send(term, stop, now)
         if self._turn_us <= now:
             if (chosen := self._choose(terms, now)) is not None:
