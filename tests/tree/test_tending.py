@@ -115,3 +115,16 @@ def test_who_loses_things_below_a_second_parent_is_left_out_whatever_was_forgott
     for _ in range(6):
         wood.probe(lambda way: dropper in way)
     assert wood.left == [parent, dropper]
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_a_guard_by_which_things_have_come_has_a_second_chance_and_no_other(proven: bool) -> None:
+    wood = Wood()
+    guard = NODES[57].node
+    if proven:
+        wood.probe(lambda way: False)
+    while not wood.left:
+        wood.probe(lambda way: guard in way)
+        assert wood.now < 30 * 60_000_000
+    assert wood.left == [guard]
+    assert (wood.now > 2 * 60_000_000) is proven

@@ -33,6 +33,8 @@ class Tending:
         self._suspects = Suspects(remembered=config.probes_kept)
         self._failed: Counter[bytes] = Counter()
         """How often in a row each node gave no answer, or had no entry."""
+        self._came: dict[bytes, None] = {}
+        """The guards by which something has come."""
         self._accused: dict[bytes, int] = {}
         """Guards that seemed to lose things, and when."""
         self._lifted: dict[bytes, bytes] = {}
@@ -48,6 +50,8 @@ class Tending:
                 for node in way:
                     self._failed.pop(node, None)
                     self._subscribing.trust(node)
+                    if node in self._guards:
+                        remember(self._came, node, None, CHAIN_MAX)
                 self._subscribing.reach(term, stop, now)
             case Outcome.MISSING:  # Whoever is avoided, too, may be an origin.
                 if self._failed[way[0]]:
@@ -84,7 +88,8 @@ class Tending:
             probing.urge(term, stop, now + max(self._config.connect_us, probing.round_us // AGAIN))
 
     def _blame(self, node: bytes, now: int) -> None:
-        """A guard is given a second chance, from the beginning: it might have been that nobody could reach us.
+        """A guard by which things have come is given a second chance, from the beginning: it might have been that
+        nobody could reach us.
 
         Anybody else is first handed to another parent, once: if it has lost things below one only, that one may have
         dropped them. What was seen is kept, and says who it was when more is lost, or nothing is. Meanwhile nothing
@@ -97,7 +102,7 @@ class Tending:
             if node not in self._lifted and self._subscribing.put_on_trial(node, now):
                 remember(self._lifted, node, parents.pop(), self._config.probes_max)
                 return
-        if node in self._guards and now > self._accused.get(node, -CHANCE_US) + CHANCE_US:
+        if node in self._came and now > self._accused.get(node, -CHANCE_US) + CHANCE_US:
             remember(self._accused, node, now, CHAIN_MAX)
             self._suspects.forget(node)
         else:
@@ -105,6 +110,7 @@ class Tending:
 
     def _leave(self, node: bytes, now: int) -> None:
         self._lifted.pop(node, None)
+        self._came.pop(node, None)
         self._suspects.forget(node)
         self._subscribing.avoid(node, now + self._config.avoid_us, now)
 
