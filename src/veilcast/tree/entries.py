@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from veilcast.crypto.derive import digest
-from veilcast.errors import ExcessError, LocalError, MalformedError, StaleError
+from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.topics.tags import TagIndex
 from veilcast.tree.bundles import Instruction
 from veilcast.wire.geometry import ENTRY, TAG
@@ -29,6 +29,8 @@ class Entry:
     until_us: int
     number: int
     """In the index."""
+    columns: int
+    """So many constraints it has there."""
 
 
 def entry_name(token: bytes) -> bytes:
@@ -40,7 +42,7 @@ class Entries:
     """Bounded: `entries_max` entries with `columns_max` constraints in all."""
 
     def __init__(self, *, entries_max: int, columns_max: int) -> None:
-        self._entries_max = entries_max
+        self._entries_max, self._columns_max, self._columns = entries_max, columns_max, 0
         self._entries: dict[bytes, Entry] = {}
         self._names: dict[int, bytes] = {}
         self._index = TagIndex(capacity=columns_max)
@@ -60,14 +62,15 @@ class Entries:
             raise ExcessError("the routing table is full")
         if not groups or not all(groups) or any(len(tag) != TAG for group in groups for tag in group):
             raise MalformedError("an instruction for nothing, or for what are no tags")
+        if self._columns + len(groups) - (0 if old is None else old.columns) > self._columns_max:
+            raise ExcessError("the index of the routing table is full")
         if old is not None:
-            self._drop(name)
-        try:
-            number = self._index.insert(groups, until_us)
-        except LocalError as error:
-            raise ExcessError("the index of the routing table is full") from error
-        entry = self._entries[name] = Entry(name, told.parent, told.parent_entry, until_us, number)
+            self._index.remove(old.number)
+            self._forget(old)
+        number = self._index.insert(groups, until_us)
+        entry = self._entries[name] = Entry(name, told.parent, told.parent_entry, until_us, number, len(groups))
         self._names[number] = name
+        self._columns += entry.columns
         return entry
 
     def get(self, name: bytes) -> Entry | None:
@@ -84,9 +87,8 @@ class Entries:
 
     def expire(self, now: int) -> None:
         for number in self._index.expire(now).tolist():
-            del self._entries[self._names.pop(number)]
+            self._forget(self._entries[self._names[number]])
 
-    def _drop(self, name: bytes) -> None:
-        entry = self._entries.pop(name)
-        del self._names[entry.number]
-        self._index.remove(entry.number)
+    def _forget(self, entry: Entry) -> None:
+        del self._entries[entry.name], self._names[entry.number]
+        self._columns -= entry.columns
