@@ -9,6 +9,7 @@ from veilcast.machine import Address
 from veilcast.net import tor
 from veilcast.net.tor import Tor
 from veilcast.net.torcontrol import TorControl
+from veilcast.net.torprocess import TorProcess
 
 NAME, KEY = "a" * 56, "ED25519-V3:" + "A" * 86 + "=="
 TARGET = ("127.0.0.1", 4000)
@@ -86,3 +87,27 @@ def test_a_network_that_is_no_network_is_told_before_anything_starts(tmp_path: P
     with pytest.raises(LocalError), tor.started(tmp_path / "tor", network=tmp_path / "none"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+ONE, OTHER = (f"DirAuthority a1 orport={port} no-v2 ..." for port in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kept"),
+    [([ONE], [ONE], True), ([ONE], [OTHER], False), ([ONE], [], False), ([], [], True), (None, [ONE], True)],
+)
+def test_what_was_learned_of_a_private_network_does_not_outlive_it(
+    tmp_path: Path, before: list[str] | None, now: list[str], kept: bool
+) -> None:
+    process = TorProcess(tmp_path)
+    (tmp_path / "data").mkdir()
+    if before is not None:
+        (tmp_path / "torrc").write_text("\n".join(["ClientOnly 1", *before]))
+    tor._renew(process, now)
+    assert (tmp_path / "data").exists() is kept
+
+
+def test_what_was_learned_of_the_public_network_is_not_thrown_away_for_a_private_one(tmp_path: Path) -> None:
+    (tmp_path / "torrc").write_text("ClientOnly 1\n")
+    with pytest.raises(ConfigError, match="directory of its own"):
+        tor._renew(TorProcess(tmp_path), [ONE])

@@ -107,6 +107,7 @@ def started(
     options += ["ClientOnly 1", "SocksPort 127.0.0.1:auto OnionTrafficOnly", f"__OwningControllerProcess {os.getpid()}"]
     options += _CALLS
     process = TorProcess(directory)
+    _renew(process, options)
     process.start(options)
     try:
         with process.control(within_s) as control:
@@ -123,6 +124,19 @@ def attached(control: str, *, cookie: Path | None = None) -> Iterator[Tor]:
     in which file its cookie is."""
     with TorControl(control, cookie) as connection:
         yield Tor(connection)
+
+
+def _renew(process: TorProcess, options: Sequence[str]) -> None:
+    """What a Tor has learned of one network keeps it from joining another. Of a private one that is nothing to keep; of
+    the public one, those by whom it enters it, who should stay the same."""
+    before, now = ({line for line in lines if line.startswith("DirAuthority ")} for lines in (process.told(), options))
+    if not process.told() or before == now:
+        return
+    if not before:
+        raise ConfigError(
+            f"{process.directory} is of the public Tor network; a private one needs a directory of its own"
+        )
+    process.forget()
 
 
 def _await_bootstrap(control: TorControl, process: TorProcess, within_s: float, told: Callable[[int], object]) -> None:

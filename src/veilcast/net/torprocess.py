@@ -36,11 +36,24 @@ class TorProcess:
         self._control, self._cookie = self.directory / "control", self.directory / "cookie"
         self._child: subprocess.Popen[bytes] | None = None
 
+    def told(self) -> list[str]:
+        """The lines of its last torrc; none if it was never started."""
+        try:
+            return (self.directory / "torrc").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError(f"cannot read {self.directory}: {error.strerror}") from error
+
+    def forget(self) -> None:
+        """All that it has learned; it must not run."""
+        self._must_be_down()
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
+
     def start(self, options: Sequence[str]) -> None:
         """With these lines in its torrc; it listens on loopback, and goes on when this process ends."""
         tor, place = find(), self.directory
-        if self._answers():
-            raise StorageError(f"another tor runs in {place}; end the process that started it")
+        self._must_be_down()
         own = [
             f"DataDirectory {quoted(place / 'data')}",
             "ControlPort 127.0.0.1:auto",
@@ -126,6 +139,10 @@ class TorProcess:
                 os.kill(pid, signal.SIGKILL)
                 _ends(control)
         return True
+
+    def _must_be_down(self) -> None:
+        if self._answers():
+            raise StorageError(f"another tor runs in {self.directory}; end the process that started it")
 
     def _answers(self) -> bool:
         try:
