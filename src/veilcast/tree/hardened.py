@@ -6,31 +6,25 @@ sees tags, and whatever is planted ends with its epoch. The parts say how; here 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from random import Random
 from typing import Final
 
 from veilcast.authority.filling import filled
-from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter
 from veilcast.authority.notes import open_note, seal_note
 from veilcast.authority.subjects import keyed, keyed_groups, said, subject_key
 from veilcast.errors import VeilcastError
-from veilcast.machine import Address, Entropy, Event
+from veilcast.machine import Event
 from veilcast.parts.alarms import earliest
 from veilcast.parts.topics import Topics
 from veilcast.topics import Conjunction
-from veilcast.tree.config import TreeConfig
 from veilcast.tree.ends import Ends
 from veilcast.tree.forwarding import Forwarding
 from veilcast.tree.guards import GUARDS, Guards
-from veilcast.tree.hops import Hops
 from veilcast.tree.listing import Listing
 from veilcast.tree.planting import Planting
 from veilcast.tree.probing import Probing
-from veilcast.tree.profile import Deliver
+from veilcast.tree.profile import Outfit
 from veilcast.tree.proofs import Prover
-from veilcast.tree.streams import Streams
 from veilcast.tree.subscribing import Subscribing
 from veilcast.tree.tending import Tending
 from veilcast.wire.geometry import NOTE_ID, TAG
@@ -38,29 +32,17 @@ from veilcast.wire.tree import Carry, Offer
 
 
 class Hardened:
-    """A `Part`. `records` has the guards of an earlier life; `failed` is told of what came and was not for us."""
+    """A `Part`. The records have the guards of an earlier life."""
 
-    def __init__(
-        self,
-        config: TreeConfig,
-        keyring: Keyring,
-        home: bytes,
-        streams: Streams,
-        hops: Hops,
-        where: Callable[[bytes], Address | None],
-        deliver: Deliver,
-        failed: Callable[[VeilcastError], None],
-        rng: Random,
-        entropy: Entropy,
-        now: int,
-        records: Mapping[int, bytes],
-    ) -> None:
-        self._root, self._entropy, self._deliver, self._failed = keyring.root, entropy, deliver, failed
+    def __init__(self, outfit: Outfit) -> None:
+        config, keyring, home, streams = outfit.config, outfit.keyring, outfit.home, outfit.streams
+        where, rng, entropy = outfit.where, outfit.rng, outfit.entropy
+        self._root, self._entropy, self._deliver, self._failed = keyring.root, entropy, outfit.deliver, outfit.failed
         self.copies = config.copies
         self._prover = Prover(keyring)
         self._topics = Topics(config.profile, keyring)
-        self._forwarding = Forwarding(config, keyring, hops, self._arrive)
-        self._guards = Guards(config.chain, home, rng, records.get(GUARDS))
+        self._forwarding = Forwarding(config, keyring, outfit.hops, self._arrive)
+        self._guards = Guards(config.chain, home, rng, outfit.records.get(GUARDS))
         self._planting = Planting(config, streams, self._prover, home, where, self._forwarding.install, rng, entropy)
         self._ends = Ends(keyring.membership.link, keyring.epoch_us, ENDS_EACH * config.subscriptions_max)
         self._subscribing = Subscribing(
@@ -75,7 +57,7 @@ class Hardened:
             lambda *how: self._tending.judge(self._probing, *how),
             rng,
             entropy,
-            now,
+            outfit.now,
         )
         self._parts = (
             self._forwarding,

@@ -27,7 +27,7 @@ from veilcast.tree.hops import Hops
 from veilcast.tree.limits import Limits
 from veilcast.tree.membership import Membership
 from veilcast.tree.paper import Paper
-from veilcast.tree.profile import Part
+from veilcast.tree.profile import Outfit, Part
 from veilcast.tree.publishing import Publishing
 from veilcast.tree.streams import Streams
 from veilcast.wire import decode, encode
@@ -67,8 +67,7 @@ class TreeNode:
         )
         home, where = self._membership.home, self._membership.where
         self._hops = Hops(config, self._streams, home, where, lambda carry, now: self._part.carry(carry, now), rng)
-        profile = Hardened if config.profile == "hardened" else Paper
-        self._part: Part = profile(
+        outfit = Outfit(
             config,
             keyring,
             home,
@@ -82,6 +81,7 @@ class TreeNode:
             now,
             kept,
         )
+        self._part: Part = Hardened(outfit) if config.profile == "hardened" else Paper(outfit)
         self._inbox = Inbox(
             unread_max=config.unread_max, seen_max=config.delivered_max, again_us=config.deliver_again_us
         )

@@ -7,12 +7,10 @@ probed or mended. Who is listed later is hung below somebody who was there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Final
 
-from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter
 from veilcast.authority.notes import bare_note, open_bare_note
 from veilcast.authority.subjects import Groups, asked, named_groups, poured
@@ -20,7 +18,7 @@ from veilcast.crypto.noise import Keypair
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, VeilcastError
-from veilcast.machine import Address, Entropy, Event
+from veilcast.machine import Event
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
 from veilcast.parts.topics import Topics
@@ -28,15 +26,13 @@ from veilcast.parts.ways import way
 from veilcast.parts.wishes import Wish, Wishes
 from veilcast.topics import Conjunction
 from veilcast.tree.bundles import Instruction, Recipient, wrap_group, wrap_tree
-from veilcast.tree.config import TreeConfig
-from veilcast.tree.hops import Hops
 from veilcast.tree.listing import Listing
 from veilcast.tree.plan import Rooted
 from veilcast.tree.pouring import HEADERS, Pouring
-from veilcast.tree.profile import Deliver
+from veilcast.tree.profile import Outfit
 from veilcast.tree.proofs import context_of
 from veilcast.tree.purposes import INSTALL, fresh
-from veilcast.tree.streams import Answer, Streams
+from veilcast.tree.streams import Answer
 from veilcast.wire.geometry import BUNDLE_MAX, MOMENT_MAX, NOTE_ID
 from veilcast.wire.tree import Carry, Install, Offer, Refused
 
@@ -66,27 +62,15 @@ class Paper:
 
     copies: Final = 1
 
-    def __init__(
-        self,
-        config: TreeConfig,
-        keyring: Keyring,
-        home: bytes,
-        streams: Streams,
-        hops: Hops,
-        where: Callable[[bytes], Address | None],
-        deliver: Deliver,
-        failed: Callable[[VeilcastError], None],
-        rng: Random,
-        entropy: Entropy,
-        now: int,
-        records: Mapping[int, bytes],
-    ) -> None:
-        self._config, self._root, self._home = config, keyring.root, home
-        self._streams, self._where, self._deliver, self._failed = streams, where, deliver, failed
-        self._rng, self._entropy = rng, entropy
+    def __init__(self, outfit: Outfit) -> None:
+        config, keyring, rng = outfit.config, outfit.keyring, outfit.rng
+        self._config, self._root, self._home = config, keyring.root, outfit.home
+        self._streams, self._where, self._deliver = outfit.streams, outfit.where, outfit.deliver
+        self._failed, self._rng, self._entropy = outfit.failed, rng, outfit.entropy
         self._topics = Topics(config.profile, keyring)
         self._wishes = Wishes(config.subscriptions_max)
-        self._pouring = Pouring(config, Keypair(keyring.membership.link), hops, self._pass_by, self._arrive, rng, now)
+        box = Keypair(keyring.membership.link)
+        self._pouring = Pouring(config, box, outfit.hops, self._pass_by, self._arrive, rng, outfit.now)
         self.install, self.offer, self.carry = self._pouring.install, self._pouring.offer, self._pouring.carry
         self._listing = Listing(())
         self._trees: dict[bytes, Tree] = {}

@@ -5,19 +5,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import NamedTuple, Protocol, TypeAlias
 
 from veilcast.authority.content import Content
+from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter
-from veilcast.machine import Event
+from veilcast.errors import VeilcastError
+from veilcast.machine import Entropy, Event
 from veilcast.parts.wishes import Wish
 from veilcast.topics import Conjunction
+from veilcast.tree.config import TreeConfig
+from veilcast.tree.hops import Hops, Where
 from veilcast.tree.listing import Listing
+from veilcast.tree.streams import Streams
 from veilcast.wire.tree import Carry, Install, Offer
 
 Deliver: TypeAlias = Callable[[str, Content, Iterable[Wish], int], None]
 """Something of this topic has come that may be for these."""
+
+
+class Outfit(NamedTuple):
+    """What a node hands its profile at the start."""
+
+    config: TreeConfig
+    keyring: Keyring
+    home: bytes
+    """What the node is called."""
+    streams: Streams
+    hops: Hops
+    where: Where
+    deliver: Deliver
+    failed: Callable[[VeilcastError], None]
+    """Told of what came and was not for us."""
+    rng: Random
+    entropy: Entropy
+    now: int
+    records: Mapping[int, bytes]
+    """Of an earlier life."""
 
 
 class Part(Protocol):
