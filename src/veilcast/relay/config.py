@@ -12,6 +12,7 @@ from msgspec import field
 
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
+from veilcast.parts.least import at_least
 from veilcast.topics import Geometry
 from veilcast.wire import geometry as g
 
@@ -55,9 +56,9 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Messages that wait for a record; what is more is asked for again by and by."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
-        _at_least(self, "client", 1, "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
-        _at_least(
+        at_least(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
+        at_least(self, "client", 1, "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
+        at_least(
             self,
             "client",
             1,
@@ -120,11 +121,11 @@ class ProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """As for clients: what waits for one of them. What is more the server sends again."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "proxy", 0, "batch_us", "retention_us")
-        _at_least(
+        at_least(self, "proxy", 0, "batch_us", "retention_us")
+        at_least(
             self, "proxy", 1, "batch_max", "clients_max", "lease_us_max", "leases_each", "subjects_each", "flight_max"
         )
-        _at_least(self, "proxy", 1, "request_us", "connect_us", "backlog_max")
+        at_least(self, "proxy", 1, "request_us", "connect_us", "backlog_max")
         _check_rate(self.rate_us, self.record_bytes, "proxy")
 
 
@@ -165,21 +166,15 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In `paper`: the chance that a filter lets through what shares no subject with it."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "server", 1, "leases_max", "columns_max", "lease_us_max", "retention_us", "held_max", "window")
-        _at_least(self, "server", 1, "held_bytes_max", "waiting_max", "remembered_max", "filter_elements")
-        _at_least(self, "server", 1, "leases_each", "columns_each", "held_each", "held_bytes_each")
+        at_least(self, "server", 1, "leases_max", "columns_max", "lease_us_max", "retention_us", "held_max", "window")
+        at_least(self, "server", 1, "held_bytes_max", "waiting_max", "remembered_max", "filter_elements")
+        at_least(self, "server", 1, "leases_each", "columns_each", "held_each", "held_bytes_each")
         self.filter_geometry  # noqa: B018 - refuses a bound that no filter keeps
 
     @property
     def filter_geometry(self) -> Geometry:
         """The shape of the paper's filters."""
         return Geometry.sized(elements=self.filter_elements, queries=g.SUBJECTS_MAX, bound=self.filter_bound)
-
-
-def _at_least(config: msgspec.Struct, whose: str, least: int, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < least:
-            raise ConfigError(f"{whose}.{name} must be at least {least}")
 
 
 def _check_rate(rate_us: int, record_bytes: int, whose: str) -> None:

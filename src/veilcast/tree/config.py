@@ -11,6 +11,7 @@ import msgspec
 
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
+from veilcast.parts.least import at_least
 from veilcast.topics import Geometry
 from veilcast.wire import geometry as g
 
@@ -133,8 +134,8 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The chance that a filter lets through what shares no element with it."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "tree", 0, *_MAY_BE_NONE)
-        _at_least(
+        at_least(self, "tree", 0, *_MAY_BE_NONE)
+        at_least(
             self,
             "tree",
             1,
@@ -178,15 +179,9 @@ class DirectoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enrols_burst: int = 1_024
 
     def __post_init__(self) -> None:
-        _at_least(self, "directory", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
+        at_least(self, "directory", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
         if self.nodes_max > g.LISTED_MAX:
             raise ConfigError(f"directory.nodes_max must be at most {g.LISTED_MAX}")
-
-
-def _at_least(config: msgspec.Struct, whose: str, least: int, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < least:
-            raise ConfigError(f"{whose}.{name} must be at least {least}")
 
 
 _MAY_BE_NONE: Final = ("spread_us", "ahead_us", "again_us", "probe_us")
