@@ -19,7 +19,7 @@ import msgspec
 from veilcast.machine import Address
 from veilcast.sim import scenario
 from veilcast.sim.chance import generator
-from veilcast.sim.faults import AnyFault, Crash, Cut, swarm
+from veilcast.sim.faults import AnyFault, Cut, kills, swarm
 from veilcast.sim.relay import SERVER, RelayPopulation
 from veilcast.sim.scenario import Outcome, Scenario
 
@@ -60,12 +60,11 @@ def _cuts(rng: Random, population: RelayPopulation) -> list[AnyFault]:
 
 def _kills(rng: Random, population: RelayPopulation) -> list[AnyFault]:
     """Server and proxies die at any moment, and are back soon: in the middle of what they do."""
-    kills: list[AnyFault] = []
-    for _ in range(rng.randint(0, KILLS_MAX)):
-        node = SERVER if rng.random() < 0.5 else rng.choice(population.proxy_names())
-        length_us = rng.randint(1, KILL_US_MAX)
-        kills.append(Crash(at_us=rng.randrange(QUIET_US, CALM_US - length_us), for_us=length_us, node=node))
-    return kills
+
+    def whom() -> Address:
+        return SERVER if rng.random() < 0.5 else rng.choice(population.proxy_names())
+
+    return kills(rng, whom, most=KILLS_MAX, longest_us=KILL_US_MAX, begin_us=QUIET_US, end_us=CALM_US)
 
 
 DURATION_US: Final = 180_000_000

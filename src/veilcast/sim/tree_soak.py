@@ -23,9 +23,10 @@ from typing import Final
 
 import msgspec
 
+from veilcast.machine import Address
 from veilcast.sim import scenario
 from veilcast.sim.chance import generator
-from veilcast.sim.faults import AnyFault, Crash, Cut, swarm
+from veilcast.sim.faults import AnyFault, Crash, Cut, kills, swarm
 from veilcast.sim.scenario import Outcome, Scenario
 from veilcast.sim.tree import DIRECTORY, TreePopulation
 from veilcast.tree.config import DirectoryConfig, TreeConfig
@@ -67,12 +68,11 @@ def _cuts(rng: Random, population: TreePopulation) -> list[AnyFault]:
 
 def _kills(rng: Random, population: TreePopulation) -> list[AnyFault]:
     """Nodes and the directory die at any moment, and are back soon: in the middle of what they do."""
-    kills: list[AnyFault] = []
-    for _ in range(rng.randint(0, KILLS_MAX)):
-        node = DIRECTORY if rng.random() < 0.2 else rng.choice(population.node_names())
-        length_us = rng.randint(1, KILL_US_MAX)
-        kills.append(Crash(at_us=rng.randrange(QUIET_US, CALM_US - length_us), for_us=length_us, node=node))
-    return kills
+
+    def whom() -> Address:
+        return DIRECTORY if rng.random() < 0.2 else rng.choice(population.node_names())
+
+    return kills(rng, whom, most=KILLS_MAX, longest_us=KILL_US_MAX, begin_us=QUIET_US, end_us=CALM_US)
 
 
 def _loss(rng: Random, population: TreePopulation) -> AnyFault:
