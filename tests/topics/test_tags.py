@@ -111,7 +111,7 @@ def test_there_are_few_runs_however_many_are_inserted_one_by_one() -> None:
 def test_who_is_asked_often_has_one_run_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     index = TagIndex(capacity=1000)
     for number in range(333):
-        index.insert([[tag(b"%d" % (number % 7))]], expiry=1)
+        index.insert([(tag(b"%d" % (number % 7)),)], expiry=1)
     runs = len(index._runs)
     assert runs > 1
     for merged_max, left in ((0, runs), (1000, 1)):

@@ -26,7 +26,7 @@ from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.seal import KEY, Sealer
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, MalformedError
-from veilcast.machine import Entropy, Publication
+from veilcast.machine import Entropy
 from veilcast.relay import bodies, joining
 from veilcast.relay.hiding import Hiding
 from veilcast.relay.joining import Begun, ServerKeys, ServerPublic

@@ -27,7 +27,7 @@ Bits = NDArray[np.uint64]
 
 
 def filled(tags: Numbers, offsets: Numbers, shape: Geometry) -> Bits:
-    """The filters of subscriptions, of which number n has the tags from offsets[n] to offsets[n + 1]: tile, row, word."""
+    """The filters of subscriptions, by tile, row and word. Number n has the tags from offsets[n] to offsets[n + 1]."""
     bits = np.zeros((-(-(len(offsets) - 1) // _TILE), shape.rows, _TILE // 64), np.uint64)
     _fill(bits, tags, offsets, shape.hashes, shape.width)
     return bits
