@@ -137,6 +137,22 @@ def test_a_publisher_that_starts_anew_brings_through_what_it_had_promised(
     assert bodies(room.places["bob"].notes) == ([] if forgets else [b"110"])
 
 
+def test_what_reached_the_broker_long_after_it_was_published_is_repeated_to_who_was_away_by_then() -> None:
+    room = parley(msgspec.structs.replace(CONFIG, connect_us=SECOND // 10))
+    room.leave("alice")
+    [record] = publish(room, 110)
+    room.run(100)
+    room.leave("bob")
+    room.away.remove("alice")
+    room.run(5)
+    assert Settled(record) in room.places["alice"].events
+    room.kill_broker()
+    room.start_broker()
+    room.away.clear()
+    room.run(30)
+    assert bodies(room.places["bob"].notes) == [b"110"]
+
+
 def test_a_reader_that_starts_anew_gets_what_it_missed_and_its_owner_knows_it_by_its_id() -> None:
     room = parley()
     publish(room, 110)

@@ -59,12 +59,14 @@ class Keeping:
     `records` is what earlier lives had stored and did not settle.
     """
 
-    def __init__(self, records: Mapping[int, bytes], records_max: int, kept_max: int) -> None:
+    def __init__(self, records: Mapping[int, bytes], records_max: int, kept_max: int, now: int) -> None:
         self._records_max, self._kept_max = records_max, kept_max
         self._ledger = Ledger(records)
         self._items: dict[int, tuple[Item, ...]] = {}
         self._open: dict[int, int] = {}
         """For each record of events, that by which its publication is known to its owner; while it is not through."""
+        self._through_us: dict[int, int] = {}
+        """When the broker had all of each, at the latest."""
         self._last: dict[str, int] = {}
         """For each topic, the record with the state of its fakes."""
         self.secret: Secret | None = None
@@ -77,6 +79,7 @@ class Keeping:
                 case _Open(events):
                     self._open[events] = number
         self._open = {events: record for events, record in self._open.items() if events in self._items}
+        self._through_us = dict.fromkeys((events for events in self._items if events not in self._open), now)
         self.stored, self.next_event = self._ledger.stored, self._ledger.next_event
 
     def __len__(self) -> int:
@@ -125,17 +128,23 @@ class Keeping:
     def events_of(self, record: int) -> int | None:
         return next((events for events, known in self._open.items() if known == record), None)
 
-    def through(self, events: int) -> None:
+    def through(self, events: int, now: int) -> None:
         """The broker has all of it, or its owner does not want it sent any more."""
         record = self._open.pop(events, None)
         if record is not None:
+            self._through_us[events] = now
             self._ledger.settle(record)
 
     def kept(self, topic: str, span: int, since_us: int, until_us: int) -> Iterator[tuple[int, int]]:
-        """What was published on this topic, in this span and between these times: its record, and its place there."""
+        """What the broker may have had to bring on in this time, on this topic and in this span, by record and place.
+
+        From when it was published until the broker had all of it, which may be much later, somebody may have missed it.
+        """
         for events, items in self._items.items():
+            through_us = self._through_us.get(events, until_us)
             for place, item in enumerate(items):
-                if item.span == span and item.letter.topic == topic and since_us <= item.at_us <= until_us:
+                here = item.span == span and item.letter.topic == topic
+                if here and item.at_us <= until_us and since_us <= through_us:
                     yield events, place
 
     def streams(self) -> dict[bytes, tuple[str, int]]:
@@ -150,15 +159,18 @@ class Keeping:
         )
 
     def forget(self, before_us: int) -> None:
-        """Keep no longer what was published before, and no more than there is room for; nor what is withdrawn."""
+        """Keep no longer what the broker had before that time, and no more than there is room for."""
         spare = len(self._items) - self._kept_max
-        for events, items in list(self._items.items()):
-            if spare <= 0 and items[0].at_us >= before_us:
-                return  # They are in the order of their times.
-            if events not in self._open and events not in self._last.values():
-                del self._items[events]
-                self._ledger.settle(events)
+        gone = []
+        for events, through_us in self._through_us.items():
+            if spare <= 0 and through_us >= before_us:
+                break  # They are in the order of their times.
+            if events not in self._last.values():
+                gone.append(events)
                 spare -= 1
+        for events in gone:
+            del self._items[events], self._through_us[events]
+            self._ledger.settle(events)
 
     def _take(self, events: int, items: tuple[Item, ...]) -> None:
         self._items[events] = items

@@ -60,7 +60,7 @@ class FoilMember:
         self.refused: Counter[str] = Counter()
         self.version = 0
         self._frames: list[Frame] = []
-        self._keeping = Keeping(records or {}, config.records_max, config.kept_max)
+        self._keeping = Keeping(records or {}, config.records_max, config.kept_max, now)
         first_life = self._keeping.secret is None
         secret = self._keeping.secret or Secret(entropy(SECRET))
         if first_life:
@@ -94,7 +94,7 @@ class FoilMember:
 
     def withdraw(self, record: int, now: int) -> None:
         self._tend(now)
-        self._publishing.withdraw(record)
+        self._publishing.withdraw(record, now)
 
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""

@@ -94,12 +94,12 @@ class Publishing:
         events, record = self._keeping.keep(items, now, lambda now: self._leave(events, now))
         return record
 
-    def withdraw(self, record: int) -> None:
+    def withdraw(self, record: int, now: int) -> None:
         events = self._keeping.events_of(record)
         if events is not None:
             self._first.pop(events, None)
             self._overdue.drop(events)
-            self._keeping.through(events)
+            self._keeping.through(events, now)
 
     # --- sessions
 
@@ -194,7 +194,9 @@ class Publishing:
         note = bare_note(keys, letter.content, self._entropy)
         stream = self._stream(span, letter.topic, now)
         number = stream.next
-        secret = self._seeds(keys, stream.name, chain_of(number)).at(number)
+        if stream.chain is None or not stream.chain.covers(number):
+            stream.chain = self._seeds(keys, stream.name, chain_of(number))
+        secret = stream.chain.at(number)
         places, slot = list(fakes), slot_of(secret, len(fakes) + 1)
         self._rng.shuffle(places)
         places.insert(slot, truth)
@@ -274,7 +276,7 @@ class Publishing:
         first.pop(key[1], None)
         if not first and self._first.pop(key[0], None) is not None:
             self._overdue.drop(key[0])
-            self._keeping.through(key[0])
+            self._keeping.through(key[0], now)
         if sending.again:
             self._send(key, now)
         self._pump(span, now)
@@ -299,13 +301,16 @@ class Publishing:
         asked = repeats.begin()
         keys: dict[Key, None] = {}
         for topic, each in asked:
-            keys.update(
-                (key, None)
-                for key in self._keeping.kept(topic, span.number, each.since_us - margin_us, each.until_us + margin_us)
-            )
+            since_us, until_us = each.since_us - margin_us, each.until_us + margin_us
+            found = self._keeping.kept(topic, span.number, since_us, until_us)
+            keys.update((key, None) for key in found if self._has_left(key[0]))
         repeats.sends(asked, keys, now)
         for key in keys:
             self._send(key, now)
+
+    def _has_left(self, events: int) -> bool:
+        """Whether it is on the disk; if not, it will leave when it is."""
+        return events in self._first or self._keeping.record_of(events) is None
 
     def _greet(self, span: Span, topic: str, now: int) -> None:
         """Say that we can be asked; not while an earlier word is still on its way, which will come as late."""
@@ -321,6 +326,8 @@ class Publishing:
 class _Stream:
     name: bytes
     next: int = 0
+    chain: Chain | None = None
+    """Of the last event; walked along, and not from its beginning each time."""
 
 
 @dataclass(slots=True)
