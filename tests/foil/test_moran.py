@@ -146,7 +146,7 @@ def test_a_child_turns_back_from_its_parents_last_move() -> None:
     rng = np.random.default_rng(12)
     moves = np.where(np.arange(40) % 2, 1.0, -1.0) * rng.integers(1, 1000, (50, 40))
     generator = Moran(Trajectories(3, SignFlip(lean=Lean(-30.0))), rate=1.0)
-    values = 1e6 + np.cumsum(moves, axis=1)
+    values = (1e6 + np.cumsum(moves, axis=1)).astype(np.float64)
     state, before, _ = generator.next(generator.begin(50, rng), values[:, 0], rng)
     last = np.zeros((50, 4))
     copied = 0
@@ -156,6 +156,6 @@ def test_a_child_turns_back_from_its_parents_last_move() -> None:
         went = now - np.take_along_axis(before, state.origin, axis=1)
         assert np.allclose(np.abs(went), np.abs(moves[:, step, None]))
         assert (went * np.take_along_axis(last, state.origin, axis=1) <= 0).all()
-        copied += np.count_nonzero(state.origin != np.arange(4))
+        copied += int(np.count_nonzero(state.origin != np.arange(4)))
         before, last = now, went
     assert copied > 500
