@@ -78,9 +78,9 @@ def test_the_past_of_a_day_is_all_the_others_and_no_window_reaches_over_a_night(
 
 
 @pytest.mark.usefixtures("minutes")
-@pytest.mark.parametrize("foil", ["noise", "window", "student", "history", "sign-flip", "leaning", "moran"])
+@pytest.mark.parametrize("foil", ["noise", "window", "student", "history", "sign-flip", "moran-leaning", "moran"])
 def test_every_maker_foils_real_prices_in_cents(foil: str) -> None:
-    params = Params(foil=foil, truth="goog", fakes=4, length=60, public=10 if foil == "moran" else 0)  # type: ignore[arg-type]
+    params = Params(foil=foil, truth="goog", fakes=4, length=60, public=10 if "moran" in foil else 0)  # type: ignore[arg-type]
     for part in foil_guesses.streams(params, 2, None):
         assert (part.candidates == np.round(part.candidates)).all()
     found = {(one.attack, one.metric): one.value for one in run(params, 2)}
@@ -92,10 +92,31 @@ def test_every_maker_foils_real_prices_in_cents(foil: str) -> None:
 def test_prices_are_brought_to_a_level_and_to_a_size_of_moves() -> None:
     params = Params(foil="noise", truth="goog", length=60, price=615, moves=0.167)
     days = foil_truths._days("goog", None, params.price, params.moves, params.cell)
+    assert not days.unit
     assert np.concatenate(days.prices).mean() == pytest.approx(615)
     assert np.abs(np.concatenate([np.diff(day) for day in days.prices])).mean() == pytest.approx(0.167)
     with pytest.raises(ConfigError, match="no day of goog has 500 steps"):
         run(Params(foil="noise", truth="goog", length=500), 1)
+
+
+@pytest.mark.usefixtures("minutes")
+def test_in_cells_lineages_go_on_beneath_and_who_trains_is_shown_other_days() -> None:
+    params = Params(foil="leaning", truth="goog", fakes=4, length=60, cell=0.1, training=2)
+    parts = list(foil_guesses.streams(params, 2, None))
+    assert all((part.candidates % 10 == 0).all() and (part.values % 10 == 0).all() for part in parts)
+    assert all((np.abs(np.diff(part.candidates, axis=1)) > 0).mean() < 0.9 for part in parts)
+    weights = [part.model.fitted.weights for part in parts]
+    assert not np.array_equal(weights[0], weights[1]), "each day by who learned from the others"
+    found = {(one.attack, one.metric): one.value for one in run(params, 2)}
+    assert 0 <= found["trained", "identified"] <= 1
+    with pytest.raises(ConfigError, match="training must not be negative"):
+        Params(foil="noise", training=-1)
+
+
+def test_who_trains_finds_noise() -> None:
+    found = of(foil="noise", fakes=3, streams=10, length=60, training=4, noise=10.0, guessers=("trained", "smoother"))
+    assert found["smoother", "identified"] > 0.7
+    assert found["trained", "identified"] < 0.7, "slots of noise are no paths"
 
 
 def test_branching_hides_what_was_public_and_uniform_parents_do_not() -> None:

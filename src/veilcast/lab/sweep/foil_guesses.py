@@ -12,10 +12,11 @@ measured on all of them (`largest`), which flatters it; the interval of this one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +26,7 @@ from veilcast.foil.generator import foiled
 from veilcast.foil.moran import Moran
 from veilcast.lab.attack.foil_attackers import ATTACKERS
 from veilcast.lab.attack.foil_model import Model
+from veilcast.lab.attack.foil_trained import Trained, fit
 from veilcast.lab.kernels.chance import stream
 from veilcast.lab.measure.foiling import Chosen, indistinguishability, likeliest, truth_deviation, value_known
 from veilcast.lab.measure.strongest import strongest
@@ -71,7 +73,7 @@ def told(parts: Sequence[Foiled], params: Params, seed: int) -> list[Measure]:
         Measure("", "deviation", 0, float(np.concatenate([_off(part) for part in parts]).mean())),
     ]
     by_day: dict[str, Numbers] = {}
-    for attack in found[0]:
+    for attack in [attack for attack in found[0] if all(attack in each for each in found)]:
         every = _together([each[attack] for each in found])
         by_day[attack] = _means(every.identified.mean(axis=1), day)
         measures += [Measure(attack, metric, 0, value) for metric, value in _summed(every, far).items()]
@@ -80,10 +82,38 @@ def told(parts: Sequence[Foiled], params: Params, seed: int) -> list[Measure]:
 
 def streams(params: Params, seed: int, data: Path | None) -> Iterator[Foiled]:
     """All of a law together, real ones day by day, for each day has a past of its own."""
-    truth = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
-    rng = np.random.default_rng(stream(seed, "fakes", params.foil, params.fakes))
-    for day in foil_truths.drawn(params, truth, data):
-        yield _foiled(params, day, rng)
+    rng = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
+    truths = list(foil_truths.drawn(params, rng, data))
+    chance = np.random.default_rng(stream(seed, "fakes", params.foil, params.fakes))
+    pupils = _trained(params, truths, data, chance) if params.training else {}
+    for truth in truths:
+        part = _foiled(params, truth, chance)
+        fold = int(truth.day[0]) % FOLDS if len(truths) > 1 else 0
+        yield replace(part, model=replace(part.model, fitted=pupils[fold])) if pupils else part
+
+
+def _trained(
+    params: Params, truths: Sequence[Streams], data: Path | None, rng: np.random.Generator
+) -> dict[int, Trained]:
+    """For each fold of days who has learned from the others, by foiling them; of a law, from more that it gives."""
+    if len(truths) == 1:
+        more = msgspec.structs.replace(params, streams=params.streams * params.training)
+        parts = [_foiled(params, truth, rng) for truth in foil_truths.drawn(more, rng, data)]
+        return {0: _fitted(parts)}
+    found = {}
+    for fold in range(FOLDS):
+        lessons = [
+            replace(truth, values=np.repeat(truth.values[:: params.copies], params.training, axis=0))
+            for truth in truths
+            if truth.day[0] % FOLDS != fold
+        ]
+        found[fold] = _fitted([_foiled(params, lesson, rng) for lesson in lessons])
+    return found
+
+
+def _fitted(parts: Sequence[Foiled]) -> Trained:
+    paths = [part.candidates if part.ancestral is None else part.ancestral for part in parts]
+    return fit(np.concatenate(paths), np.concatenate([part.position[:, -1] for part in parts]))
 
 
 def guessed(part: Foiled, names: Sequence[str] = ()) -> dict[str, Guessed]:
@@ -137,9 +167,11 @@ def _foiled(params: Params, truth: Streams, rng: np.random.Generator) -> Foiled:
     ancestral = None
     if isinstance(maker, Moran):
         candidates, position, ancestral = _branched(maker, truth.values, rng)
+        ancestral = truth.in_cells(ancestral)
     else:
         candidates, position = foiled(maker, truth.values, rng)
-    return Foiled(candidates, position, truth.values, truth.day, model, truth.unit or 1.0, ancestral)
+    seen, values = truth.in_cells(candidates), truth.in_cells(truth.values)
+    return Foiled(seen, position, values, truth.day, model, truth.unit or 1.0, ancestral)
 
 
 def _branched(maker: Moran[Any], values: Numbers, rng: np.random.Generator) -> tuple[Numbers, Places, Numbers]:
@@ -189,7 +221,8 @@ def _means(values: Numbers, day: Places) -> Numbers:
     return np.bincount(number, values) / np.bincount(number)
 
 
-FOLLOWING: Final = ("likelihood-ratio", "turns", "restless")
+FOLLOWING: Final = ("likelihood-ratio", "turns", "restless", "endings", "trained")
 """Attackers that judge whole paths. Where lineages branch, they are shown whose path is whose."""
+FOLDS: Final = 3
 SIGNIFICANT: Final = 0.1
 """The share of moves that are significant events. P3 says "comparatively large"."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.chance import Numbers
 from veilcast.foil.generator import Generator
 from veilcast.foil.moran import Moran, rate_for
@@ -21,6 +21,7 @@ from veilcast.foil.signflip import SignFlip
 from veilcast.foil.span import ANYWHERE, Span
 from veilcast.foil.trajectory import Trajectories
 from veilcast.foil.window import Window
+from veilcast.lab.attack.foil_endings import counted
 from veilcast.lab.attack.foil_model import Law, Model, Signs
 from veilcast.lab.sweep.foil_truths import REVERTING, START, Past, Streams
 from veilcast.lab.sweep.params import Params
@@ -72,28 +73,37 @@ def branchings(params: Params) -> float:
 
 
 def known(params: Params, truth: Streams, proxy: Numbers) -> Model:
-    """To whoever attacks these streams."""
-    past, n = truth.past, params.fakes + 1
+    """To whoever attacks these streams, by what brokers saw in the past."""
+    past, n = truth.seen, params.fakes + 1
     law = Law(past.spread, past.mean) if params.truth in ("gbm", "ar1") else _law(past.student)
     if params.process:
         law = Law(params.process)
-    lean = Signs(past.lean.constant, past.lean.slope)
+    lean = _signs(past)
     return Model(
         truth=law,
         fakes=_of_fakes(params, past, law),
         noise=_noise(params, truth),
         signs=lean,
-        fake_signs=lean if params.foil in ("leaning", "moran-leaning") else Signs(),
+        fake_signs=lean if lean and params.foil in ("leaning", "moran-leaning") else Signs(),
         branching=1 - math.exp(-branchings(params) / n),
         delay=params.public,
-        told=truth.values if params.public else None,
+        told=truth.in_cells(truth.values) if params.public else None,
         proxy=proxy,
+        endings=None if past.values is None else counted(past.values),
         relative=past.relative,
     )
 
 
+def _signs(past: Past) -> Signs | None:
+    """Where cells are wide, too few moves follow one another to know how they turn."""
+    try:
+        return Signs(past.lean.constant, past.lean.slope)
+    except LocalError:
+        return None
+
+
 def _noise(params: Params, truth: Streams) -> float | None:
-    made = maker(params, truth.past, whole=False) if params.foil == "noise" else None
+    made = maker(params, truth.seen, whole=False) if params.foil == "noise" else None
     if not isinstance(made, Noise):
         return None
     deviation = made.deviation(truth.values)

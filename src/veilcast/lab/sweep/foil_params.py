@@ -42,6 +42,8 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """How often attackers are right; how often one is who sees every branching; what is sent; or who wins."""
     guessers: tuple[str, ...] = ()
     """Which of the attackers look at it; empty: all that apply."""
+    training: int = 0
+    """How often an attacker foils each stream of its own past to learn from it; 0: nobody is trained."""
     truth: Truth = "gbm"
     fakes: int = 3
     """K."""
@@ -61,7 +63,7 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     moves: float = 0.0
     """Of real prices: the mean size of moves to which they are brought; 0 leaves them."""
     cell: float = 0.0
-    """The step in which values are published; 0: as they come. Real prices come in cents."""
+    """Of real prices: the width of the cells that a broker sees; 0: it sees cents."""
     process: float = 0.0
     """What the Kalman filter takes for the deviation of moves; 0: what it is."""
     block: int = 1
@@ -92,7 +94,7 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         for name in ("fakes", "streams", "copies", "length", "block", "interests"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
-        for name in ("price", "moves", "cell", "process", "public", "cache", "false_interests"):
+        for name in ("price", "moves", "cell", "process", "public", "training", "cache", "false_interests"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
         for name in ("lasting", "width"):

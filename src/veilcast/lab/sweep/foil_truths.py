@@ -4,8 +4,8 @@ Who foils, and who attacks, fits laws to the past. Real days are few, so the pas
 a day is known to who must foil it, or to who guesses in it. Streams of one day share its chance, and intervals draw
 whole days; streams by a law are days of their own.
 
-Real prices are published in cents, as they are quoted, or in larger steps; laws are then fitted to what is published.
-A window never reaches over a night.
+Real prices are foiled in cents, as they are quoted; a broker sees these, or the larger cells that it routes by. A
+window never reaches over a night.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Past:
     moves: Numbers
     relative: bool
     """Whether moves are of logarithms."""
+    values: Numbers | None = None
+    """Where these are counted in units: all that were published."""
 
     @cached_property
     def student(self) -> StudentT:
@@ -63,8 +65,15 @@ class Streams:
     day: Places
     """Of [streams]."""
     past: Past
+    seen: Past
+    """The same as brokers saw it: in cells, where there are some."""
     unit: float = 0.0
     """What values are multiples of; 0: of nothing."""
+    width: float = 0.0
+    """Of a cell, in units; 0: brokers see values as they are."""
+
+    def in_cells(self, values: Numbers) -> Numbers:
+        return np.floor(values / self.width) * self.width if self.width else values
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +82,9 @@ class _Days:
 
     prices: tuple[Numbers, ...]
     pasts: tuple[Past, ...]
+    seen: tuple[Past, ...]
     unit: float
+    width: float
 
 
 def drawn(params: Params, rng: np.random.Generator, data: Path | None) -> Iterator[Streams]:
@@ -82,12 +93,12 @@ def drawn(params: Params, rng: np.random.Generator, data: Path | None) -> Iterat
         return
     days = _days(params.truth, data, params.price, params.moves, params.cell)
     empty = True
-    for number, (prices, past) in enumerate(zip(days.prices, days.pasts, strict=True)):
+    for number, (prices, past, seen) in enumerate(zip(days.prices, days.pasts, days.seen, strict=True)):
         starts = range(0, len(prices) - params.length + 1, params.length)
         windows = [prices[start : start + params.length] for start in starts for _ in range(params.copies)]
         if windows:
             empty = False
-            yield Streams(np.array(windows), np.full(len(windows), number), past, days.unit)
+            yield Streams(np.array(windows), np.full(len(windows), number), past, seen, days.unit, days.width)
     if empty:
         raise ConfigError(f"no day of {params.truth} has {params.length} steps")
 
@@ -103,7 +114,7 @@ def _by_law(params: Params, rng: np.random.Generator) -> Streams:
     else:
         values = _reverting(REVERTING, shape, rng)
         past = Past(moves_of(_reverting(REVERTING, (1, _PAST_STEPS), rng)[0], relative=False), relative=False)
-    return Streams(values, np.arange(params.streams), past)
+    return Streams(values, np.arange(params.streams), past, past)
 
 
 def _reverting(law: Reverting, shape: tuple[int, int], rng: np.random.Generator) -> Numbers:
@@ -119,12 +130,22 @@ def _reverting(law: Reverting, shape: tuple[int, int], rng: np.random.Generator)
 def _days(truth: str, data: Path | None, price: float, moves: float, cell: float) -> _Days:
     relative = truth == "daily"
     series = _brought(_read(truth, data), price, moves)
-    unit = 0.0 if price or moves else cell or CENT
+    unit = 0.0 if price or moves else CENT
     if unit:
         series = tuple(np.round(each / unit) for each in series)
-    steps = [np.diff(np.log(each) if relative else each) for each in series]
-    pasts = [np.concatenate(steps[:number] + steps[number + 1 :]) for number in range(len(steps))]
-    return _Days(series, tuple(Past(past, relative) for past in pasts), unit)
+    width = round(cell / CENT) if unit else 0
+    pasts = _pasts(series, relative, whole=unit > 0)
+    celled = tuple(np.floor(each / width) * width for each in series) if width else series
+    return _Days(series, pasts, _pasts(celled, relative, whole=True) if width else pasts, unit, float(width))
+
+
+def _pasts(series: tuple[Numbers, ...], relative: bool, *, whole: bool) -> tuple[Past, ...]:
+    found = []
+    for number in range(len(series)):
+        others = series[:number] + series[number + 1 :]
+        moves = [np.diff(np.log(each) if relative else each) for each in others]
+        found.append(Past(np.concatenate(moves), relative, np.concatenate(others) if whole else None))
+    return tuple(found)
 
 
 def _read(truth: str, data: Path | None) -> tuple[Numbers, ...]:
