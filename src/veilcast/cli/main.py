@@ -38,14 +38,16 @@ def main(argv: list[str] | None = None, context: Context | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="veilcast",
+        usage="veilcast [-h] [--version] COMMAND ...",
         description="Publish and subscribe without revealing who you are, and measure what shows.",
         epilog="All take --json and --help. Exit codes: docs/operating.md. Not audited.",
         # With a deeper indent the longest name gets a line of its own, and the whole no longer fits a screen.
         formatter_class=lambda prog: _Brief(prog, indent_increment=1),
     )
-    parser.add_argument("--version", action="version", version=f"veilcast {version('veilcast')}")
+    told = f"veilcast {version('veilcast')}"
+    parser.add_argument("--version", action="version", version=told, help=argparse.SUPPRESS)  # The screen is full.
     parser.set_defaults(run=None, json=False, parser=parser)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="veilcast")
     for room in (demo, authority, node, pub, sub, status, relay, tree, foil, net, sim, audit, lab):
         room.add_commands(commands)
     return parser
