@@ -205,3 +205,16 @@ def test_where_all_calls_have_become_slow_none_is_given_up_and_all_are_waited_fo
         desk.streams.handle(now)
     assert desk.events() == []
     assert desk.streams.patience_us > 3 * SECOND
+
+
+def test_who_is_called_in_vain_is_told_until_it_is_up() -> None:
+    desk = Desk()
+    assert not desk.streams.in_vain(PEER)
+    desk.ask()
+    assert not desk.streams.in_vain(PEER)
+    desk.streams.peer_lost(PEER, 1)
+    assert desk.streams.in_vain(PEER)
+    desk.streams.handle(3 * SECOND)  # It is called again.
+    assert desk.streams.in_vain(PEER)
+    desk.streams.peer_up(PEER, 4 * SECOND)
+    assert not desk.streams.in_vain(PEER)

@@ -8,7 +8,6 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.cli.ways import Ways
 from veilcast.errors import ExpiredError
-from veilcast.machine import Address
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
 from veilcast.net.owner import About
@@ -55,7 +54,7 @@ class View:
         cut_off = [
             f"no way to {peer.address}: {peer.reason}"
             for peer in self._ways.peers()
-            if peer.reason and mode.needs(self._config.settings, Address(peer.address))
+            if peer.reason and mode.needs_peers
         ]
         return (*cut_off, *mode.hindrances(self._member))
 

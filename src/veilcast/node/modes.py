@@ -64,8 +64,8 @@ class Mode(NamedTuple):
     driver: Literal["udp", "streams", "onions", "mqtt"]
     hindrances: Callable[[Any], Sequence[str]] = lambda member: ()
     """What keeps a member's machine of this mode from doing what it was asked for, in words for its owner."""
-    needs: Callable[[Any, Address], bool] = lambda settings, peer: True
-    """Whether a member with these settings is hindered when it cannot reach this peer."""
+    needs_peers: bool = True
+    """Whether a member is hindered by every peer that it cannot reach."""
     paths: tuple[str, ...] = ()
     """Those of its settings that are paths."""
 
@@ -140,6 +140,6 @@ def _foil(start: Start) -> LiveMember:
 MODES: Final = {
     "mesh": Mode(_mesh_settings, _mesh, "udp"),
     "relay": Mode(relay_member.read_settings, _relay, "streams", relay_member.hindrances),
-    "tree": Mode(tree_member.read_settings, _tree, "onions", needs=tree_member.needs),
+    "tree": Mode(tree_member.read_settings, _tree, "onions", tree_member.hindrances, needs_peers=False),
     "foil": Mode(foil_member.read_settings, _foil, "mqtt", foil_member.hindrances, paths=foil_member.PATHS),
 }

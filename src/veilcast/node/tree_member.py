@@ -22,9 +22,8 @@ from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node.tomlfile import own_table
-from veilcast.parts.ways import way
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.purposes import DIRECTORY
+from veilcast.tree.node import TreeNode
 
 
 class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,9 +31,10 @@ class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: TreeConfig
 
 
-def needs(settings: TreeSettings, peer: Address) -> bool:
+def hindrances(node: TreeNode) -> list[str]:
     """Nodes come and go, and others take their places; there is one directory."""
-    return peer == way(settings.directory, DIRECTORY)
+    directory = node.unreached()
+    return [] if directory is None else [f"no way to {directory}: it does not answer"]
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:

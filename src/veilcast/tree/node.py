@@ -18,6 +18,7 @@ from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteErro
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox
+from veilcast.parts.ways import way
 from veilcast.parts.wishes import Wish
 from veilcast.topics import topic_of, topics_of
 from veilcast.tree.config import TreeConfig
@@ -29,6 +30,7 @@ from veilcast.tree.membership import Membership
 from veilcast.tree.paper import Paper
 from veilcast.tree.profile import Outfit, Part
 from veilcast.tree.publishing import Publishing
+from veilcast.tree.purposes import DIRECTORY
 from veilcast.tree.streams import Streams
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Message
@@ -62,6 +64,7 @@ class TreeNode:
         self._events: deque[Event] = deque([Listen("tree")])
         self._limits = Limits(config)
         self._streams = Streams(config, rng, self._post)
+        self._directory = way(directory, DIRECTORY)
         self._membership = Membership(
             config, keyring, directory, address, self._streams, self._listed, rng, entropy, now
         )
@@ -185,6 +188,10 @@ class TreeNode:
 
     def swaps_played(self) -> int:
         return 0
+
+    def unreached(self) -> Address | None:
+        """The way to the directory, if it was called in vain. Nodes come and go, and others take their places."""
+        return self._directory if self._streams.in_vain(self._directory) else None
 
     @property
     def name(self) -> bytes:

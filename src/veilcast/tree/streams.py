@@ -67,6 +67,10 @@ class Streams:
         """What an answer mostly takes, with the call before it; nothing while there was none."""
         return self._pace.usual_us
 
+    def in_vain(self, peer: Address) -> bool:
+        """Whether it is called, and did not answer the last time."""
+        return peer in self._streams and self._streams[peer].vain
+
     def ask(self, peer: Address, build: Build, then: Then, *, until_us: int, linger_us: int, now: int) -> bool:
         """Ask for this until then; False if there is no room for another stream, and nothing is asked."""
         stream = self._streams.get(peer)
@@ -105,7 +109,7 @@ class Streams:
             self._events.append(Disconnect(peer))  # It is not wanted any more.
             return
         if not stream.up:
-            stream.up, stream.idle_us = True, now + stream.linger_us
+            stream.up, stream.vain, stream.idle_us = True, False, now + stream.linger_us
             for number, errand in list(stream.errands.items()):
                 self._send(stream, number, errand, now)
         self._move(stream, now)
@@ -118,6 +122,7 @@ class Streams:
             self._down(stream, now)
         elif stream.called_us is not None:
             self._events.append(Disconnect(peer))  # When it is called again is our affair.
+            stream.vain = True
             self._pause(stream, now)
         self._move(stream, now)
 
@@ -215,6 +220,8 @@ class _Stream:
     called_us: int | None = None
     """When the call was made that is under way, or has had no answer yet."""
     up: bool = False
+    vain: bool = False
+    """Whether it failed to be up when it was called last."""
     calls: int = 0
     idle_us: int = 0
     errands: dict[int, _Errand] = field(default_factory=dict)
