@@ -11,7 +11,7 @@ import pytest
 
 from veilcast.errors import LocalError
 from veilcast.foil.config import Attribute, FoilConfig
-from veilcast.foil.publishing import Publishing
+from veilcast.foil.publishing import Publishing, _Stream
 from veilcast.machine import Overdue, Publication, Settled, Waiting
 from veilcast.sim.mqtt import BrokerConfig
 from veilcast.topics import All, Equal, Label, Range
@@ -164,6 +164,22 @@ def test_a_reader_that_starts_anew_gets_what_it_missed_and_its_owner_knows_it_by
     notes = room.places["bob"].notes
     assert sorted(set(bodies(notes))) == [b"110", b"120"]
     assert len({note.id for note in notes}) == 2
+
+
+def test_a_publisher_that_takes_the_place_of_anothers_next_event_keeps_nobody_from_it() -> None:
+    """Streams and numbers are there for all to see, and every member of the topic has the secrets of their chains."""
+    room = parley()
+    room.add("mallory", "publisher")
+    room.run(1)
+    publish(room, 110)
+    alice, mallory = (room.places[name].member for name in ("alice", "mallory"))
+    [span] = mallory._spans
+    taken = next(iter(alice._publishing._streams.values()))
+    mallory._publishing._streams[span.number, TOPIC] = _Stream(taken.name, taken.next)
+    mallory.publish(price(150, body=b"mallory's"), room.now)
+    room.run(1)
+    publish(room, 120)
+    assert bodies(room.places["bob"].notes) == [b"110", b"mallory's", b"120"]
 
 
 def test_epochs_pass_and_nothing_is_lost_at_their_edges() -> None:

@@ -3,7 +3,7 @@
 A fake is known by its slot, which takes a look at the chain of its event and no more; what is in the right slot is
 opened, and must be a note of the topic with its publisher's signature. Nothing leaves here but what a publisher of the
 topic has published, whatever the broker does; it may withhold, and no more. What was opened before is known by its
-place in its stream.
+bytes, which are the same in every repeat; its place in its stream another publisher of the topic could take.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from veilcast.authority.letters import Letter
 from veilcast.authority.notes import open_bare_note
+from veilcast.crypto.derive import digest
 from veilcast.foil.event import Head, open_body, split
 from veilcast.foil.positions import Chain, chain_of, slot_of, topic_chain
 from veilcast.foil.spans import Span
@@ -27,7 +28,7 @@ class Winnower:
 
     def __init__(self, root: bytes, chains: Chains, seen_max: int) -> None:
         self._root, self._chains, self._seen_max = root, chains, seen_max
-        self._seen: dict[tuple[bytes, int], None] = {}
+        self._seen: dict[bytes, None] = {}
         self.counts: Counter[str] = Counter()
         self.unknown = False
         """Whether nothing could be said of the last one, for want of its chain."""
@@ -47,7 +48,7 @@ class Winnower:
         if slot_of(secret, head.candidates) != head.slot:
             self.counts["fake"] += 1
             return None
-        if (head.stream, head.number) in self._seen:
+        if _name(payload) in self._seen:
             self.counts["double"] += 1
             return None
         note = open_body(head, secret, sealed)
@@ -55,10 +56,13 @@ class Winnower:
 
     def seen(self, payload: bytes) -> None:
         """What this had is with its reader: know it from now on."""
-        head, _ = split(payload)
-        self._seen[head.stream, head.number] = None
+        self._seen[_name(payload)] = None
         while len(self._seen) > self._seen_max:
             del self._seen[next(iter(self._seen))]
+
+
+def _name(payload: bytes) -> bytes:
+    return digest(payload, purpose=b"vc/foil-seen", size=16)
 
 
 class TopicChains:
