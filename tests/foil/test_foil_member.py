@@ -18,7 +18,7 @@ from veilcast.topics import All, Equal, Label, Range
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from parley import CONFIG, EPOCH_US, SECOND, TOPIC, Parley, bodies, price
+from parley import CONFIG, EPOCH_US, SECOND, TOPIC, Parley, bodies, keyring, price
 
 PAPER = msgspec.structs.replace(CONFIG, profile="paper")
 RANGE = All(Label(TOPIC), Range("price", 100, 200))
@@ -326,3 +326,16 @@ def test_a_publisher_who_forgot_nothing_goes_on_with_its_fakes(attributes: dict[
     topics = [topic for topic, _, _ in room.seen("alice")][-8:]
     assert len(set(topics[:4])) > 1
     assert len(set(topics[4:])) > 1
+
+
+def test_a_broker_that_comes_back_after_a_membership_has_ended_brings_nobody_down() -> None:
+    """What is kept may still be asked for then, and a session of the last epoch stands for a while."""
+    room = parley()
+    leaf = keyring("publisher", 1).membership.certificate.leaf
+    room.now = (leaf.last + 1) * EPOCH_US - 10 * SECOND
+    room.run(20)
+    assert [span.epoch for span in room.places["alice"].member._spans] == [leaf.last]
+    room.kill_broker()
+    room.start_broker()
+    room.run(30)
+    assert next(iter(room.places["alice"].member._spans)).session.ready

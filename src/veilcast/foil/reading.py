@@ -125,7 +125,9 @@ class Reading:
 
     def stands(self, now: int) -> None:
         """Something was granted: tell the owner of what it gets from now on."""
-        span = self._spans.current(now)
+        span = self._spans.get(self._spans.number(now))
+        if span is None:
+            return  # Its session is still to come, or our membership has ended.
         for wish in self._wishes:
             if not wish.stands and span.session.ready and span.session.has(self._wanted(span, wish)):
                 self._wishes.stand(wish, now)
