@@ -339,3 +339,18 @@ def test_a_broker_that_comes_back_after_a_membership_has_ended_brings_nobody_dow
     room.start_broker()
     room.run(30)
     assert next(iter(room.places["alice"].member._spans)).session.ready
+
+
+def test_what_finds_the_inbox_full_when_its_session_has_just_ended_is_let_go() -> None:
+    room = Parley(msgspec.structs.replace(CONFIG, unread_max=1))
+    room.add("alice", "publisher")
+    bob = room.add("bob", "subscriber")
+    bob.subscribe(RANGE, room.now)
+    room.acknowledges = False
+    room.run(1)
+    publish(room, 110)
+    room.places["alice"].member.publish(price(120), room.now)
+    room.settle()
+    assert bob.sizes()["arrived"]
+    bob.handle_timer(bob._spans._alarms._when[False, bob._spans.number(room.now)])
+    assert bob.sizes()["arrived"] == 0

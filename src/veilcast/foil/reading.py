@@ -181,8 +181,9 @@ class Reading:
         readers = [number for wish in wishes for number in wish.readers]
         self.excess += not readers
         if readers and len(self._inbox) >= self._config.unread_max:
-            self._full[span.number] = None
-            self._absences[span.number].away(now)
+            if span.number in self._absences:  # Or its session has ended since it came, and nobody can be asked there.
+                self._full[span.number] = None
+                self._absences[span.number].away(now)
             return
         self._winnower.seen(payload)
         self._inbox.put(readers, Note(letter_id(letter), publication), None, now)
