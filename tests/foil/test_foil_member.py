@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from itertools import permutations
 from pathlib import Path
@@ -9,16 +10,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from veilcast.authority.record import TopicRecord
 from veilcast.errors import LocalError
 from veilcast.foil.config import Attribute, FoilConfig
+from veilcast.foil.member import FoilMember
 from veilcast.foil.publishing import Publishing, _Stream
 from veilcast.machine import Overdue, Publication, Settled, Waiting
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mqtt import BrokerConfig
 from veilcast.topics import All, Equal, Label, Range
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from parley import CONFIG, EPOCH_US, SECOND, TOPIC, Parley, bodies, keyring, price
+from parley import BROKER, CONFIG, EPOCH_US, SCHEMA, SECOND, TOPIC, Parley, bodies, keyring, price
 
 PAPER = msgspec.structs.replace(CONFIG, profile="paper")
 RANGE = All(Label(TOPIC), Range("price", 100, 200))
@@ -354,3 +359,17 @@ def test_what_finds_the_inbox_full_when_its_session_has_just_ended_is_let_go() -
     assert bob.sizes()["arrived"]
     bob.handle_timer(bob._spans._alarms._when[False, bob._spans.number(room.now)])
     assert bob.sizes()["arrived"] == 0
+
+
+def test_a_value_goes_out_on_one_topic_or_the_truth_is_what_two_sets_of_fakes_have_in_common() -> None:
+    other = "prices/elsewhere"
+    topics = tuple(TopicRecord(topic, SCHEMA, profile="hardened") for topic in (TOPIC, other))
+    keys = keyring_of(topics, EPOCH_US, ((TOPIC, "publisher"), (other, "publisher")), 1)
+    rng = random.Random(1)
+    alice = FoilMember(CONFIG, keys, BROKER, rng, rng.randbytes, START_US)
+    labels = (Label(TOPIC).pair, Label(other).pair)
+    with pytest.raises(LocalError, match="one topic"):
+        alice.publish(Publication((*labels, ("price", 100.0))), START_US)
+    assert alice.sizes()["pending"] == 0
+    alice.publish(Publication(labels, b"without a value"), START_US)
+    alice.publish(Publication((labels[0], ("price", 100.0))), START_US)

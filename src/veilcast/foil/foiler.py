@@ -50,9 +50,10 @@ class Foiler:
         self._states = self._restored(state)
 
     @property
-    def foils(self) -> bool:
-        """Whether candidates differ in anything that the broker sees."""
-        return any(generator is not None for generator in self._generators)
+    def foiled(self) -> set[str]:
+        """The attributes in which candidates differ for the broker."""
+        every = zip(self._schema.domains, self._generators, strict=True)
+        return {domain.attribute for domain, generator in every if generator is not None}
 
     def draw(self, publication: Publication) -> Drawn:
         """`LocalError` for a value that cannot be published, or that nobody declared."""

@@ -22,7 +22,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.event import STREAM, Head, fake_body, seal_body
-from veilcast.foil.foiler import Foiler
+from veilcast.foil.foiler import Drawn, Foiler
 from veilcast.foil.keeping import Item, Keeping
 from veilcast.foil.naming import Place
 from veilcast.foil.positions import Chain, chain_of, slot_of
@@ -79,10 +79,13 @@ class Publishing:
         """Take it for every topic that it is labelled with, or for none."""
         self._keeping.check_room()
         span = self._spans.current(now)
-        made = []
+        made: list[tuple[Foiler, Drawn, Item]] = []
         for topic in topics_of(publication):
             keys = span.keys(topic)
             foiler = self._foiler(topic, keys.record.schema)
+            told = foiler.foiled & {attribute for attribute, _ in publication.pairs}
+            if any(told & other.foiled for other, _, _ in made):
+                raise LocalError("a foiled value goes out on one topic: of two sets of fakes the truth is in both")
             drawn = foiler.draw(publication)
             letter = Letter(topic, Content(self._life, self._numbers.get(topic, 0) + 1, publication))
             item = self._make(span, keys, letter, drawn.places[0], drawn.places[1:], foiler.packed(drawn), now)
