@@ -64,6 +64,20 @@ def test_a_broker_that_bets_on_the_fewest_filters_is_right_no_more_often_than_by
         assert wins / total < 0.45, (width, step)
 
 
+def test_a_broker_that_bets_on_the_finest_filter_is_right_no_more_often_than_by_chance() -> None:
+    """Decoys that were rounder than what is meant would leave the smallest piece to it."""
+    for edges in ([(0, end - 1) for end in range(50, 950, 50)], [(start, TOP) for start in range(50, 950, 50)]):
+        wins = total = 0.0
+        for true in edges:
+            for number in range(4):
+                sides = [true, *ranges(*true, k_s=3, key=Secret(number.to_bytes(32, "big")))]
+                levels = [max(level for level, _ in cover(low, high, 10)) for low, high in sides]
+                finest = [place for place, level in enumerate(levels) if level == max(levels)]
+                wins += (0 in finest) / len(finest)
+                total += 1
+        assert wins / total < 0.33, edges[0]
+
+
 def test_the_place_of_a_decoy_is_anywhere() -> None:
     starts: Counter[int] = Counter()
     for number in range(200):

@@ -5,8 +5,8 @@ word. What is not asked for stays unasked. Where a broker sees k + 1 such areas,
 it does not know beforehand what people ask for.
 
 People ask for round numbers, and such ranges have few filters; beside decoys that begin anywhere, and have many, the
-true one would be known. So a decoy's ends are as round as the true ones, and its cover has as many pieces, or as near
-to it as there is a place for.
+true one would be known. So a decoy's ends are as round as the true ones and no rounder, and its cover has as many
+pieces, or as near to it as there is a place for.
 
 The same interest has the same decoys, in every epoch and every life of its owner: were they drawn anew, the true one
 would be what all sets have in common. So they are drawn with a key of the member's own.
@@ -56,10 +56,20 @@ def _moved(side: Side, place: int, schema: Schema, config: FoilConfig, chance: S
 
 
 def _range(first: int, last: int, top: int, bits: int, chance: SecretChance) -> tuple[int, int]:
-    """One with as many pieces, if any of the draws has."""
-    pieces = len(cover(first, last, bits))
-    drawn = [_drawn(first, last, top, chance) for _ in range(_DRAWS)]
-    return min(drawn, key=lambda ends: abs(len(cover(ends[0], ends[1], bits)) - pieces))
+    """One with pieces as fine, and with as many, if any of the draws has."""
+    pieces, finest = _shape(first, last, bits)
+
+    def unlike(ends: tuple[int, int]) -> tuple[int, int]:
+        other, fine = _shape(*ends, bits)
+        return abs(fine - finest), abs(other - pieces)
+
+    return min((_drawn(first, last, top, chance) for _ in range(_DRAWS)), key=unlike)
+
+
+def _shape(first: int, last: int, bits: int) -> tuple[int, int]:
+    """How many pieces the cover has, and how many levels the smallest of them."""
+    nodes = cover(first, last, bits)
+    return len(nodes), max(level for level, _ in nodes)
 
 
 def _drawn(first: int, last: int, top: int, chance: SecretChance) -> tuple[int, int]:
