@@ -101,6 +101,8 @@ def test_what_is_not_asked_for_stays_unasked_and_words_become_other_words() -> N
     assert {area[1] for area in found} == {None}
     unknown = drawn(("a", None), k_s=3, schema=schema)
     assert len({area[0] for area in unknown}) == 3
+    paper = FoilConfig(k_s=3, profile="paper")
+    assert decoys_of(("a", None), "t", schema, paper, KEY) == [], "in plain text a word that was made up shows"
 
 
 def test_where_there_are_no_others_of_a_shape_there_are_fewer() -> None:

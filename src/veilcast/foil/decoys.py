@@ -46,8 +46,10 @@ def _moved(side: Side, place: int, schema: Schema, config: FoilConfig, chance: S
     domain = schema.domains[place]
     if isinstance(side, str):
         told = config.attributes.get(domain.attribute, Attribute())
-        # Where nobody said what words there are, one that nobody has said will do: to the broker all are tags.
-        words = [str(word) for word in told.values] or [f"{side}{number}" for number in range(config.k_s + 1)]
+        # Where nobody said what words there are, one that nobody has said will do while the broker sees tags. It is
+        # never published, so only until the broker has counted; and in plain text it would be known at once.
+        made_up = [side] if config.profile == "paper" else [f"{side}{number}" for number in range(config.k_s + 1)]
+        words = [str(word) for word in told.values] or made_up
         return words[_below(len(words), chance)]
     assert not isinstance(domain, Strings), "a side of two cells is of a number"
     bits = resolution(schema)[place]
