@@ -262,6 +262,13 @@ def test_what_is_overdue_is_reported_and_what_is_withdrawn_does_not_leave() -> N
     room.run(1)
     assert Settled(record) in room.places["alice"].events
     assert alice.sizes()["pending"] == 1
+    room.start_broker()
+    room.run(60)
+    assert bodies(room.places["bob"].notes) == [b"120"]
+    room.restart("alice")
+    room.restart("bob").subscribe(RANGE, room.now)
+    room.run(60)
+    assert set(bodies(room.places["bob"].notes)) == {b"120"}, "nor is it repeated"
 
 
 @pytest.mark.parametrize(

@@ -129,11 +129,17 @@ class Keeping:
         return next((events for events, known in self._open.items() if known == record), None)
 
     def through(self, events: int, now: int) -> None:
-        """The broker has all of it, or its owner does not want it sent any more."""
+        """The broker has all of it."""
         record = self._open.pop(events, None)
         if record is not None:
             self._through_us[events] = now
             self._ledger.settle(record)
+
+    def give_up(self, events: int, now: int) -> None:
+        """Its owner does not want it sent any more, nor repeated: what is left of it is the state of its fakes."""
+        items = tuple(msgspec.structs.replace(item, span=NEVER) for item in self._items[events])
+        self.replace(events, items, now, lambda _: None)
+        self.through(events, now)
 
     def kept(self, topic: str, span: int, since_us: int, until_us: int) -> Iterator[tuple[int, int]]:
         """What the broker may have had to bring on in this time, on this topic and in this span, by record and place.
@@ -186,5 +192,7 @@ def _read(data: bytes) -> _Any:
         raise TamperedError("a record of what was published is damaged") from error
 
 
+NEVER: Final = -1
+"""No span."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(_Any)

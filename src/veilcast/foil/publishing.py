@@ -23,7 +23,7 @@ from veilcast.errors import LocalError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.event import STREAM, Head, fake_body, seal_body
 from veilcast.foil.foiler import Drawn, Foiler
-from veilcast.foil.keeping import Item, Keeping
+from veilcast.foil.keeping import NEVER, Item, Keeping
 from veilcast.foil.naming import Place
 from veilcast.foil.positions import Chain, chain_of, slot_of
 from veilcast.foil.repeats import Repeats
@@ -102,7 +102,9 @@ class Publishing:
         if events is not None:
             self._first.pop(events, None)
             self._overdue.drop(events)
-            self._keeping.through(events, now)
+            for key in [key for key, sending in self._sending.items() if key[0] == events and not sending.left]:
+                del self._sending[key]
+            self._keeping.give_up(events, now)
 
     # --- sessions
 
@@ -231,7 +233,7 @@ class Publishing:
             return
         events, place = key
         items = self._keeping.items(events)
-        if not items:
+        if not items or items[place].span == NEVER:
             return
         item = items[place]
         span = self._spans.get(item.span)
@@ -245,7 +247,7 @@ class Publishing:
     def _pump(self, span: Span, now: int) -> None:
         """Hand over as much as the session sends at once: what waits is not made into bytes before its time."""
         backlog = self._backlog.get(span.number)
-        while backlog and len(span.session) < self._config.window:
+        while backlog and span.session.ready and len(span.session) < self._config.window:
             key = backlog.popleft()
             sending = self._sending.get(key)
             items = self._keeping.items(key[0])
@@ -339,6 +341,7 @@ class _Sending:
 
     span: int
     left: int = 0
+    """Candidates that the session has and the broker has not acknowledged; none while it waits."""
     again: bool = False
 
 
