@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from veilcast.crypto.secret import Secret
-from veilcast.foil import decoys, reading
+from veilcast.foil import decoys, reading, winnower
 from veilcast.foil.config import FoilConfig
-from veilcast.foil.event import SIZES
+from veilcast.foil.event import SIZES, Head, open_body
 from veilcast.foil.requests import SIZE
 from veilcast.foil.winnower import Winnower
 from veilcast.machine import Address, Delivered
@@ -95,6 +95,25 @@ def test_fakes_do_not_stay_in_their_slots() -> None:
     orders = {tuple(topics[start : start + 4]) for start in range(0, len(topics), 4)}
     assert len({frozenset(order) for order in orders}) <= 2
     assert len(orders) > 6
+
+
+def test_a_reader_works_as_hard_on_a_spoilt_fake_as_on_a_spoilt_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker has only to send one candidate ten thousand times, and to look at a clock."""
+    room = room_of()
+    publish(room, [150.0])
+    bob = room.places["bob"].member
+    opened: Counter[int] = Counter()
+
+    def counted(head: Head, secret: Secret, sealed: bytes) -> bytes:
+        opened[head.slot] += 1
+        return open_body(head, secret, sealed)
+
+    monkeypatch.setattr(winnower, "open_body", counted)
+    spoilt = [head.encode() + body[:-1] + bytes([body[-1] ^ 1]) for _, head, body in room.seen("alice")]
+    for payload in spoilt * 3:
+        assert bob._winnower.winnow(next(iter(bob._spans)), TOPIC, payload) is None
+    assert opened == Counter(dict.fromkeys(range(4), 3))
+    assert bob._winnower.counts["forged"] == 3
 
 
 def answers(room: Parley, packets: list[Publish]) -> list[list[Packet]]:

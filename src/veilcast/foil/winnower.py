@@ -1,9 +1,12 @@
 """The winnower: of all that the broker brings, the true events, each once.
 
-A fake is known by its slot, which takes a look at the chain of its event and no more; what is in the right slot is
-opened, and must be a note of the topic with its publisher's signature. Nothing leaves here but what a publisher of the
-topic has published, whatever the broker does; it may withhold, and no more. What was opened before is known by its
-bytes, which are the same in every repeat; its place in its stream another publisher of the topic could take.
+A fake is known by its slot, and what is in the right one must be a note of the topic with its publisher's signature.
+But whatever comes is opened, or tried to: else a broker that sends one candidate ten thousand times, with a bit of it
+changed, would see by the time that it takes whether its slot is the true one. Only the signature is looked at once.
+
+Nothing leaves here but what a publisher of the topic has published, whatever the broker does; it may withhold, and no
+more. What was opened before is known by its bytes, which are the same in every repeat; its place in its stream another
+publisher of the topic could take.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TypeAlias
 from veilcast.authority.letters import Letter
 from veilcast.authority.notes import open_bare_note
 from veilcast.crypto.derive import digest
+from veilcast.errors import ForgedError
 from veilcast.foil.event import Head, open_body, split
 from veilcast.foil.positions import Chain, chain_of, slot_of, topic_chain
 from veilcast.foil.spans import Span
@@ -24,7 +28,8 @@ Chains: TypeAlias = Callable[[Span, str, Head], Chain | None]
 
 
 class Winnower:
-    """Bounded: the last `seen_max` events that were opened. `counts` has what was not: fakes, doubles and unknown."""
+    """Bounded: the last `seen_max` events that were opened. `counts` has what was not: fakes, doubles, and what is
+    forged or unknown."""
 
     def __init__(self, root: bytes, chains: Chains, seen_max: int) -> None:
         self._root, self._chains, self._seen_max = root, chains, seen_max
@@ -45,13 +50,15 @@ class Winnower:
             self.counts["unknown"] += 1
             return None
         secret = chain.at(head.number)
-        if slot_of(secret, head.candidates) != head.slot:
-            self.counts["fake"] += 1
+        seen, true = _name(payload) in self._seen, slot_of(secret, head.candidates) == head.slot
+        try:
+            note = open_body(head, secret, sealed)
+        except ForgedError:
+            self.counts["forged" if true else "fake"] += 1
             return None
-        if _name(payload) in self._seen:
-            self.counts["double"] += 1
+        if not true or seen:
+            self.counts["double" if true else "fake"] += 1
             return None
-        note = open_body(head, secret, sealed)
         return Letter(topic, open_bare_note(span.keys(topic), note, self._root, span.epoch))
 
     def seen(self, payload: bytes) -> None:
