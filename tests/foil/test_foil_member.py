@@ -15,7 +15,7 @@ from veilcast.errors import LocalError
 from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.foil.publishing import Publishing, _Stream
-from veilcast.machine import Overdue, Publication, Settled, Waiting
+from veilcast.machine import Connect, Overdue, Publication, Settled, Waiting
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mqtt import BrokerConfig
@@ -380,3 +380,16 @@ def test_a_value_goes_out_on_one_topic_or_the_truth_is_what_two_sets_of_fakes_ha
     assert alice.sizes()["pending"] == 0
     alice.publish(Publication(labels, b"without a value"), START_US)
     alice.publish(Publication((labels[0], ("price", 100.0))), START_US)
+
+
+def test_a_member_that_was_stopped_for_many_epochs_begins_no_session_for_those_that_are_over() -> None:
+    room = parley()
+    bob = room.places["bob"].member
+    calls = len([event for event in room.places["bob"].events if isinstance(event, Connect)])
+    room.now += 20 * EPOCH_US
+    room.run(120)
+    assert len([event for event in room.places["bob"].events if isinstance(event, Connect)]) <= calls + 2
+    publish(room, 110)
+    room.run(5)
+    assert bodies(room.places["bob"].notes) == [b"110"]
+    assert bob._spans.get(bob._spans.number(room.now)) is not None

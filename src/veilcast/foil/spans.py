@@ -129,6 +129,8 @@ class Spans:
         ended = []
         for opens, number in self._alarms.due(now):
             if opens:
+                # Whoever was stopped for whole epochs finds their sessions over, and has nothing to begin them for.
+                number = max(number, epoch_of(now - self.linger_us, self._epoch_us))
                 self._start(number, number, now)
                 self._await(number + 1, now)
             elif (span := self._open.pop(number, None)) is not None:
