@@ -145,6 +145,7 @@ def test_words_of_which_nothing_is_known_and_topics_without_attributes_have_fake
         ({"generator": "trajectories", "law": "student"}, "history"),
         ({"generator": "moran"}, "public_after"),
         ({"generator": "bucketing"}, "too many"),
+        ({"generator": "window", "relative": True, "history": HISTORY}, "absolute"),
         ({"generator": "bucketing", "values": (0.5, 2.0)}, "domain"),
         ({"generator": "bucketing", "values": ("a", "b")}, "domain"),
     ],

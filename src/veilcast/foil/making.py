@@ -67,6 +67,8 @@ def _numbers(domain: Integers | Reals, told: Attribute, kind: Kind, k: int) -> G
             scale = _deviation(domain, told)
             return Noise(k, scale, power=int(told.relative), span=span)
         case "window":
+            if told.relative:
+                raise _wrong(domain, "has a window, whose deviation is absolute; leave relative away")
             return Window(k, _deviation(domain, told), span)
         case "bucketing" | "entropy":
             table = _table(domain, told)
