@@ -52,6 +52,10 @@ def test_a_wrong_number_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
         {"values": ("a", 1.0)},
         {"values": tuple(map(float, range(VALUES_MAX + 1)))},
         {"history": (0.0,) * (HISTORY_MAX + 1)},
+        {"history": (1.0, float("nan"), 2.0)},
+        {"lean": (0.0, float("inf"))},
+        {"values": (1.0, float("nan"))},
+        {"values": ("a", "b"), "weights": (1.0, float("nan"))},
     ],
 )
 def test_what_is_said_of_an_attribute_is_checked(wrong: dict[str, Any]) -> None:

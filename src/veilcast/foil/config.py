@@ -38,9 +38,10 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     relative: bool = False
     """Whether steps are in proportion to the value; for values above 0."""
     deviation: float = 0.0
-    """Of noise and window, around the truth or the centre; of trajectories, of one step. Must be said, or `history`."""
+    """Of noise and window, around the truth or the centre; of trajectories, of one step. 0 is that of `history`, or
+    without one a twentieth of the domain, which is a guess."""
     history: tuple[float, ...] = ()
-    """Past values, one a step and without gaps, that laws and leans are fitted to."""
+    """Past values, one a step and without gaps, that laws and leans are fitted to; a lean to more than 60 of them."""
     law: Law = "gaussian"
     """By which trajectories and moran move; the others are fitted to `history`."""
     block: int = 20
@@ -62,6 +63,9 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"foil.attributes: block must be 1 to {STEPS_MAX} steps, public_after 0 to {STEPS_MAX}")
         if len(self.history) > HISTORY_MAX or len(self.values) > VALUES_MAX:
             raise ConfigError(f"foil.attributes: history has at most {HISTORY_MAX} values, values {VALUES_MAX}")
+        numbers = (value for value in self.values if not isinstance(value, str))
+        if not all(map(math.isfinite, (*self.history, *self.lean, *self.weights, *numbers))):
+            raise ConfigError("foil.attributes: history, lean, weights and values have finite numbers; fill gaps first")
         if self.weights and len(self.weights) != len(self.values):
             raise ConfigError("foil.attributes: weights must be as many as values")
         if len(dict.fromkeys(self.values)) < len(self.values):
