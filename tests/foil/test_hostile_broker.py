@@ -188,6 +188,19 @@ def test_a_broker_that_refuses_is_called_after_growing_pauses_and_its_reason_is_
     assert victim.member.refusals() == {"refused with code 135": 8}
 
 
+def test_so_is_one_that_grants_everything_and_refuses_what_is_published() -> None:
+    victim = Victim()
+    times = []
+    for _ in range(8):
+        [first, *_] = [packet for packet in victim.welcome() if isinstance(packet, Publish)]
+        victim.says(Puback(first.number, 0x87))
+        calls, start = len(victim.calls), victim.now
+        while len(victim.calls) == calls:
+            victim.wait(SECOND // 10)
+        times.append(victim.now - start)
+    assert times[-1] > 3 * times[0]
+
+
 def test_one_that_acknowledges_what_was_never_sent_is_left() -> None:
     victim = Victim()
     victim.welcome()

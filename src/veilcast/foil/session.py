@@ -229,6 +229,7 @@ class Session:
                 self._numbers.pop(number, None)
             case Pingresp():
                 self._paid("pingresp")
+                self._failures = 0
             case mqtt.Disconnect(code):
                 self._leave(f"disconnected with code {code}", now)
             case _:
@@ -284,7 +285,7 @@ class Session:
         if self._ready:
             self._ears.stands(now)
             return
-        self._ready, self._failures = True, 0
+        self._ready = True
         self._ears.ready(now)
         self._flow(now)
 
@@ -313,6 +314,7 @@ class Session:
         del self._flying[number]
         del self._numbers[number]
         self._paid(f"puback {number}")
+        self._failures = 0  # Not before: who grants all and refuses what is published is called less and less.
         message.done(now)
         self._flow(now)
 
