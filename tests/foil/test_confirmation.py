@@ -129,3 +129,20 @@ def test_questions_have_one_size_and_name_nobody() -> None:
     assert len(ask.payload) == 1024 + 29
     certificate = keyring("subscriber", 2, "paper").membership.certificate
     assert certificate.leaf.subject not in ask.payload
+
+
+def test_a_stranger_that_sends_another_body_under_the_same_head_keeps_nobody_from_the_truth() -> None:
+    """Names are in plain text: whoever is at the broker can publish under them, while a reader waits for an answer."""
+    room = room_of()
+    room.withheld.append("alice")
+    publish(room, 1)
+    bob = room.places["bob"].member
+    peer = next(iter(bob._spans)).session.peer
+    for _, _, packet in list(room.sent):
+        if isinstance(packet, Publish) and "/on/" in packet.topic:
+            spoilt = packet.payload[:-1] + bytes([packet.payload[-1] ^ 1])
+            bob.receive(mqtt.encode(Publish(packet.topic, spoilt, 9), Version.MQTT_5), peer, room.now)
+    room.run(0.1)
+    room.withheld.clear()
+    room.run(5)
+    assert bodies(room.places["bob"].notes) == [b"0"]

@@ -79,7 +79,8 @@ class Asking:
         self._reply = entropy(NONCE)
         self._known: dict[tuple[bytes, int], Chain] = {}
         self._asked: dict[tuple[bytes, int], _Question] = {}
-        self._held: dict[tuple[bytes, int, int], tuple[Span, str, bytes]] = {}
+        self._held: dict[tuple[bytes, int, bytes], tuple[Span, str, bytes]] = {}
+        """By stream, number, and all of it: under the same head a stranger may send something else."""
         self._alarms: Alarms[tuple[bytes, int]] = Alarms()
 
     def __len__(self) -> int:
@@ -102,7 +103,7 @@ class Asking:
         """Wait with this notification, and ask about it unless that is done."""
         head, _ = split(payload)
         key = (head.stream, chain_of(head.number))
-        self._held[head.stream, head.number, head.slot] = (span, topic, payload)
+        self._held[head.stream, head.number, payload] = (span, topic, payload)
         while len(self._held) > self._config.held_max:
             del self._held[next(iter(self._held))]
         question = self._asked.get(key)
