@@ -16,7 +16,7 @@ from veilcast.wire.mqtt import Publish, Version
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from parley import CONFIG, TOPIC, Parley, bodies, keyring, price
+from parley import CONFIG, EPOCH_US, TOPIC, Parley, bodies, keyring, price
 
 PAPER = msgspec.structs.replace(CONFIG, profile="paper", k_p=1)
 
@@ -146,3 +146,12 @@ def test_a_stranger_that_sends_another_body_under_the_same_head_keeps_nobody_fro
     room.withheld.clear()
     room.run(5)
     assert bodies(room.places["bob"].notes) == [b"0"]
+
+
+def test_whose_membership_has_ended_since_the_publisher_began_is_not_told() -> None:
+    room = room_of(msgspec.structs.replace(PAPER, keep_us=0))
+    leaf = keyring("subscriber", 2, "paper").membership.certificate.leaf
+    room.now = (leaf.last + 2) * EPOCH_US
+    room.run(1)
+    publish(room, 1)
+    assert room.places["bob"].notes == []

@@ -22,6 +22,7 @@ from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring, TopicKeys
 from veilcast.crypto.box import box, unbox
 from veilcast.crypto.certificate import Chain as Certificate
@@ -182,7 +183,8 @@ class Telling:
         ask = _opened(_ASKS, unpad(plain))
         if ask.stream != stream:
             raise ForgedError("a question about another stream")
-        ask.certificate.verify(self._keyring.root, Kind.MEMBER, span.epoch)
+        # The span of the paper is for good, and its epoch the one in which we began.
+        ask.certificate.verify(self._keyring.root, Kind.MEMBER, epoch_of(now, self._keyring.epoch_us))
         asker = ask.certificate.leaf.subject
         if self._config.allow and fingerprint(asker).hex() not in self._config.allow:
             self.denied += 1
