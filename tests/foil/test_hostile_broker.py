@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilcast.foil.config import FoilConfig
+from veilcast.foil.event import SIZES
 from veilcast.foil.member import FoilMember
 from veilcast.foil.session import Login
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Record
+from veilcast.net.mqtt import BROKER as BROKER_LIMITS
 from veilcast.sim.engine import START_US
 from veilcast.topics import Label
 from veilcast.wire import mqtt
@@ -199,6 +201,14 @@ def test_so_is_one_that_grants_everything_and_refuses_what_is_published() -> Non
             victim.wait(SECOND // 10)
         times.append(victim.now - start)
     assert times[-1] > 3 * times[0]
+
+
+def test_a_broker_is_told_to_bring_nothing_that_would_end_the_stream() -> None:
+    """Any customer can publish it, and the broker would bring it again on every new stream."""
+    [hello] = Victim().come_up()
+    assert isinstance(hello, mqtt.Connect)
+    assert hello.packet_max == BROKER_LIMITS.record_max
+    assert hello.packet_max > max(SIZES) + 4096
 
 
 def test_one_that_acknowledges_what_was_never_sent_is_left() -> None:

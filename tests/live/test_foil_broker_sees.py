@@ -97,6 +97,9 @@ def test_a_stranger_at_the_same_broker_can_neither_read_nor_be_read(disk: Path) 
         for options in (["-q", "0"], ["-q", "1"], ["-q", "2"], ["-q", "1", "-r"]):
             said = ["mosquitto_pub", *place(house), "-t", topic, "-m", "junk" * 300, *options]
             subprocess.run(said, check=True)
+        # What is longer than a stream takes would end it, and come again on the next, for ever.
+        long = ["mosquitto_pub", *place(house), "-t", topic, "-q", "1", "-s"]
+        subprocess.run(long, input=b"junk" * 25_000, check=True)
         await house.say(*PRICES[:3])
         assert await house.read(reader, 3) == ["500", "501", "502"]
         assert house.machines[reader].refused["MalformedError"] == 4

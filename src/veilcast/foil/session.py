@@ -160,6 +160,7 @@ class Session:
             password=None if login is None else login.password,
             expiry_s=-(-self._expiry_us // 1_000_000) if five else 0,
             receive_max=self._config.window if five else mqtt.NUMBER_MAX,
+            packet_max=PACKET_MAX if five else None,
         )
         self._owe("connack", now)
         self._send(hello, now)
@@ -371,6 +372,10 @@ class _Message:
 
 FILTERS_EACH: Final = 64
 """Of one packet."""
+
+PACKET_MAX: Final = 1 << 16
+"""Bytes that we can be sent at once, as a driver of streams has it; a broker of version 5 keeps longer ones from us.
+Else whoever publishes one under a topic that we read ends our stream, and every next one, when it is repeated."""
 
 PACKET_HEAD: Final = 16
 """What a publication has around topic and payload, at most."""
