@@ -309,7 +309,7 @@ class Publishing:
             since_us, until_us = each.since_us - margin_us, each.until_us + margin_us
             found = self._keeping.kept(topic, span.number, since_us, until_us)
             keys.update((key, None) for key in found if self._has_left(key[0]))
-        repeats.sends(asked, keys, now)
+        repeats.sends(asked, keys)
         for key in keys:
             self._send(key, now)
 

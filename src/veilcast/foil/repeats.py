@@ -9,7 +9,7 @@ answered, and readers will name them again.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from veilcast.foil.requests import Absence
 
@@ -44,11 +44,11 @@ class Repeats:
             del self._answered[next(iter(self._answered))]
         return asked
 
-    def sends(self, asked: Iterable[tuple[str, Absence]], items: Iterable[Hashable], now: int) -> None:
+    def sends(self, asked: Iterable[tuple[str, Absence]], items: Iterable[Hashable]) -> None:
         """By these items it is answered; each is told when it is `through`."""
-        names = [(topic, each.name) for topic, each in asked]
         left = dict.fromkeys(items)
-        self._rounds.append(_Round(names, left, None if left else now))
+        if left:  # Where there was nothing to send, nothing can be lost.
+            self._rounds.append(_Round([(topic, each.name) for topic, each in asked], left))
 
     def through(self, item: Hashable, good_us: int, now: int) -> None:
         """It is acknowledged; `good_us` is when the broker is known to have been alive."""
@@ -71,7 +71,7 @@ class Repeats:
 @dataclass(slots=True)
 class _Round:
     names: list[tuple[str, bytes]]
-    left: dict[Hashable, None] = field(default_factory=dict)
+    left: dict[Hashable, None]
     done_us: int | None = None
 
 
