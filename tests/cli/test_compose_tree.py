@@ -77,5 +77,5 @@ def test_a_member_is_told_by_the_address_that_others_call(disk: Path) -> None:
 def test_what_is_of_another_mode_is_refused() -> None:
     with pytest.raises(ConfigError, match="--no-tor is of the tree"):
         Plan(nodes=3, tor=False, publishers=1, subscribers=1)
-    with pytest.raises(ConfigError, match="are of the mesh, not of mode .tree."):
+    with pytest.raises(ConfigError, match="are of the mesh, not of mode 'tree'"):
         Plan(nodes=3, mode="tree", profile="paper", cover=True, subscribers=1)

@@ -23,11 +23,11 @@ def test_a_mesh_keeps_its_promises_under_faults(seed: int) -> None:
 
 
 @pytest.mark.all_only
-def test_fourteen_more_seeds_pass_and_have_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
+def test_seven_more_seeds_pass_and_have_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
     """`veilcast sim soak --seeds 1000` is the heavy form."""
-    assert main(["sim", "soak", "--seed", "24", "--seeds", "14", "--json"]) == 0
+    assert main(["sim", "soak", "--seed", "38", "--seeds", "7", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["passed"] == 14
+    assert told["passed"] == 7
     assert sorted(told["passed_by_variant"]) == sorted(f"soak {variant}" for variant in soak.VARIANTS)
 
 

@@ -37,11 +37,11 @@ def test_a_tree_delivers_again_a_minute_after_the_last_fault() -> None:
 
 
 @pytest.mark.all_only
-def test_ten_more_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
+def test_six_more_seeds_pass(capsys: pytest.CaptureFixture[str]) -> None:
     """`veilcast sim soak --of tree --seeds 500` is the heavy form."""
-    assert main(["sim", "soak", "--of", "tree", "--seed", "2", "--seeds", "10", "--json"]) == 0
+    assert main(["sim", "soak", "--of", "tree", "--seed", "2", "--seeds", "6", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["passed"] == 10
+    assert told["passed"] == 6
     assert set(told["passed_by_variant"]) <= {f"tree soak {variant}" for variant in tree_soak.VARIANTS}
 
 

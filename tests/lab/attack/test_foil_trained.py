@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from veilcast.errors import ConfigError
-from veilcast.foil.celled import Celled
 from veilcast.foil.generator import Generator, foiled
 from veilcast.foil.moves import Gaussian
 from veilcast.foil.signflip import SignFlip
@@ -51,9 +50,11 @@ def test_round_prices_stand_out_among_fakes_that_copy_moves() -> None:
 
 
 def test_cells_that_are_wider_than_what_is_rounded_to_show_no_ending() -> None:
-    values, celled = prices(1, 0.3), Celled(Trajectories(K, SignFlip(), CENTS), 32.0)
-    seen, _ = foiled(celled, prices(2, 0.3), np.random.default_rng(2))
-    assert reached("endings", values, celled, Model(endings=counted(seen))) < 0.25 + 3.5 * ERROR
+    flips = Trajectories(K, SignFlip(), CENTS)
+    past, _ = foiled(flips, prices(2, 0.3), np.random.default_rng(2))
+    candidates, position = foiled(flips, prices(1, 0.3), np.random.default_rng(3))
+    scores = ATTACKERS["endings"].score(np.floor(candidates / 32), Model(endings=counted(np.floor(past / 32))))
+    assert indistinguishability(likeliest(scores), position).mean() < 0.25 + 3.5 * ERROR
 
 
 def test_training_finds_what_is_wrong_with_a_law_and_nothing_in_the_right_one() -> None:
