@@ -222,6 +222,7 @@ def tables_in(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.all_only
+@pytest.mark.heavy
 def test_a_sweep_that_is_interrupted_or_killed_goes_on_to_the_same_tables(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from village import Village
 
 
-@pytest.mark.parametrize("name", ["mesh-many", "mesh-many-hardened"])
+@pytest.mark.parametrize("name", ["mesh-many", pytest.param("mesh-many-hardened", marks=pytest.mark.heavy)])
 def test_fifty_topics_share_the_nodes_and_each_note_reaches_its_readers_only(name: str) -> None:
     loaded = scenario.load(name)
     people = loaded.config.population

@@ -122,6 +122,7 @@ def test_five_more_seeds_of_each_scenario_pass(name: str) -> None:
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("name", [name for name in MESHES if name.startswith(HEAVY)])
+@pytest.mark.heavy
 def test_another_seed_of_each_heavy_scenario_passes(name: str) -> None:
     assert first_failure(name, range(1, 2)) == ""
 

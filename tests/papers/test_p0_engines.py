@@ -25,7 +25,7 @@ COVERED = Params(cover="one", mu=0.6)
     [
         (Params(), [("leaf", "accuracy_all"), ("", "overlay")]),
         (COVERED, [("leaf", "accuracy_all"), ("", "overlay")]),
-        (GAME, [("leaf", "accuracy_all"), ("leaf", "leaf_precision")]),
+        pytest.param(GAME, [("leaf", "accuracy_all"), ("leaf", "leaf_precision")], marks=pytest.mark.heavy),
         pytest.param(Params(degree=2), [("leaf", "accuracy_all"), ("", "reached")], marks=pytest.mark.heavy),
         pytest.param(Params(degree=16), [("leaf", "accuracy_all"), ("", "overlay")], marks=pytest.mark.heavy),
         (Params(cover="one", mu=0.9), [("leaf", "accuracy_all"), ("", "overlay")]),

@@ -89,6 +89,7 @@ def test_the_memory_of_a_process_and_its_children_is_seen() -> None:
 
 
 @pytest.mark.all_only
+@pytest.mark.heavy
 def test_all_of_it_runs_at_a_small_size_and_agrees() -> None:
     lines: list[str] = []
     found = attacks.run(1, lines.append)

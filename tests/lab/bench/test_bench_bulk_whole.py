@@ -8,6 +8,7 @@ from veilcast.lab.bench import bulk
 
 
 @pytest.mark.all_only
+@pytest.mark.heavy
 def test_all_of_it_runs_at_a_small_size_and_agrees_on_bulk() -> None:
     lines: list[str] = []
     found = bulk.run(1_000, lines.append)

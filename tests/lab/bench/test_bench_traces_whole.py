@@ -8,6 +8,7 @@ from veilcast.lab.bench import traces
 
 
 @pytest.mark.all_only
+@pytest.mark.heavy
 def test_a_small_one_runs_whole() -> None:
     lines: list[str] = []
     found = traces.run(10_000, lines.append)

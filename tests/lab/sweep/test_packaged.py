@@ -93,7 +93,7 @@ def test_every_curve_has_its_points_and_every_published_number_its_verdict(name:
     assert lacking(experiment.load(name)[1]) == Lacking([], [])
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", [pytest.param(TRAINED[0], marks=pytest.mark.heavy), *TRAINED[1:]])
 def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalition, "_WORLDS", 2)
     assert lacking(experiment.load(name)[1], one_for_each_series) == Lacking([], [])
