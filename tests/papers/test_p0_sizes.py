@@ -24,6 +24,7 @@ def test_p0_fig_12_the_baseline_mesh_has_142_nodes() -> None:
     assert mean(sizes(population(0.1), FEW)) == pytest.approx(142.4, abs=3 * 9.1 / len(FEW) ** 0.5)
 
 
+@pytest.mark.heavy
 def test_p0_fig_12_covers_with_mu_06_double_it() -> None:
     assert mean(sizes(population(0.1, mu=0.6), FEW)) == pytest.approx(289, abs=3 * 21 / len(FEW) ** 0.5)
 

@@ -61,7 +61,9 @@ CASES = {
 AFTER_US = 8_000_000
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.heavy) if name == "paper, hiding" else name for name in CASES]
+)
 def test_a_population_has_the_same_story_in_the_simulator_and_on_sockets(name: str) -> None:
     population = CASES[name]
     simulated = by_simulator(population)

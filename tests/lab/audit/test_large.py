@@ -29,7 +29,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.mark.all_only
-@pytest.mark.parametrize("links", [(), tuple(Link(NODES[u], NODES[v]) for u, v in RING if u < v)], ids=["seen", "told"])
+@pytest.mark.parametrize(
+    "links",
+    [
+        pytest.param((), id="seen"),
+        pytest.param(tuple(Link(NODES[u], NODES[v]) for u, v in RING if u < v), id="told", marks=pytest.mark.heavy),
+    ],
+)
 def test_spark_and_memory_find_the_same(links: tuple[Link, ...], spark: SparkSession, tmp_path: Path) -> None:
     net, known = loud(tmp_path / "net"), files.members(members(tmp_path / "m.json"))
     one, other = large.observe([net], EPOCH_US, links, spark), small.observe([net], EPOCH_US, links)

@@ -96,6 +96,7 @@ def test_a_mesh_that_is_too_large_is_noticed() -> None:
 
 
 @pytest.mark.all_only
+@pytest.mark.heavy
 def test_a_sweep_is_timed_apart_from_spark_s_start() -> None:
     found = sweeps.swept(2, {100: 1})
     assert found.ready_s > 0

@@ -88,7 +88,13 @@ def lacking(tried: Experiment, run: Callable[[Cell], list[Measure]] = each_cell)
     return Lacking(short, [one.what for one in tried.published if (one.figure, one.what) not in judged])
 
 
-@pytest.mark.parametrize("name", SMALL)
+LONGEST = ("mesh-fig08", "mesh-hardened", "mesh-hardened-insiders")
+"""Other experiments have curves of the same kinds."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.heavy) if name in LONGEST else name for name in SMALL]
+)
 def test_every_curve_has_its_points_and_every_published_number_its_verdict(name: str) -> None:
     assert lacking(experiment.load(name)[1]) == Lacking([], [])
 
