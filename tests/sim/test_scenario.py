@@ -27,10 +27,15 @@ messages = 5
 
 HEAVY = ("mesh-hardened", "mesh-many", "mesh-certified", "tree-")
 """One seed is enough of these here."""
-RUNS = [(name, range(1 if name.startswith(HEAVY) else 5)) for name in scenario.names() if name not in LONG]
+RUNS = [
+    pytest.param(name, seed, marks=[pytest.mark.heavy] if name == "mesh-many-hardened" else [])
+    for name in scenario.names()
+    if name not in LONG
+    for seed in range(1 if name.startswith(HEAVY) else 5)
+]
 
 
-@pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, seeds in RUNS for seed in seeds])
+@pytest.mark.parametrize(("name", "seed"), RUNS)
 def test_a_packaged_scenario_runs_clean_and_says_what_it_is_about(name: str, seed: int) -> None:
     loaded = scenario.load(name)
     outcome = scenario.run(loaded, seed)
