@@ -60,7 +60,7 @@ def in_house(
     *,
     tor: Tor | None = None,
     hasty: str = HASTY,
-    within_s: float = 60.0,
+    within_s: float = 150.0,
 ) -> None:
     async def run() -> None:
         house = House(directory, plan, tor, hasty)

@@ -12,7 +12,6 @@ import contextlib
 import csv
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Final
 
@@ -180,13 +179,15 @@ def _event(row: dict[str | Any, Any], label: Label) -> Publication:
 async def _as_they_come(rows: Iterator[dict[str | Any, Any]]) -> AsyncIterator[dict[str | Any, Any]]:
     """In a thread that nobody waits for: whoever types ends by Ctrl-C, not by one more line."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[dict[str | Any, Any] | Exception | None] = asyncio.Queue(AT_ONCE)
+    queue: asyncio.Queue[dict[str | Any, Any] | Exception | None] = asyncio.Queue()
+    room = threading.Semaphore(AT_ONCE)
 
     def put(what: dict[str | Any, Any] | Exception | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(what), loop).result()
+        room.acquire()
+        loop.call_soon_threadsafe(queue.put_nowait, what)
 
     def read() -> None:
-        with contextlib.suppress(RuntimeError, CancelledError):  # The loop has ended.
+        with contextlib.suppress(RuntimeError):  # The loop has ended.
             try:
                 for row in rows:
                     put(row)
@@ -196,6 +197,7 @@ async def _as_they_come(rows: Iterator[dict[str | Any, Any]]) -> AsyncIterator[d
 
     threading.Thread(target=read, daemon=True).start()
     while (found := await queue.get()) is not None:
+        room.release()
         if isinstance(found, Exception):
             raise found
         yield found
