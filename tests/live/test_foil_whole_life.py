@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from foil_house import House, is_here
 
 PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
-TIMEOUT_S = 180.0
+TIMEOUT_S = 60.0
 
 pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
 
@@ -32,6 +32,7 @@ def command(house: House, name: str, *arguments: str, **options: Any) -> subproc
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.heavy
 def test_lines_of_values_become_lines_of_notes_and_ctrl_c_ends_cleanly(disk: Path) -> None:
     house = House(disk / "n", PLAN)
     house.broker.start()
