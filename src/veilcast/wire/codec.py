@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from veilcast.errors import LocalError, MalformedError
-from veilcast.wire import messages, relay, tree
+from veilcast.wire import brokers, messages, relay, tree
 from veilcast.wire.geometry import MESSAGE_MAX
 from veilcast.wire.messages import Message
 
@@ -47,7 +47,12 @@ def decode(data: bytes) -> Message:
     return message
 
 
-TYPE_BYTES: Final[dict[int, type[Message]]] = {**messages.TYPE_BYTES, **relay.TYPE_BYTES, **tree.TYPE_BYTES}
+TYPE_BYTES: Final[dict[int, type[Message]]] = {
+    **messages.TYPE_BYTES,
+    **relay.TYPE_BYTES,
+    **tree.TYPE_BYTES,
+    **brokers.TYPE_BYTES,
+}
 """Every type of message there is; each mode counts its own."""
 
 _TYPE_BYTE: Final = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}

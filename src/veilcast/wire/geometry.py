@@ -195,3 +195,12 @@ ELEMENT_MAX: Final = 256
 
 LABELS: Final = 16
 """The Bloom filter of the labels of those who have forwarded a message: 128 bits."""
+
+INTEREST_MAX: Final = 8 * 1024
+"""What a claim or a publication says, in the language of brokers: tags or predicates."""
+
+SHARING_MAX: Final = 40 * 1024
+"""A share on its way with all that is said of it; after many hops of `paper`, most of it is statements."""
+
+ITEM_MAX: Final = MESSAGE_MAX - 16
+"""What an item of a session carries: a whole message."""
