@@ -1,0 +1,195 @@
+"""The overlay as the operator describes it: virtual nodes, the links between them, and who their replicas are.
+
+Pure. Everybody starts from one description, signed with the operator's key, and takes a newer one only from the same
+hand: so no replica can add others to a node, or shut them out. A replica is its public key; it has an address where it
+is called, and a name under which it appears when it calls (on TLS, its certificate's).
+
+A node's scheme changes its version with its replicas, and with nothing else; a description that changes replicas under
+the same version is refused, since shares of one scheme must not mix with another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Final, Self
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.sharing.scheme import NODE, Place, Roster, Scheme
+from veilcast.brokers.topology import NODES_MAX, Topology
+from veilcast.crypto.derive import digest
+from veilcast.crypto.shares import MAX_SHARES
+from veilcast.crypto.sign import PUBLIC, SIGNATURE, SigningKey, verify
+from veilcast.errors import ConfigError, LocalError, MalformedError, StaleError
+from veilcast.machine import Address
+from veilcast.wire import geometry as g
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+PeerName = Annotated[str, msgspec.Meta(min_length=1, max_length=g.ADDRESS_MAX)]
+Version = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+
+
+class Replica(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`address` is how it is called, `caller` how it is named when it calls us."""
+
+    key: Annotated[bytes, msgspec.Meta(min_length=PUBLIC, max_length=PUBLIC)]
+    address: PeerName
+    caller: PeerName
+
+
+class NodeEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A virtual node: replica i is the i-th, from 1."""
+
+    name: Name
+    version: Version
+    replicas: Annotated[tuple[Replica, ...], msgspec.Meta(min_length=1, max_length=MAX_SHARES)]
+
+    @property
+    def id(self) -> bytes:
+        return node_id(self.name)
+
+    @property
+    def scheme(self) -> Scheme:
+        return Scheme(self.id, self.version, len(self.replicas))
+
+    def place(self, key: bytes) -> Place | None:
+        for index, replica in enumerate(self.replicas, 1):
+            if replica.key == key:
+                return Place(self.scheme, index)
+        return None
+
+
+class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The whole of it, in this version."""
+
+    version: Version
+    nodes: Annotated[tuple[NodeEntry, ...], msgspec.Meta(min_length=1, max_length=NODES_MAX)]
+    links: Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=NODES_MAX)] = ()
+
+    def check(self, profile: Profile) -> Topology:
+        """`ConfigError` unless it is a tree of different replicas and, in `hardened`, each node can keep a secret."""
+        names = [node.name for node in self.nodes]
+        if len(set(names)) != len(names):
+            raise ConfigError("two virtual nodes have one name")
+        topology = Topology.of({node.name: len(node.replicas) for node in self.nodes}, self.links)
+        for what in ("key", "address", "caller"):
+            every = [getattr(replica, what) for node in self.nodes for replica in node.replicas]
+            if len(set(every)) != len(every):
+                raise ConfigError(f"two replicas have one {what}")
+        if profile == "hardened":
+            topology.check_hardened()
+        return topology
+
+    def node(self, name: str | bytes) -> NodeEntry:
+        """By its name or its id."""
+        id_ = node_id(name) if isinstance(name, str) else name
+        for node in self.nodes:
+            if node.id == id_:
+                return node
+        raise LocalError("the overlay has no such virtual node")
+
+    def neighbours(self, name: str | bytes) -> tuple[NodeEntry, ...]:
+        """In the order of the links, which everybody has from the same description."""
+        here = self.node(name).name
+        ends = [other if one == here else one for one, other in self.links if here in (one, other)]
+        return tuple(self.node(end) for end in ends)
+
+    def place(self, key: bytes) -> Place | None:
+        """Where the replica of this key stands; None if it is none of ours."""
+        return next((place for node in self.nodes if (place := node.place(key)) is not None), None)
+
+    def replica(self, place: Place) -> Replica:
+        node = self.node(place.scheme.node)
+        if node.scheme != place.scheme:
+            raise StaleError("the scheme is not one that we know")
+        return node.replicas[place.index - 1]
+
+    def check_successor(self, newer: Overlay) -> None:
+        """`StaleError` unless it follows this one, and nodes that it changes have a newer scheme."""
+        if newer.version != self.version + 1:
+            raise StaleError("an overlay that does not follow ours")
+        known = {node.name: node for node in self.nodes}
+        for node in newer.nodes:
+            old = known.get(node.name)
+            if old is not None and _keys(node) != _keys(old) and node.version <= old.version:
+                raise StaleError("a node's replicas change without a newer scheme")
+
+
+class SignedOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An overlay's encoding, and the operator's signature over it."""
+
+    body: Annotated[bytes, msgspec.Meta(min_length=1, max_length=g.SHARING_MAX - SIGNATURE - 16)]
+    signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
+
+    def verify(self, operator: bytes) -> Overlay:
+        """What the operator said; raises unless it did."""
+        verify(operator, self.body, self.signature, purpose=_PURPOSE)
+        try:
+            return _DECODER.decode(self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedError("not an overlay") from error
+
+    def encode(self) -> bytes:
+        return _ENCODER.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise MalformedError("not a signed overlay") from error
+
+
+def sign_overlay(overlay: Overlay, operator: SigningKey) -> SignedOverlay:
+    """`ConfigError` if the description is too long to be sent to anybody."""
+    body = _ENCODER.encode(overlay)
+    if len(body) > g.SHARING_MAX - SIGNATURE - 16:
+        raise ConfigError(f"the overlay's description has {len(body)} bytes, which is more than one message carries")
+    signed = SignedOverlay(body, operator.sign(body, purpose=_PURPOSE))
+    signed.verify(operator.public)
+    return signed
+
+
+def node_id(name: str) -> bytes:
+    """What a virtual node is called on the wire."""
+    return digest(name.encode(), purpose=b"vc/virtual-node", size=NODE)
+
+
+def node_hop(node: bytes) -> Address:
+    """A neighbouring node, as a hop of routing tables; a client's hop is its link's address."""
+    return Address(_HOP + node.hex())
+
+
+def node_of(hop: Address) -> bytes | None:
+    """The node that this hop is; None for a client's."""
+    return bytes.fromhex(hop[len(_HOP) :]) if hop.startswith(_HOP) else None
+
+
+def roster_of(overlays: Iterable[Overlay]) -> Roster:
+    """The keys of all replicas, under the schemes of these overlays, the oldest first."""
+    every = list(overlays)
+    roster = Roster(nodes=NODES_MAX)
+    for overlay in every:
+        enrol(roster, overlay)
+    return roster
+
+
+def enrol(roster: Roster, overlay: Overlay) -> None:
+    for node in overlay.nodes:
+        roster.put(node.scheme, [replica.key for replica in node.replicas])
+
+
+def calls(mine: bytes, theirs: bytes) -> bool:
+    """Of two brokers, the one with the smaller key calls."""
+    return mine < theirs
+
+
+def _keys(node: NodeEntry) -> list[bytes]:
+    return [replica.key for replica in node.replicas]
+
+
+_HOP: Final = "node:"
+_PURPOSE: Final = b"veilcast/overlay"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Overlay)
