@@ -28,6 +28,7 @@ AT = NOW * HOUR_US
 SUPER, SUB = issuer.delegate(PEOPLE.authority, "sub", NOW, EPOCHS, ENTROPY)
 STATE, MEMBER = issuer.grant_ready(SUPER, "dora", [], NOW, EPOCHS, ENTROPY, "member")
 STATE, DIRECTORY = issuer.grant_ready(STATE, "dick", [], NOW, EPOCHS, ENTROPY, "directory")
+STATE, BROKER = issuer.grant_ready(STATE, "bruno", [], NOW, EPOCHS, ENTROPY, "broker")
 _, THEIRS = issuer.grant_ready(SUB, "ella", [], NOW, EPOCHS, ENTROPY, "member")
 BODY = b"I am here"
 WORD = state(MEMBER, BODY, purpose=PURPOSE)
@@ -55,6 +56,12 @@ def test_a_statement_counts_only_in_its_role_its_time_and_for_its_purpose() -> N
         reader.author(BODY, WORD, "member", AT + EPOCHS * HOUR_US, purpose=PURPOSE)
     with pytest.raises(ForgedError):
         reader.author(BODY, WORD, "member", AT, purpose=b"another")
+
+
+def test_a_broker_whose_certificate_has_every_use_still_signs_no_list() -> None:
+    said = state(BROKER, BODY, purpose=PURPOSE)
+    with pytest.raises(ForgedError, match="another role"):
+        Reader(MEMBER).author(BODY, said, "directory", AT, purpose=PURPOSE)
 
 
 @given(st.sampled_from(["body", "certificate", "signature"]), st.integers(0, 10_000), st.integers(1, 255))

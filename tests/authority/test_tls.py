@@ -38,7 +38,14 @@ STATE, MEMBER = let_in(PEOPLE.authority, "dora", "member")
 STATE, PROXY = let_in(STATE, "paul", "proxy")
 STATE, SERVER = let_in(STATE, "susan", "server")
 STATE, DIRECTORY = let_in(STATE, "dick", "directory")
-RINGS: dict[Standing, Keyring] = {"member": MEMBER, "proxy": PROXY, "server": SERVER, "directory": DIRECTORY}
+STATE, BROKER = let_in(STATE, "bruno", "broker")
+RINGS: dict[Standing, Keyring] = {
+    "member": MEMBER,
+    "proxy": PROXY,
+    "server": SERVER,
+    "directory": DIRECTORY,
+    "broker": BROKER,
+}
 
 
 def shown(keyring: Keyring) -> bytes:
@@ -64,7 +71,7 @@ def test_the_role_that_was_granted_is_the_role_that_is_shown(standing: Standing)
                 TlsParty(judging).judge(other)(shown(keyring))
 
 
-@pytest.mark.parametrize("standing", RINGS)
+@pytest.mark.parametrize("standing", ["member", "proxy", "server", "directory"])
 def test_members_call_proxies_who_call_the_server_and_nobody_meets_anybody_else(standing: Standing) -> None:
     """Beside one another in one row: each is called by the one before it. A directory stands apart, and has no TLS."""
     party, row = TlsParty(RINGS[standing]), ["directory", "", "member", "proxy", "server", ""]
@@ -75,6 +82,19 @@ def test_members_call_proxies_who_call_the_server_and_nobody_meets_anybody_else(
                 judge(shown(keyring))
 
 
+def test_brokers_call_their_like_and_answer_their_like_and_members_and_meet_nobody_else() -> None:
+    party = TlsParty(BROKER)
+    _, other = let_in(STATE, "berta", "broker")
+    assert party.callers(shown(other)).name == party.hosts(shown(other)).name
+    party.callers(shown(MEMBER))
+    for keyring in (PROXY, SERVER, DIRECTORY):
+        for judge in (party.callers, party.hosts):
+            with pytest.raises(ForgedError, match="another role"):
+                judge(shown(keyring))
+    with pytest.raises(ForgedError, match="another role"):
+        party.hosts(shown(MEMBER))
+
+
 def test_members_may_only_call_servers_only_answer_proxies_both_and_directories_list_and_no_more() -> None:
     uses = {standing: read_leaf(shown(keyring)) for standing, keyring in RINGS.items()}
     assert {standing: (leaf.calls, leaf.answers, leaf.lists) for standing, leaf in uses.items()} == {
@@ -82,6 +102,7 @@ def test_members_may_only_call_servers_only_answer_proxies_both_and_directories_
         "proxy": (True, True, False),
         "server": (False, True, False),
         "directory": (False, False, True),
+        "broker": (True, True, True),
     }
 
 

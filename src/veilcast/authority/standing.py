@@ -14,7 +14,7 @@ from veilcast.crypto.onion import OnionKey
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 
-Standing: TypeAlias = Literal["member", "proxy", "server", "directory"]
+Standing: TypeAlias = Literal["member", "proxy", "server", "directory", "broker"]
 
 Certificates: TypeAlias = tuple[bytes, ...]
 """DER: somebody's own, then the one of its issuer, and so on; the root's comes last."""

@@ -5,8 +5,10 @@ the link key; its name is the link key's fingerprint, by which bulletins void a 
 ends, and is revoked when that is, and there is nothing new to keep or to carry.
 
 The certificate also says in which role its holder stands: a member may only call, a server only answer, a proxy both;
-a directory is on no TLS stream, and signs lists. Thus no member can pose as a proxy or a server to those who call, nor
-as a proxy to the server, nor sign a list; and nobody who signs lists can do anything else.
+a directory is on no TLS stream, and signs lists; a broker calls and answers its like, and answers members. X.509 has
+three uses for these, and each role its own choice of them, by which it is known: so a broker's certificate has all
+three, and lists are taken from directories alone. Thus no member can pose as a proxy, a server or a broker to those who
+call, nor as a proxy to the server, nor sign a list; and no broker can pose as a proxy, nor a proxy as a broker.
 """
 
 from __future__ import annotations
@@ -155,12 +157,16 @@ _USES: Final[dict[Standing, tuple[bool, bool, bool]]] = {
     "proxy": (True, True, False),
     "server": (False, True, False),
     "directory": (False, False, True),
+    "broker": (True, True, True),
 }
-"""Whether a role calls, whether it answers, and whether it signs lists."""
+"""Whether a role calls, whether it answers, and whether it signs lists; no two are alike, so that each is known by it.
+Only of a directory does anybody take a list."""
 _MEETS: Final[dict[Standing, tuple[tuple[Standing, ...], tuple[Standing, ...]]]] = {
     "member": ((), ("proxy",)),
     "proxy": (("member",), ("server",)),
     "server": (("proxy",), ()),
     "directory": ((), ()),
+    "broker": (("member", "broker"), ("broker",)),
 }
-"""Who may call somebody of this role, and whom it calls."""
+"""Who may call somebody of this role, and whom it calls. A member's are those of a relay; where it uses brokers, it
+judges by itself (`judge`), so that neither can stand in for the other."""

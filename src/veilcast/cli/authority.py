@@ -52,8 +52,8 @@ def add_commands(commands: Any) -> None:
     grant.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="may be given several times")
     grant.add_argument(
         "--role",
-        choices=("publisher", "subscriber", "proxy", "server", "directory"),
-        help="of the topics; or, without any, of a host: of the relay or of the tree",
+        choices=("publisher", "subscriber", "proxy", "server", "directory", "broker"),
+        help="of the topics; or, without any, of a host: of the relay, of the tree, or of the brokers",
     )
     grant.add_argument("--member", required=True, metavar="NAME", help="known to the authority only")
     grant.add_argument("--request", type=Path, metavar="FILE", help="answer this request instead of making keys")

@@ -195,6 +195,8 @@ def _standing(arguments: argparse.Namespace) -> Standing:
             return "server"
         case "directory":
             return "directory"
+        case "broker":
+            return "broker"
     return "member"
 
 

@@ -3,7 +3,7 @@
 A certificate here names a key by its fingerprint and nobody by a name; whoever connects to a host sees that host's, so
 nothing in it says what we are. What its holder may do stands in the extended key usage: to call (client), to answer
 (server), or both. So OpenSSL itself lets nobody answer who may only call. Or it is to say who stands and who does not
-(what X.509 knows as signing for OCSP), and then it neither calls nor answers.
+(what X.509 knows as signing for OCSP). What the choices mean for a role is decided elsewhere (`authority.tls`).
 
 An issuer is named by its fingerprint, too, and the authority key identifier of what it issued is its public key, which
 OpenSSL compares with that of the certificate it checks the signature by. Serial numbers are digests of the rest: the
