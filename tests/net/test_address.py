@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.net.address import canonical, name, parse
+from veilcast.net.address import canonical, name, parse, pinned
 
 PORTS = st.integers(0, 0xFFFF)
 
@@ -39,3 +39,9 @@ def test_every_address_of_sixteen_bytes_has_one_text(host: ipaddress.IPv6Address
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="no address and port"):
         parse(text)
+
+
+@given(st.text(), st.ip_addresses(), PORTS)
+def test_who_must_answer_stands_before_the_last_at_sign(who: str, host: ipaddress.IPv4Address, port: int) -> None:
+    assert pinned(f"{who}@{host}:{port}") == (who, f"{host}:{port}")
+    assert pinned(f"{host}:{port}") == ("", f"{host}:{port}")

@@ -230,6 +230,7 @@ def test_those_who_hold_connections_and_say_nothing_shut_nobody_out() -> None:
 HOSTS: dict[str, tuple[Callable[[], Identity], str]] = {
     "a member": (lambda: CROWD.member("posing"), ends.UNFIT),
     "a server": (lambda: CROWD.identity(CROWD.ring("susan", "server")), "its certificate is for another role"),
+    "a broker": (lambda: CROWD.identity(CROWD.ring("bruno", "broker")), "its certificate is for another role"),
     "certified by a member": (forged_proxy, ends.STRANGE),
     "of another authority": (lambda: Crowd(8).proxy(), ends.STRANGE),
     "expired": (lambda: CROWD.identity(CROWD.ring("olaf", "proxy", first=-9, epochs=2)), ends.OVER),

@@ -1,7 +1,10 @@
-"""UDP addresses as text: "127.0.0.1:4000", "[::1]:4000", "[fe80::1%2]:4000".
+"""Addresses of UDP and TCP as text: "127.0.0.1:4000", "[::1]:4000", "[fe80::1%2]:4000".
 
 Machines compare addresses and never parse them, so one address has one text: what `name` gives. Host names are refused:
 to look one up would tell a name server who talks to whom.
+
+Where it matters who answers at an address, and not only in which role, the name that its certificate must have stands
+before it: "broker:0a1b...@127.0.0.1:4000".
 """
 
 from __future__ import annotations
@@ -48,6 +51,12 @@ def name(address: SocketAddress) -> Address:
 def canonical(text: str) -> Address:
     """The one text of an address that a person wrote in one of several ways."""
     return name(parse(text)[1])
+
+
+def pinned(text: str) -> tuple[str, str]:
+    """Who must answer, and where it is called; an empty name where anybody of the right role may."""
+    name, _, where = text.rpartition("@")
+    return name, where
 
 
 _FORM: Final = re.compile(

@@ -121,7 +121,7 @@ class Calls:
 
     def shaken(self, stream: Stream, certificate: bytes) -> None:
         try:
-            guest = self._way.host(certificate)
+            guest = self._way.host(certificate, self._under_way[stream])
             guest.check(self._now())
         except RemoteError as error:
             stream.drop(str(error))

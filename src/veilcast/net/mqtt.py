@@ -62,7 +62,7 @@ class Broker:
             raise ConfigError("a broker beyond this machine is called with TLS")
         return Dialled(family, address, Bare())
 
-    def host(self, certificate: bytes) -> Guest:
+    def host(self, certificate: bytes, peer: Address) -> Guest:
         return _BROKER
 
     def answer(self) -> NoReturn:

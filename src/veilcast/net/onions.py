@@ -123,7 +123,7 @@ class _Way:
     def caller(self, certificate: bytes) -> Guest:
         return Nobody(Address(f"in:{next(self._numbers)}"))
 
-    def host(self, certificate: bytes) -> Guest:
+    def host(self, certificate: bytes, peer: Address) -> Guest:
         return _ANYBODY
 
 

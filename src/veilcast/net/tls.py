@@ -19,9 +19,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from veilcast.errors import ForgedError
 from veilcast.machine import Address
-from veilcast.net.address import parse
-from veilcast.net.ends import CLOSED, MISNAMED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN
+from veilcast.net.address import parse, pinned
+from veilcast.net.ends import ANOTHER, CLOSED, MISNAMED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN
 from veilcast.net.records import RECORDS
 from veilcast.net.wrap import BrokenWrap, Dialled, Guest, Wrap
 
@@ -43,19 +44,26 @@ class Identity:
 
 
 class TlsWay:
-    """Fulfils `wrap.Way`: both sides of a stream show who they are."""
+    """Fulfils `wrap.Way`: both sides of a stream show who they are. Where an address says who answers there, nobody
+    else does, whatever role its certificate is for."""
 
     framing = RECORDS
 
     def __init__(self, identity: Identity) -> None:
         self._server, self._client = server_context(identity), client_context(identity)
-        self.caller, self.host = identity.callers, identity.hosts
+        self.caller, self._hosts = identity.callers, identity.hosts
 
     def answer(self) -> Wrap:
         return TlsWrap(self._server, called=True)
 
     def dial(self, peer: Address) -> Dialled:
-        return Dialled(*parse(peer), TlsWrap(self._client, called=False))
+        return Dialled(*parse(pinned(peer)[1]), TlsWrap(self._client, called=False))
+
+    def host(self, certificate: bytes, peer: Address) -> Guest:
+        guest, (name, _) = self._hosts(certificate), pinned(peer)
+        if name and guest.name != name:
+            raise ForgedError(ANOTHER)
+        return guest
 
 
 class TlsWrap:

@@ -85,8 +85,8 @@ class Way(Protocol):
     def caller(self, certificate: bytes) -> Guest:
         """Who has called us, by what they have shown; `RemoteError` if they are none of ours."""
 
-    def host(self, certificate: bytes) -> Guest:
-        """Who has answered."""
+    def host(self, certificate: bytes, peer: Address) -> Guest:
+        """Who has answered when this peer was called; `RemoteError` if it is none of ours, or another."""
 
 
 class Bare:

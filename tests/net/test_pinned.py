@@ -1,0 +1,81 @@
+"""Brokers are called by name: a Byzantine one has a good certificate, and must not take another's place with it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.machine import Address, Connect, Frame
+from veilcast.net import ends
+from veilcast.net.tls import Identity
+
+sys.path.insert(0, str(Path(__file__).parent))
+from crowd import Crowd, hosting, name_of, running, until
+from puppet import Puppet
+
+CROWD = Crowd(21)
+RINGS = {name: CROWD.ring(name, "broker") for name in ("anna", "bruno", "mallory")}
+MEMBER = CROWD.identity(CROWD.ring("max"), hosts="broker")
+
+
+def broker(name: str) -> Identity:
+    return CROWD.identity(RINGS[name], callers="broker", hosts="broker")
+
+
+def pinned(name: str, address: Address) -> Address:
+    return Address(f"{name_of(RINGS[name], 'broker')}@{address}")
+
+
+@pytest.mark.parametrize("caller", ["a broker", "a member"])
+def test_no_broker_answers_in_the_place_of_another(caller: str) -> None:
+    async def test() -> None:
+        there, identity = Puppet(), MEMBER if caller == "a member" else broker("anna")
+        async with hosting(Puppet(), broker("mallory")) as host, running(there, identity) as driver:
+            peer = pinned("bruno", host.addresses[0])
+            there.events.append(Connect(peer))
+            driver.touch()
+            await until(lambda: there.peers)
+            assert there.peers[0] == ("lost", peer)
+            assert list(driver.reasons) == [ends.ANOTHER]
+            assert [(each.peer, each.reason) for each in driver.peers()] == [(peer, ends.ANOTHER)]
+
+    _run(test())
+
+
+def test_who_is_called_by_name_is_up_under_the_whole_address_and_names_its_caller() -> None:
+    async def test() -> None:
+        here, there = Puppet(), Puppet()
+        async with hosting(here, broker("bruno")) as host, running(there, broker("anna")) as driver:
+            peer, name = pinned("bruno", host.addresses[0]), name_of(RINGS["anna"], "broker")
+            there.events.append(Connect(peer))
+            driver.touch()
+            await until(lambda: there.peers and here.peers)
+            assert (here.peers, there.peers) == ([("up", name)], [("up", peer)])
+            there.frames, here.frames = [Frame(peer, b"there")], [Frame(name, b"back")]
+            driver.touch()
+            host.touch()
+            await until(lambda: here.got and there.got)
+            assert (here.got, there.got) == ([(name, b"there")], [(peer, b"back")])
+
+    _run(test())
+
+
+def test_a_member_who_asks_for_a_broker_takes_no_proxy() -> None:
+    async def test() -> None:
+        there = Puppet()
+        proxy = CROWD.identity(CROWD.ring("paul", "proxy"))
+        async with hosting(Puppet(), proxy) as host, running(there, MEMBER) as driver:
+            there.events.append(Connect(host.addresses[0]))
+            driver.touch()
+            await until(lambda: there.peers)
+            assert list(driver.reasons) == ["its certificate is for another role"]
+
+    _run(test())
+
+
+def _run(test: Any) -> None:
+    asyncio.run(test)
