@@ -20,13 +20,12 @@ from veilcast.errors import ConfigError
 from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.machine import Address
-from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Intact
 from veilcast.sim.foil_checkers import Alike
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mesh_owners import Clients
 from veilcast.sim.mqtt import Broker, BrokerConfig
-from veilcast.sim.reader_checkers import Complete, Diary, Matching, body_of
+from veilcast.sim.reader_checkers import Diary, reader_checker
 from veilcast.sim.wishes import Promising, Vocabulary, plan_notes
 from veilcast.sim.world import World
 from veilcast.topics import Conjunction, Equal
@@ -79,8 +78,9 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def settle(self, world: World, duration_us: int) -> None:
         wishes, diary = self.wishes(world.seed), Diary()
+        others = {"alike": lambda: Alike(self.foil.k_p + 1, self.foil.version)}
         for check in self.checks:
-            world.watch(self._checker(check, diary, wishes))
+            world.watch(reader_checker(check, diary, wishes, self._bounds, others))
         world.watch(Clients())
         world.add(BROKER, lambda birth: Broker(self.broker, birth.rng, birth.now, birth.stored))
         for number, member in enumerate(self.member_names()):
@@ -134,24 +134,11 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
         return start
 
-    def _checker(self, check: str, diary: Diary, wishes: dict[Address, tuple[Conjunction, ...]]) -> Checker:
-        match check:
-            case "once":
-                return AtMostOnce()
-            case "intact":
-                return Intact(diary.sent, body_of)
-            case "matching":
-                return Matching(wishes)
-            case "complete":
-                return Complete(diary, wishes)
-            case "alike":
-                return Alike(self.foil.k_p + 1, self.foil.version)
-            case _:
-                return Bounded("entries over the bounds of a table", 0, self._excess)
-
-    def _excess(self, machine: FoilMember | Broker) -> int:
+    def _bounds(self, machine: FoilMember | Broker) -> dict[str, int]:
+        if isinstance(machine, Broker):
+            return {"sessions": 1 << 30, "queue": self.broker.queue_max}
         foil = self.foil
-        bounds = {
+        return {
             "sessions": 5,
             "unacknowledged": foil.window + foil.k_p + 1 + 4 * self.topics,
             "pending": foil.records_max,
@@ -167,9 +154,6 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "seen": foil.seen_max,
             "absences": 32,
         }
-        if isinstance(machine, Broker):
-            bounds = {"sessions": 1 << 30, "queue": self.broker.queue_max}
-        return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
 
 
 class _Member(Promising, FoilMember):

@@ -1,16 +1,20 @@
-"""Checkers of readers, of the relay and of the tree: who must get what, and who must not."""
+"""Checkers of readers, of every mode that has wishes: who must get what, and who must not; and how they are named."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from veilcast.machine import Address, Delivered, Event, Note, Publication
-from veilcast.sim.checkers import Checker, ViolationError
+from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Intact, ViolationError
 from veilcast.topics import Conjunction
 
 if TYPE_CHECKING:
     from veilcast.sim.world import World
+
+
+Wishes: TypeAlias = Mapping[Address, tuple[Conjunction, ...]]
+"""What each reader wants; subscriptions are numbered in this order."""
 
 
 class Diary:
@@ -25,10 +29,41 @@ def body_of(note: Note) -> bytes:
     return note.publication.body
 
 
-class Matching(Checker):
-    """Nobody is handed what it did not ask for: subscriptions are numbered in the order of the wishes."""
+def reader_checker(
+    check: str,
+    diary: Diary,
+    wishes: Wishes,
+    bounds: Callable[[Any], Mapping[str, int]],
+    others: Mapping[str, Callable[[], Checker]] | None = None,
+) -> Checker:
+    """The checker of this name, in a population of readers: those of all modes, and `others` of this one.
 
-    def __init__(self, wishes: Mapping[Address, tuple[Conjunction, ...]]) -> None:
+    `bounds` says of a machine how large each of its tables may be.
+    """
+    if others and check in others:
+        return others[check]()
+    match check:
+        case "once":
+            return AtMostOnce()
+        case "intact":
+            return Intact(diary.sent, body_of)
+        case "matching":
+            return Matching(wishes)
+        case "complete":
+            return Complete(diary, wishes)
+    assert check == "bounds", "populations refuse what has no name"
+
+    def excess(machine: Any) -> int:
+        most = bounds(machine)
+        return sum(max(0, size - most[table]) for table, size in machine.sizes().items())
+
+    return Bounded("entries over the bounds of a table", 0, excess)
+
+
+class Matching(Checker):
+    """Nobody is handed what it did not ask for."""
+
+    def __init__(self, wishes: Wishes) -> None:
         self._wishes = wishes
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
@@ -41,7 +76,7 @@ class Matching(Checker):
 class Complete(Checker):
     """By the end all that is owed has been delivered, for each subscription that it matches."""
 
-    def __init__(self, diary: Diary, wishes: Mapping[Address, tuple[Conjunction, ...]]) -> None:
+    def __init__(self, diary: Diary, wishes: Wishes) -> None:
         self._diary, self._wishes = diary, wishes
         self._heard: dict[tuple[Address, int, bytes], None] = {}
 

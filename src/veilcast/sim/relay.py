@@ -27,11 +27,10 @@ from veilcast.relay.joining import ServerKeys
 from veilcast.relay.proxy import Proxy
 from veilcast.relay.server import Server
 from veilcast.sim.chance import SeededEntropy, derive
-from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Intact
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mesh_owners import Clients
-from veilcast.sim.reader_checkers import Complete, Diary, Matching, Unasked, body_of
+from veilcast.sim.reader_checkers import Diary, Unasked, reader_checker
 from veilcast.sim.wishes import Promising, Vocabulary, plan_notes
 from veilcast.sim.world import World
 from veilcast.topics import Conjunction, Equal
@@ -90,8 +89,9 @@ class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
     def settle(self, world: World, duration_us: int) -> None:
         wishes, diary = self.wishes(world.seed), Diary()
+        others = {"unasked": lambda: Unasked(self.client_names())}
         for check in self.checks:
-            world.watch(self._checker(check, diary, wishes))
+            world.watch(reader_checker(check, diary, wishes, lambda machine: _bounds(self, machine), others))
         world.watch(Clients())
         world.add(SERVER, self._server)
         for proxy in self.proxy_names():
@@ -159,25 +159,6 @@ class RelayPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             return client
 
         return start
-
-    def _checker(self, check: str, diary: Diary, wishes: dict[Address, tuple[Conjunction, ...]]) -> Checker:
-        match check:
-            case "once":
-                return AtMostOnce()
-            case "intact":
-                return Intact(diary.sent, body_of)
-            case "matching":
-                return Matching(wishes)
-            case "complete":
-                return Complete(diary, wishes)
-            case "unasked":
-                return Unasked(self.client_names())
-            case _:
-                return Bounded("entries over the bounds of a table", 0, self._excess)
-
-    def _excess(self, machine: Client | Proxy | Server) -> int:
-        bounds = _bounds(self, machine)
-        return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
 
 
 class _Client(Promising, Client):

@@ -20,11 +20,10 @@ from veilcast.authority.standing import Standing
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.sim.chance import generator
-from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Intact
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mesh_owners import Clients
-from veilcast.sim.reader_checkers import Complete, Diary, Matching, body_of
+from veilcast.sim.reader_checkers import Diary, reader_checker
 from veilcast.sim.tree_adversaries import Hoarder
 from veilcast.sim.tree_checkers import Frugal
 from veilcast.sim.wishes import Promising, Vocabulary, plan_notes
@@ -107,8 +106,9 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def settle(self, world: World, duration_us: int) -> None:
         wishes, diary = self.wishes(world.seed), Diary()
+        others = {"frugal": lambda: Frugal(sum(map(len, wishes.values())))}
         for check in self.checks:
-            world.watch(self._checker(check, diary, wishes))
+            world.watch(reader_checker(check, diary, wishes, lambda machine: _bounds(self, machine), others))
         world.watch(Clients())
         world.add(DIRECTORY, self._lister(world.epoch_us))
         for number, node in enumerate(self.node_names()):
@@ -179,25 +179,6 @@ class TreePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             return Hoarder(node, generator(birth.seed, "hoarder", name, str(birth.incarnation)), self.keep_ppm)
 
         return start
-
-    def _checker(self, check: str, diary: Diary, wishes: dict[Address, tuple[Conjunction, ...]]) -> Checker:
-        match check:
-            case "once":
-                return AtMostOnce()
-            case "intact":
-                return Intact(diary.sent, body_of)
-            case "matching":
-                return Matching(wishes)
-            case "complete":
-                return Complete(diary, wishes)
-            case "frugal":
-                return Frugal(sum(map(len, wishes.values())))
-            case _:
-                return Bounded("entries over the bounds of a table", 0, self._excess)
-
-    def _excess(self, machine: TreeNode | Directory) -> int:
-        bounds = _bounds(self, machine)
-        return sum(max(0, size - bounds[table]) for table, size in machine.sizes().items())
 
 
 class _Node(Promising, TreeNode):
