@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels import overlay_losses as losing
+from veilcast.lab.kernels.chance import below, stream
 from veilcast.lab.kernels.overlay_trees import Overlay, grown
 from veilcast.lab.kernels.overlay_users import zipf
 
 OVERLAY = grown(30, 2, "geometric", 4)
 MATRIX = np.random.default_rng(1).integers(0, 4, (30, 30))
+TRAFFIC = losing.Traffic(MATRIX, OVERLAY)
 
 
 def path(overlay: Overlay, u: int, v: int) -> list[int]:
@@ -35,9 +37,9 @@ def test_every_byzantine_broker_on_a_path_costs_one_retransmission(marked: NDArr
     walked = {(u, v): path(OVERLAY, u, v) for u in range(30) for v in range(30)}
     again = sum(int(MATRIX[ends]) * int(marked[way].sum()) for ends, way in walked.items())
     content = sum(int(MATRIX[ends]) * (len(way) + 1) for ends, way in walked.items())
-    assert losing.plain(MATRIX, OVERLAY, marked) == (again, content + again)
+    assert TRAFFIC.plain(marked) == (again, content + again)
     # Who learns nothing of any loss loses as much, however suspicious.
-    assert losing.failover(MATRIX, OVERLAY, marked, 1.0, 0, 1, 0).again == again
+    assert TRAFFIC.failover(marked, 1.0, 0, 1, 0).again == again
 
 
 @few
@@ -51,7 +53,7 @@ def test_who_never_forgets_loses_one_publication_for_each_pair_of_sender_and_bro
             if MATRIX[u, v]:
                 way = path(OVERLAY, u, v)
                 senders |= {pair for pair in zip(["client", *way], way, strict=False) if marked[pair[1]]}
-    assert losing.failover(MATRIX, OVERLAY, marked, 1.0, 10**6, 1, 0).again == len(
+    assert TRAFFIC.failover(marked, 1.0, 10**6, 1, 0).again == len(
         {(at if before == "client" else before, at) for before, at in senders}
     )
 
@@ -61,24 +63,37 @@ def test_who_never_forgets_loses_one_publication_for_each_pair_of_sender_and_bro
 def test_of_coded_content_only_what_is_missing_beyond_the_spare_blocks_is_sent_again(
     marked: NDArray[np.bool_], number: int
 ) -> None:
-    plain = losing.plain(MATRIX, OVERLAY, marked)
-    coded = losing.coded(MATRIX, OVERLAY, marked, 3, 2, 1, number)
+    plain = TRAFFIC.plain(marked)
+    coded = TRAFFIC.coded(marked, 3, 2, 1, number)
     assert 0 <= coded.again <= min(plain.again, 2 * MATRIX.sum())
     # With no spare block, whoever is met costs one, unless another had dropped the same already.
-    assert coded.again <= losing.coded(MATRIX, OVERLAY, marked, 3, 3, 1, number).again <= plain.again
+    assert coded.again <= TRAFFIC.coded(marked, 3, 3, 1, number).again <= plain.again
     if not marked.any():
         assert coded == (0, plain.content * 3 / 2)
 
 
+@few
+@given(MARKED, st.integers(0, 9))
+def test_blocks_that_are_sent_again_are_those_that_walking_misses(marked: NDArray[np.bool_], number: int) -> None:
+    chance = stream(1, "guilty", number)
+    guilty = {int(broker): int(below(chance, 5)) for broker in np.flatnonzero(marked)}
+    missing = 0
+    for u in range(30):
+        for v in range(30):
+            dropped = {guilty[broker] for broker in path(OVERLAY, u, v) if broker in guilty}
+            missing += int(MATRIX[u, v]) * max(0, len(dropped) - 2)
+    assert TRAFFIC.coded(marked, 5, 3, 1, number).again == missing
+
+
 def test_one_byzantine_broker_leaves_enough_blocks_and_two_do_not_always() -> None:
     one = np.arange(30) == 0
-    assert losing.coded(MATRIX, OVERLAY, one, 3, 2, 1, 0).again == 0
-    both = [losing.coded(MATRIX, OVERLAY, np.arange(30) < 2, 3, 2, 1, number).again for number in range(30)]
+    assert TRAFFIC.coded(one, 3, 2, 1, 0).again == 0
+    both = [TRAFFIC.coded(np.arange(30) < 2, 3, 2, 1, number).again for number in range(30)]
     assert min(both) == 0 < max(both)
 
 
 def test_full_replication_sends_nothing_again_and_much_more() -> None:
-    whole = losing.replicated(MATRIX, OVERLAY, 3)
+    whole = TRAFFIC.replicated(3)
     assert whole == (0, 9 * (MATRIX * OVERLAY.edges).sum() + 6 * MATRIX.sum())
 
 
@@ -86,7 +101,8 @@ def test_failover_loses_as_often_as_brokers_are_tried_again() -> None:
     many = MATRIX * 10_000
     marked = np.arange(30) < 5
     plain, held = (
-        losing.failover(many, OVERLAY, marked, finds, holds, 1, 0).again for finds, holds in ((1.0, 0), (0.9, 100))
+        losing.Traffic(many, OVERLAY).failover(marked, finds, holds, 1, 0).again
+        for finds, holds in ((1.0, 0), (0.9, 100))
     )
     assert held / plain == pytest.approx((1 / 0.9) / (1 / 0.9 + 100), rel=0.05)
 
@@ -103,9 +119,9 @@ def test_remedies_that_are_none_are_refused() -> None:
     none = np.zeros(30, np.bool_)
     for finds, holds in ((0.0, 5), (1.1, 5), (0.5, -1)):
         with pytest.raises(ConfigError):
-            losing.failover(MATRIX, OVERLAY, none, finds, holds, 1, 0)
+            TRAFFIC.failover(none, finds, holds, 1, 0)
     for replicas, needed in ((3, 4), (3, 0), (33, 2)):
         with pytest.raises(ConfigError):
-            losing.coded(MATRIX, OVERLAY, none, replicas, needed, 1, 0)
+            TRAFFIC.coded(none, replicas, needed, 1, 0)
     with pytest.raises(ConfigError, match="Byzantine"):
         losing.byzantine(5, 6, 1.0, True, 1, 0)

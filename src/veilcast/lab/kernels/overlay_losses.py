@@ -14,6 +14,8 @@ Content is counted in pieces of one publication's size over one edge: to the fir
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -50,70 +52,70 @@ def byzantine(brokers: int, count: int, alpha: float, replacement: bool, seed: i
     return marked
 
 
-def plain(matrix: Matrix, overlay: Overlay, marked: NDArray[np.bool_]) -> Loss:
-    """Nobody learns anything from a loss."""
-    again = float((matrix * overlay.on_paths(marked)).sum())
-    return Loss(again, _once(matrix, overlay) + again)
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Of a trace on an overlay; whatever many sets of brokers are Byzantine there, it is counted once."""
 
+    matrix: Matrix
+    overlay: Overlay
 
-def failover(
-    matrix: Matrix, overlay: Overlay, marked: NDArray[np.bool_], finds: float, holds: int, seed: int, number: int
-) -> Loss:
-    """Every sender to a broker learns for itself; those who publish at a broker are one sender."""
-    if not 0 < finds <= 1 or holds < 0:
-        raise ConfigError(
-            "a loss is put down to who caused it with a probability above 0; nobody is held off backwards"
-        )
-    handed = _handed(matrix, overlay.parents, overlay.depth, marked)
-    again = float(_suspect(handed[handed > 0], finds, holds, stream(seed, "failover", number)))
-    return Loss(again, _once(matrix, overlay) + again)
+    def plain(self, marked: NDArray[np.bool_]) -> Loss:
+        """Nobody learns anything from a loss."""
+        receiver, many = self._handed
+        again = float(many[marked[receiver]].sum())
+        return Loss(again, self._once + again)
 
+    def failover(self, marked: NDArray[np.bool_], finds: float, holds: int, seed: int, number: int) -> Loss:
+        """Every sender to a broker learns for itself; those who publish at a broker are one sender."""
+        if not 0 < finds <= 1 or holds < 0:
+            raise ConfigError(
+                "a loss is put down to who caused it with a probability above 0; nobody is held off backwards"
+            )
+        receiver, many = self._handed
+        again = float(_suspect(many[marked[receiver]], finds, holds, stream(seed, "failover", number)))
+        return Loss(again, self._once + again)
 
-def coded(
-    matrix: Matrix, overlay: Overlay, marked: NDArray[np.bool_], replicas: int, needed: int, seed: int, number: int
-) -> Loss:
-    """What is sent again are blocks, each a part of a publication."""
-    if not 1 <= needed <= replicas <= _REPLICAS_MAX:
-        raise ConfigError(f"of {replicas} blocks, {needed} cannot be enough; there are {_REPLICAS_MAX} at most")
-    chance, guilty = stream(seed, "guilty", number), np.zeros(overlay.brokers, np.int64)
-    for broker in np.flatnonzero(marked):
-        guilty[broker] = 1 << below(chance, replicas)
-    again = float(_missing(matrix, overlay.parents, overlay.depth, guilty, replicas - needed))
-    return Loss(again, (_once(matrix, overlay) * replicas + again) / needed)
+    def coded(self, marked: NDArray[np.bool_], replicas: int, needed: int, seed: int, number: int) -> Loss:
+        """What is sent again are blocks, each a part of a publication."""
+        if not 1 <= needed <= replicas <= _REPLICAS_MAX:
+            raise ConfigError(f"of {replicas} blocks, {needed} cannot be enough; there are {_REPLICAS_MAX} at most")
+        chance, guilty = stream(seed, "guilty", number), np.zeros(self.overlay.brokers, np.uint32)
+        for broker in np.flatnonzero(marked):
+            guilty[broker] = 1 << below(chance, replicas)
+        again = float(_missing(self.matrix, self.overlay.parents, guilty, replicas - needed))
+        return Loss(again, (self._once * replicas + again) / needed)
 
+    def replicated(self, replicas: int) -> Loss:
+        between = float((self.matrix * self.overlay.edges).sum())
+        return Loss(0.0, replicas**2 * between + 2 * replicas * float(self.matrix.sum()))
 
-def replicated(matrix: Matrix, overlay: Overlay, replicas: int) -> Loss:
-    between = float((matrix * overlay.edges).sum())
-    return Loss(0.0, replicas**2 * between + 2 * replicas * float(matrix.sum()))
+    @cached_property
+    def _once(self) -> float:
+        """From the publisher to the first node, over the edges between nodes, and to the subscriber."""
+        return float((self.matrix * (self.overlay.edges + 2)).sum())
 
+    @cached_property
+    def _handed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """By sender, to whom it hands on how many publications: those who publish at a broker, then each broker's
+        parent, then its children.
 
-def _once(matrix: Matrix, overlay: Overlay) -> float:
-    """From the publisher to the first node, over the edges between nodes, and to the subscriber."""
-    return float((matrix * (overlay.edges + 2)).sum())
+        What goes up from a broker comes from below it, or from itself, and does not stay there."""
+        parents, brokers = self.overlay.parents.astype(np.int64), self.overlay.brokers
+        published, read = (self.matrix.sum(axis=axis) for axis in (1, 0))
+        turning = np.zeros(brokers, np.int64)
+        np.add.at(turning, self.overlay.meets.ravel(), self.matrix.ravel())
+        staying, leaving, coming = (_below(self.overlay.parents, many) for many in (turning, published, read))
+        receiver = np.concatenate([np.arange(brokers), np.arange(1, brokers), parents[1:]])
+        return receiver, np.concatenate([published, (coming - staying)[1:], (leaving - staying)[1:]])
 
 
 @compiled
-def _handed(matrix: Matrix, parents: Brokers, depth: Brokers, marked: NDArray[np.bool_]) -> Matrix:
-    """Sender x Byzantine broker: how many publications; on the diagonal those of who publishes there."""
-    handed = np.zeros(matrix.shape, np.int64)
-    for u in range(parents.size):
-        for v in range(parents.size):
-            many = matrix[u, v]
-            if not many:
-                continue
-            if marked[u]:
-                handed[u, u] += many
-            up, down = u, v
-            while up != down:
-                if depth[up] >= depth[down]:
-                    before, up = up, parents[up]
-                    if marked[up]:
-                        handed[before, up] += many
-                else:
-                    if marked[down]:
-                        handed[parents[down], down] += many
-                    down = parents[down]
-    return handed
+def _below(parents: Brokers, many: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of each broker and all below it."""
+    found = many.copy()
+    for broker in range(parents.size - 1, 0, -1):
+        found[parents[broker]] += found[broker]
+    return found
 
 
 @compiled
@@ -131,26 +133,22 @@ def _suspect(handed: NDArray[np.int64], finds: float, holds: int, chance: Stream
 
 
 @compiled
-def _missing(matrix: Matrix, parents: Brokers, depth: Brokers, guilty: NDArray[np.int64], spare: int) -> int:
-    """Blocks that must be sent again."""
+def _missing(matrix: Matrix, parents: Brokers, guilty: NDArray[np.uint32], spare: int) -> int:
+    """Blocks that must be sent again. As with `meets`, who comes later is met by way of its parent."""
     again = 0
+    lost = np.zeros(matrix.shape, np.uint32)
     for u in range(parents.size):
-        for v in range(parents.size):
-            if not matrix[u, v]:
-                continue
-            up, down, lost = u, v, guilty[u] | guilty[v]
-            while up != down:
-                if depth[up] >= depth[down]:
-                    up = parents[up]
-                    lost |= guilty[up]
-                else:
-                    down = parents[down]
-                    lost |= guilty[down]
+        lost[u, u] = guilty[u]
+        for v in range(u):
+            lost[u, v] = lost[v, u] = lost[parents[u], v] | guilty[u]
+        for v in range(u + 1):
             many = 0
-            while lost:
-                many += lost & 1
-                lost >>= 1
-            again += matrix[u, v] * max(0, many - spare)
+            left = lost[u, v]
+            while left:
+                many += 1
+                left &= left - np.uint32(1)
+            if many > spare:
+                again += (matrix[u, v] + (matrix[v, u] if u != v else 0)) * (many - spare)
     return again
 
 

@@ -59,12 +59,6 @@ class Overlay:
         found: Brokers = depth[:, None] + depth[None, :] - 2 * depth[self.meets]
         return found
 
-    def on_paths(self, marked: NDArray[np.bool_]) -> Brokers:
-        """Pairs: how many of the marked brokers are on the path, its ends included."""
-        above = _marked_above(self.parents, marked)
-        found: Brokers = above[:, None] + above[None, :] - 2 * above[self.meets] + marked[self.meets]
-        return found
-
 
 def grown(brokers: int, fanout: float, family: Family, seed: int, number: int = 0) -> Overlay:
     """One of a family's overlays, whose inner brokers have so many children on the average."""
@@ -114,16 +108,6 @@ def _meets(parents: Brokers) -> Brokers:
         for other in range(broker):
             meets[broker, other] = meets[other, broker] = meets[parents[broker], other]
     return meets
-
-
-@compiled
-def _marked_above(parents: Brokers, marked: NDArray[np.bool_]) -> Brokers:
-    """How many are marked from the root to each broker, itself included."""
-    above = np.zeros(parents.size, np.int16)
-    above[0] = marked[0]
-    for broker in range(1, parents.size):
-        above[broker] = above[parents[broker]] + marked[broker]
-    return above
 
 
 BROKERS_MAX = 10_000

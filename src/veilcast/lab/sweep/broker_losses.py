@@ -11,10 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from veilcast.lab.kernels import overlay_losses as losing
-from veilcast.lab.kernels.overlay_losses import Loss
-from veilcast.lab.kernels.overlay_trees import Overlay, grown
-from veilcast.lab.kernels.overlay_users import Matrix
+from veilcast.lab.kernels.overlay_losses import Loss, Traffic, byzantine
+from veilcast.lab.kernels.overlay_trees import grown
 from veilcast.lab.sweep.broker_runs import replayed
 from veilcast.lab.sweep.params import Measure, Params
 
@@ -22,33 +20,30 @@ from veilcast.lab.sweep.params import Measure, Params
 def run(params: Params, seed: int, data: Path | None) -> list[Measure]:
     matrix = replayed(params, seed, data)
     scale = params.interactions / int(matrix.sum())
+    traffic = Traffic(matrix, grown(params.nodes, params.fanout, params.family, seed))
+    lost = np.zeros((params.overlays, len(params.counts), 2))
+    for number in range(params.overlays):
+        if params.family != "complete" and number:
+            traffic = Traffic(matrix, grown(params.nodes, params.fanout, params.family, seed, number))
+        lost[number] = [_lost(params, traffic, count, seed, number) for count in params.counts]
     found = []
-    overlay = grown(params.nodes, params.fanout, params.family, seed)
-    for count in params.counts:
-        lost = []
-        for number in range(params.overlays):
-            if params.family != "complete" and number:
-                overlay = grown(params.nodes, params.fanout, params.family, seed, number)
-            lost.append(_lost(params, matrix, overlay, count, seed, number))
-        again, content = np.mean(lost, axis=0) * scale
+    for count, (again, content) in zip(params.counts, lost.mean(axis=0) * scale, strict=True):
         whole = {"again": again, "each": again / params.interactions, "content_tb": content * _MB / _TB}
         found += [Measure("", metric, count, float(value)) for metric, value in whole.items()]
     return found
 
 
-def _lost(params: Params, matrix: Matrix, overlay: Overlay, count: int, seed: int, number: int) -> Loss:
-    replacement = params.replacement
-    marked = losing.byzantine(params.nodes, count, params.byzantine_zipf, replacement, seed, number)
+def _lost(params: Params, traffic: Traffic, count: int, seed: int, number: int) -> Loss:
+    marked = byzantine(params.nodes, count, params.byzantine_zipf, params.replacement, seed, number)
     match params.losses:
         case "plain":
-            return losing.plain(matrix, overlay, marked)
+            return traffic.plain(marked)
         case "failover":
-            return losing.failover(matrix, overlay, marked, params.finds, params.holds, seed, number)
+            return traffic.failover(marked, params.finds, params.holds, seed, number)
         case "coded":
-            needed = params.replicas // 2 + 1
-            return losing.coded(matrix, overlay, marked, params.replicas, needed, seed, number)
+            return traffic.coded(marked, params.replicas, params.replicas // 2 + 1, seed, number)
         case _:
-            return losing.replicated(matrix, overlay, params.replicas)
+            return traffic.replicated(params.replicas)
 
 
 _MB: Final = 1 << 20
