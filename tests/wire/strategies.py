@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from veilcast.crypto.certificate import COVER_MAX, NO_LINEAGE, Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.wire import encode
+from veilcast.wire.brokers import Routing
 from veilcast.wire.codec import TYPE_BYTES
 from veilcast.wire.messages import Candidacy, Message
 from veilcast.wire.tree import Listed
@@ -86,8 +88,10 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
         return ANCHORS
     if hint is Chain:
         return CHAINS
-    if hint is Listed:
-        return st.builds(Listed, **{f.name: _field(f.type) for f in msgspec.structs.fields(Listed)})
+    if isinstance(hint, enum.EnumMeta):
+        return st.sampled_from(hint)
+    if hint in (Listed, Routing):
+        return st.builds(hint, **{f.name: _field(f.type) for f in msgspec.structs.fields(hint)})
     if hint is Candidacy:
         return st.builds(Candidacy, CHAINS, st.binary(min_size=32, max_size=32))
     if get_origin(hint) is tuple:
