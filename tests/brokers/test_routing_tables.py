@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilcast.brokers import tables as tables_module
+from veilcast.brokers.language import Predicates
 from veilcast.brokers.predicates import conforms, covers, overlaps, parse
 from veilcast.brokers.tables import ID_MAX, Entry, Step, Tables
 from veilcast.errors import ExcessError, ForgedError, LocalError
@@ -31,10 +32,10 @@ class Overlay:
         for one, other in links:
             ends.setdefault(one, []).append(hop(other))
             ends.setdefault(other, []).append(hop(one))
-        self.brokers = {name: Tables(neighbours) for name, neighbours in ends.items()}
+        self.brokers = {name: Tables(neighbours, Predicates()) for name, neighbours in ends.items()}
         self.sent = 0
 
-    def do(self, broker: str, steps: list[Step]) -> None:
+    def do(self, broker: str, steps: list[Step[Conjunction]]) -> None:
         queue = deque((broker, step) for step in steps)
         while queue:
             at, (to, kind, id_, interest) = queue.popleft()
@@ -92,7 +93,7 @@ def test_a_subscription_before_the_advertisement_finds_it_too() -> None:
 
 
 def test_what_is_covered_is_not_sent_and_comes_back_before_its_cover_goes() -> None:
-    broker = Tables([hop("up"), hop("down")])
+    broker = Tables([hop("up"), hop("down")], Predicates())
     broker.advertise(b"a", M1, hop("up"))
     wide, narrow = parse("[price,>,10]"), parse("[price,>,50]")
     assert broker.subscribe(b"wide", wide, hop("c1")) == [Step(hop("up"), "subscribe", b"wide", wide)]
@@ -108,7 +109,7 @@ def test_what_is_covered_is_not_sent_and_comes_back_before_its_cover_goes() -> N
 
 
 def test_equal_subscriptions_are_sent_once() -> None:
-    broker = Tables([hop("up")])
+    broker = Tables([hop("up")], Predicates())
     broker.advertise(b"a", M1, hop("up"))
     assert len(broker.subscribe(b"one", M2, hop("c1"))) == 1
     assert broker.subscribe(b"two", M2, hop("c2")) == []
@@ -117,14 +118,14 @@ def test_equal_subscriptions_are_sent_once() -> None:
 
 
 def test_only_what_was_advertised_here_is_routed() -> None:
-    broker = Tables([hop("up")])
+    broker = Tables([hop("up")], Predicates())
     broker.advertise(b"a", M1, hop("up"))
     with pytest.raises(ForgedError):
         broker.route(M3, hop("elsewhere"))
 
 
 def test_nobody_ends_what_is_anothers_or_takes_its_id() -> None:
-    broker = Tables([hop("up")])
+    broker = Tables([hop("up")], Predicates())
     broker.subscribe(b"s", M2, hop("c1"))
     with pytest.raises(ForgedError):
         broker.unsubscribe(b"s", hop("c2"))
@@ -136,7 +137,7 @@ def test_nobody_ends_what_is_anothers_or_takes_its_id() -> None:
 
 
 def test_tables_are_bounded_by_hop_and_in_all() -> None:
-    broker = Tables([hop("up")], most=3, most_of_one=2)
+    broker = Tables([hop("up")], Predicates(), most=3, most_of_one=2)
     broker.subscribe(b"1", M2, hop("c1"))
     broker.subscribe(b"2", M2, hop("c1"))
     with pytest.raises(ExcessError):
@@ -148,7 +149,7 @@ def test_tables_are_bounded_by_hop_and_in_all() -> None:
     broker.subscribe(b"4", M2, hop("c2"))
     assert set(broker.prt) == {b"3", b"4"}
     with pytest.raises(LocalError):
-        Tables([], most=1, most_of_one=2)
+        Tables([], Predicates(), most=1, most_of_one=2)
 
 
 # --- random overlays against the definition ---------------------------------------------------------------------------
@@ -261,7 +262,7 @@ def test_covering_sends_less() -> None:
 @pytest.mark.parametrize("bug", ["covers_all", "withdraw_first"])
 def test_the_check_catches_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if bug == "covers_all":
-        monkeypatch.setattr(tables_module, "covers", lambda s, t: True)
+        monkeypatch.setattr(Predicates, "covers", lambda self, s, t: True)
     else:
         monkeypatch.setattr(tables_module._Frontier, "remove", forgetful(tables_module._Frontier.remove))
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""What the machines of secret forwarding can be told: one frozen value each, with the unit and the effect of each field.
+"""What the machines of secret forwarding can be told: one frozen value each, with unit and effect of each field.
 
 All of an overlay must be of one profile, and of one bound on delay; all else each decides for itself.
 """
@@ -28,6 +28,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Items on their way to one peer, sent and not heard."""
     queue_max: int = 8_192
     """Items that wait for one peer. When there are more, the oldest with content or keys is dropped."""
+    queue_bytes: int = 1 << 26
+    """All of them together."""
     clients_max: int = 4_096
     """Clients whose items and claims are remembered."""
     client_us: int = 120_000_000
@@ -91,9 +93,10 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # --- streams
     connect_us: int = 1_000_000
-    """As for brokers; and so are these two."""
+    """As for brokers; and so are these three."""
     window: int = 256
     queue_max: int = 8_192
+    queue_bytes: int = 1 << 26
 
     # --- claims
     ahead_us: int = 20_000_000

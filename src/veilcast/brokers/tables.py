@@ -9,62 +9,70 @@ covers, and the same for advertisements. What is covered is known here, but not 
 all that it alone covered is sent first, and only then is it withdrawn; and a new one is sent before those it covers are
 withdrawn. At no time does a neighbour know less than it has to.
 
-The answers are steps for the caller to send, in this order. What is remembered is bounded, by hop and in all.
+What interests and publications are, and which covers which, is a matter of the `Meaning` that tables are built with
+(`language`). The answers are steps for the caller to send, in this order. What is remembered is bounded, by hop and in
+all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias
 
-from veilcast.brokers.predicates import conforms, covers, covers_advertisement, overlaps
+from veilcast.brokers.language import I, Meaning, P
 from veilcast.errors import ExcessError, ForgedError, LocalError
-from veilcast.machine import Address, Publication
-from veilcast.topics import Conjunction
+from veilcast.machine import Address
 
 Kind: TypeAlias = Literal["advertise", "unadvertise", "subscribe", "unsubscribe"]
 
 
-class Step(NamedTuple):
+class Step(NamedTuple, Generic[I]):
     """What a neighbour is to be told."""
 
     to: Address
     kind: Kind
     id: bytes
-    interest: Conjunction
+    interest: I
 
 
-class Entry(NamedTuple):
+class Entry(NamedTuple, Generic[I]):
     """A row of a table: what, and the last hop it came from."""
 
-    interest: Conjunction
+    interest: I
     hop: Address
 
 
-class Tables:
+class Tables(Generic[I, P]):
     """Of a broker with these neighbours; every other hop is a client's."""
 
-    def __init__(self, neighbours: Sequence[Address], *, most: int = 1 << 16, most_of_one: int = 1 << 14) -> None:
+    def __init__(
+        self,
+        neighbours: Sequence[Address],
+        meaning: Meaning[I, P],
+        *,
+        most: int = 1 << 16,
+        most_of_one: int = 1 << 14,
+    ) -> None:
         if not 1 <= most_of_one <= most:
             raise LocalError("tables have room for something, and for no more of one hop than in all")
-        self._neighbours = tuple(neighbours)
-        self._advertisements = _Table(most, most_of_one)
-        self._subscriptions = _Table(most, most_of_one)
-        self._told = {hop: _Frontier(covers_advertisement) for hop in neighbours}
-        self._asked = {hop: _Frontier(covers) for hop in neighbours}
+        self._neighbours, self._meaning = tuple(neighbours), meaning
+        self._advertisements: _Table[I] = _Table(most, most_of_one)
+        self._subscriptions: _Table[I] = _Table(most, most_of_one)
+        self._told: dict[Address, _Frontier[I]] = {hop: _Frontier(meaning.covers_advertisement) for hop in neighbours}
+        self._asked: dict[Address, _Frontier[I]] = {hop: _Frontier(meaning.covers) for hop in neighbours}
 
     @property
-    def srt(self) -> dict[bytes, Entry]:
+    def srt(self) -> dict[bytes, Entry[I]]:
         """The subscription routing table: advertisements and their last hops."""
         return dict(self._advertisements.rows)
 
     @property
-    def prt(self) -> dict[bytes, Entry]:
+    def prt(self) -> dict[bytes, Entry[I]]:
         """The publication routing table: subscriptions and their last hops."""
         return dict(self._subscriptions.rows)
 
-    def advertise(self, id_: bytes, advertisement: Conjunction, hop: Address) -> list[Step]:
+    def advertise(self, id_: bytes, advertisement: I, hop: Address) -> list[Step[I]]:
         """Tell all others, and ask this hop for what is wanted of it."""
         if not self._advertisements.add(id_, Entry(advertisement, hop)):
             return []
@@ -75,11 +83,11 @@ class Tables:
             for step in _steps(to, "advertise", "unadvertise", self._told[to].add(id_, advertisement))
         ]
         for number, entry in self._subscriptions.rows.items():
-            if entry.hop != hop and hop in self._asked and overlaps(advertisement, entry.interest):
+            if entry.hop != hop and hop in self._asked and self._meaning.overlaps(advertisement, entry.interest):
                 steps += _steps(hop, "subscribe", "unsubscribe", self._asked[hop].add(number, entry.interest))
         return steps
 
-    def unadvertise(self, id_: bytes, hop: Address) -> list[Step]:
+    def unadvertise(self, id_: bytes, hop: Address) -> list[Step[I]]:
         """Tell the others; what was asked of this hop for this advertisement alone is asked no more."""
         if not self._advertisements.remove(id_, hop):
             return []
@@ -93,7 +101,7 @@ class Tables:
                 steps += _steps(to, "advertise", "unadvertise", self._told[to].remove(id_))
         return steps
 
-    def subscribe(self, id_: bytes, subscription: Conjunction, hop: Address) -> list[Step]:
+    def subscribe(self, id_: bytes, subscription: I, hop: Address) -> list[Step[I]]:
         """Ask the last hops of all advertisements it overlaps, unless they were asked for more already."""
         if not self._subscriptions.add(id_, Entry(subscription, hop)):
             return []
@@ -104,7 +112,7 @@ class Tables:
             for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].add(id_, subscription))
         ]
 
-    def unsubscribe(self, id_: bytes, hop: Address) -> list[Step]:
+    def unsubscribe(self, id_: bytes, hop: Address) -> list[Step[I]]:
         """Ask for what only this one covered, and withdraw it."""
         if not self._subscriptions.remove(id_, hop):
             return []
@@ -114,22 +122,22 @@ class Tables:
             for step in _steps(to, "subscribe", "unsubscribe", self._asked[to].remove(id_))
         ]
 
-    def route(self, publication: Publication, hop: Address) -> list[Address]:
+    def route(self, publication: P, hop: Address) -> list[Address]:
         """The hops that a publication from this one goes on to, each once.
 
         `ForgedError` if nobody has advertised it on this hop: such a publication would not reach everybody anyway.
         """
-        if not any(conforms(publication, entry.interest) for entry in self._advertisements.of(hop)):
+        if not any(self._meaning.conforms(publication, entry.interest) for entry in self._advertisements.of(hop)):
             raise ForgedError("a publication that was not advertised here")
         return list(
             dict.fromkeys(
                 entry.hop
                 for entry in self._subscriptions.rows.values()
-                if entry.hop != hop and entry.interest.matches(publication)
+                if entry.hop != hop and self._meaning.matches(publication, entry.interest)
             )
         )
 
-    def drop(self, hop: Address) -> list[Step]:
+    def drop(self, hop: Address) -> list[Step[I]]:
         """All that came from this hop ends: a client that is gone."""
         steps = []
         for id_, entry in self.prt.items():
@@ -140,19 +148,19 @@ class Tables:
                 steps += self.unadvertise(id_, hop)
         return steps
 
-    def _is_advertised(self, hop: Address, subscription: Conjunction) -> bool:
-        return any(overlaps(entry.interest, subscription) for entry in self._advertisements.of(hop))
+    def _is_advertised(self, hop: Address, subscription: I) -> bool:
+        return any(self._meaning.overlaps(entry.interest, subscription) for entry in self._advertisements.of(hop))
 
 
-class _Table:
+class _Table(Generic[I]):
     """Rows by id, at most so many, and so many of one hop."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        self.rows: dict[bytes, Entry] = {}
+        self.rows: dict[bytes, Entry[I]] = {}
         self._most, self._most_of_one = most, most_of_one
         self._of_hop: Counter[Address] = Counter()
 
-    def add(self, id_: bytes, entry: Entry) -> bool:
+    def add(self, id_: bytes, entry: Entry[I]) -> bool:
         """Whether it is new. The same again is no news; something else under the same id is an error."""
         if not 1 <= len(id_) <= ID_MAX:
             raise LocalError(f"an id has 1 to {ID_MAX} bytes")
@@ -179,30 +187,30 @@ class _Table:
             del self._of_hop[hop]
         return True
 
-    def of(self, hop: Address) -> list[Entry]:
+    def of(self, hop: Address) -> list[Entry[I]]:
         return [entry for entry in self.rows.values() if entry.hop == hop] if self._of_hop[hop] else []
 
 
-class _Frontier:
+class _Frontier(Generic[I]):
     """What one neighbour should know, and the part of it that is sent there: all else is covered by that."""
 
-    def __init__(self, covering: Callable[[Conjunction, Conjunction], bool]) -> None:
+    def __init__(self, covering: Callable[[I, I], bool]) -> None:
         self._covers = covering
-        self._wanted: dict[bytes, Conjunction] = {}
+        self._wanted: dict[bytes, I] = {}
         self._sent: dict[bytes, None] = {}
 
     @property
     def wanted(self) -> list[bytes]:
         return list(self._wanted)
 
-    def add(self, id_: bytes, interest: Conjunction) -> list[tuple[bool, bytes, Conjunction]]:
+    def add(self, id_: bytes, interest: I) -> list[tuple[bool, bytes, I]]:
         """What to send (True) and then to withdraw (False)."""
         if id_ in self._wanted:
             return []
         self._wanted[id_] = interest
         return self._raise([id_])
 
-    def remove(self, id_: bytes) -> list[tuple[bool, bytes, Conjunction]]:
+    def remove(self, id_: bytes) -> list[tuple[bool, bytes, I]]:
         interest = self._wanted.pop(id_, None)
         if interest is None or id_ not in self._sent:
             return []
@@ -214,7 +222,7 @@ class _Frontier:
         ]
         return [*self._raise(bared), (False, id_, interest)]
 
-    def _raise(self, candidates: Iterable[bytes]) -> list[tuple[bool, bytes, Conjunction]]:
+    def _raise(self, candidates: Iterable[bytes]) -> list[tuple[bool, bytes, I]]:
         """Send those that nothing sent covers; withdraw what they cover, and send nothing that would be at once."""
         before = dict(self._sent)
         for id_ in candidates:
@@ -227,7 +235,7 @@ class _Frontier:
         ]
 
 
-def _steps(to: Address, send: Kind, withdraw: Kind, moves: Iterable[tuple[bool, bytes, Conjunction]]) -> list[Step]:
+def _steps(to: Address, send: Kind, withdraw: Kind, moves: Iterable[tuple[bool, bytes, I]]) -> list[Step[I]]:
     return [Step(to, send if sent else withdraw, id_, interest) for sent, id_, interest in moves]
 
 

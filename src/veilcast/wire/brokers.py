@@ -219,6 +219,12 @@ class CopyRouting(Message, frozen=True):
     version: Counter
 
 
+class Copied(Message, frozen=True):
+    """The answer to that, behind the claims: these are all."""
+
+    version: Counter
+
+
 class Pull(Message, frozen=True):
     """A reader to a replica of the repository: the share of this key that you hold for those who can show this."""
 
@@ -258,4 +264,5 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     0x91: CopyRouting,
     0x92: Pull,
     0x93: Push,
+    0x94: Copied,
 }

@@ -1,0 +1,287 @@
+"""Queues: one for each peer, whose messages arrive in order and once, over as many streams as it takes.
+
+Pure. Streams break; what was written to one may or may not have come. So messages are numbered items of a session, kept
+until the peer has heard them, and sent again on the next stream from the first that it lacks. `Hello` opens a stream:
+it says which session is ours, and how far we have heard the peer's. Whoever has started anew knows no session any more;
+then we begin another, and say so to our machine (`anew`), for its peer has forgotten everything.
+
+So many items are under way at a time; the others wait. Where too many do, the oldest with content or keys are dropped:
+these are asked for again, or sent again by their publisher. Claims are never dropped singly. If even they are too many
+(a peer that is gone for long) all is dropped, and told again when it is back.
+
+Acknowledgements ride along with items, or come a little later for many at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from veilcast.errors import ExcessError, MalformedError, StaleError
+from veilcast.machine import Address, Entropy, Frame
+from veilcast.parts.alarms import Alarms
+from veilcast.wire import decode, encode
+from veilcast.wire.brokers import Claim, Copied, CopyRouting, Heard, Hello, Item, Order, Stands, Withdraw
+from veilcast.wire.messages import Message
+
+
+class Queues:
+    """Bounded, by peer: `window` items under way; `queue_max` and `queue_bytes` that wait, and as many claims.
+
+    Peers are those that were `peer_up` and not `forget`; whoever lets peers in bounds them. `dropped` counts what went
+    for want of room.
+    """
+
+    def __init__(self, window: int, queue_max: int, queue_bytes: int, entropy: Entropy) -> None:
+        self._window, self._queue_max, self._queue_bytes = window, queue_max, queue_bytes
+        self._entropy = entropy
+        self._together = min(ACKNOWLEDGED, max(1, window // 4))
+        self._lines: dict[Address, _Line] = {}
+        self._frames: deque[Frame] = deque()
+        self._owed: Alarms[Address] = Alarms()
+        self._last: tuple[Message, bytes] | None = None
+        self.anew: deque[Address] = deque()
+        """Peers that have forgotten us, or never knew us."""
+        self.cut: deque[Address] = deque()
+        """Peers that are up, and hear too little of what we say: only another stream can help."""
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        """All that waits or is under way."""
+        return sum(len(line.waiting) + len(line.sent) for line in self._lines.values())
+
+    def __contains__(self, peer: Address) -> bool:
+        return peer in self._lines
+
+    @property
+    def most(self) -> int:
+        """The same, of the peer with most of it."""
+        return max((len(line.waiting) + len(line.sent) for line in self._lines.values()), default=0)
+
+    def up(self, peer: Address) -> bool:
+        """Whether it is there and has greeted us."""
+        return peer in self._lines and self._lines[peer].greeted
+
+    def behind(self, peer: Address) -> int:
+        """How many items it has not heard yet."""
+        line = self._lines.get(peer)
+        return 0 if line is None else len(line.waiting) + len(line.sent)
+
+    # --- streams
+
+    def peer_up(self, peer: Address) -> None:
+        line = self._lines.setdefault(peer, _Line(self._entropy(_SESSION)))
+        line.up, line.greeted, line.hellos = True, False, 0
+        self._greet(peer, line)
+
+    def peer_lost(self, peer: Address) -> None:
+        line = self._lines.get(peer)
+        if line is not None:
+            line.up = line.greeted = False
+            self._owed.drop(peer)
+
+    def forget(self, peer: Address) -> None:
+        """All that is for it goes; when it comes back it is a stranger."""
+        self._lines.pop(peer, None)
+        self._owed.drop(peer)
+
+    # --- out
+
+    def put(self, peer: Address, message: Message) -> None:
+        """Queue it for a peer that has been up; what is for one that is forgotten goes nowhere."""
+        line = self._lines.get(peer)
+        if line is None:
+            return
+        kept = isinstance(message, _KEPT)
+        if line.lost and kept:
+            return  # It is told all of them, when it is back.
+        line.add(self._cargo(message), kept)
+        self._bound(peer, line)
+        self._send(peer, line)
+
+    def frames(self, limit: int) -> list[Frame]:
+        return [self._frames.popleft() for _ in range(min(limit, len(self._frames)))]
+
+    def next_us(self) -> int | None:
+        return self._owed.next_us()
+
+    def handle(self, now: int) -> None:
+        """Acknowledge what was heard a while ago."""
+        for peer in self._owed.due(now):
+            self._acknowledge(peer, self._lines[peer])
+
+    # --- in
+
+    def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
+        """What a peer that is up has to say to our machine, in order and once; raises for what makes no sense."""
+        line = self._lines.get(peer)
+        if line is None or not line.up:
+            raise StaleError("nobody that is up")
+        message = decode(data)
+        match message:
+            case Hello():
+                self._greeted(message, peer, line)
+            case Heard():
+                line.heard(message.number)
+                self._send(peer, line)
+            case Item():
+                return self._take(message, peer, line, now)
+            case _:
+                raise MalformedError("not a message of a session")
+        return None
+
+    # --- inside
+
+    def _greet(self, peer: Address, line: _Line) -> None:
+        self._post(peer, Hello(line.session, line.theirs, line.got))
+
+    def _greeted(self, hello: Hello, peer: Address, line: _Line) -> None:
+        line.hellos += 1
+        if line.hellos > HELLOS_MAX:
+            raise ExcessError("more greetings than a stream needs")
+        if hello.session != line.theirs:
+            line.theirs, line.got, line.told = hello.session, 0, 0
+        knows_us = hello.theirs == line.session
+        if knows_us:
+            line.heard(hello.heard)
+        elif line.number:  # It lacks what comes before the first that we would send.
+            line.begin(self._entropy(_SESSION))
+            self._greet(peer, line)
+        if line.lost or not knows_us:
+            self.anew.append(peer)
+        line.greeted, line.lost = True, False
+        for number, cargo in line.sent:
+            self._post(peer, Item(number, cargo))
+        self._send(peer, line)
+
+    def _take(self, item: Item, peer: Address, line: _Line, now: int) -> Message | None:
+        if line.theirs is None or not line.hellos:
+            raise MalformedError("an item before a greeting")
+        if item.number > line.got + 1:
+            raise MalformedError("an item out of its order")
+        if item.number <= line.got:
+            return None
+        line.got += 1
+        if line.got - line.told >= self._together:
+            self._acknowledge(peer, line)
+        elif peer not in self._owed:
+            self._owed.set(peer, now + ACKNOWLEDGE_US)
+        return decode(item.cargo)
+
+    def _send(self, peer: Address, line: _Line) -> None:
+        """As much as may be under way."""
+        if not line.greeted:
+            return
+        if line.waiting and line.got > line.told:
+            self._acknowledge(peer, line)
+        while line.waiting and len(line.sent) < self._window:
+            self._post(peer, Item(*line.next()))
+
+    def _acknowledge(self, peer: Address, line: _Line) -> None:
+        self._owed.drop(peer)
+        line.told = line.got
+        self._post(peer, Heard(line.got))
+
+    def _bound(self, peer: Address, line: _Line) -> None:
+        while len(line.droppable) > self._queue_max or line.bytes > self._queue_bytes:
+            if not line.drop():
+                break
+            self.dropped += 1
+        if len(line.waiting) - len(line.droppable) > self._queue_max:
+            self.dropped += len(line.waiting)
+            line.begin(self._entropy(_SESSION), empty=True)
+            # On a stream that is up, what comes next would have a session that the peer does not know.
+            line.lost, line.greeted = True, False
+            if line.up:
+                self.cut.append(peer)
+
+    def _cargo(self, message: Message) -> bytes:
+        """Its bytes; a message that goes to many is encoded once."""
+        if self._last is None or self._last[0] is not message:
+            self._last = (message, encode(message))
+        return self._last[1]
+
+    def _post(self, peer: Address, message: Message) -> None:
+        self._frames.append(Frame(peer, encode(message)))
+
+
+@dataclass(slots=True)
+class _Line:
+    """All there is between us and one peer."""
+
+    session: bytes
+    """Of our items."""
+    theirs: bytes | None = None
+    got: int = 0
+    """The last of their items that we have, and the last that they know we have."""
+    told: int = 0
+    number: int = 0
+    """The last of our items that was sent."""
+    sent: deque[tuple[int, bytes]] = field(default_factory=deque)
+    waiting: dict[int, bytes] = field(default_factory=dict)
+    droppable: dict[int, None] = field(default_factory=dict)
+    bytes: int = 0
+    """Of those that wait."""
+    place: int = 0
+    hellos: int = 0
+    up: bool = False
+    greeted: bool = False
+    lost: bool = False
+
+    def add(self, cargo: bytes, kept: bool) -> None:
+        self.place += 1
+        self.waiting[self.place] = cargo
+        self.bytes += len(cargo)
+        if not kept:
+            self.droppable[self.place] = None
+
+    def next(self) -> tuple[int, bytes]:
+        """The first that waits is under way now."""
+        place = next(iter(self.waiting))
+        cargo = self._pop(place)
+        self.number += 1
+        self.sent.append((self.number, cargo))
+        return self.number, cargo
+
+    def drop(self) -> bool:
+        """The oldest that may be; False if there is none."""
+        if not self.droppable:
+            return False
+        self._pop(next(iter(self.droppable)))
+        return True
+
+    def heard(self, number: int) -> None:
+        if number > self.number:
+            raise MalformedError("an acknowledgement of what was never sent")
+        while self.sent and self.sent[0][0] <= number:
+            self.sent.popleft()
+
+    def begin(self, session: bytes, *, empty: bool = False) -> None:
+        """Another session: what was under way has new numbers; or all of it goes."""
+        self.session, self.number = session, 0
+        if empty:
+            self.sent.clear()
+            self.waiting.clear()
+            self.droppable.clear()
+            self.bytes = 0
+            return
+        under_way = [cargo for _, cargo in self.sent]
+        self.sent = deque(enumerate(under_way, 1))
+        self.number = len(under_way)
+
+    def _pop(self, place: int) -> bytes:
+        cargo = self.waiting.pop(place)
+        self.droppable.pop(place, None)
+        self.bytes -= len(cargo)
+        return cargo
+
+
+HELLOS_MAX: Final = 4
+"""On one stream: the first, and one more for each session that ends in the middle of it."""
+ACKNOWLEDGED: Final = 32
+"""So many items at most are acknowledged at once,"""
+ACKNOWLEDGE_US: Final = 20_000
+"""or after so long."""
+_SESSION: Final = 16
+_KEPT: Final = (Claim, Withdraw, Order, Stands, CopyRouting, Copied)

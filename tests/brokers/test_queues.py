@@ -1,0 +1,212 @@
+"""Queues between peers: everything arrives once and in order, over streams that break anywhere and lives that end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from veilcast.brokers import queues as module
+from veilcast.brokers.queues import Queues
+from veilcast.errors import ExcessError, MalformedError, StaleError
+from veilcast.machine import Address
+from veilcast.wire import encode
+from veilcast.wire.brokers import CopyRouting, Done, Heard, Hello, Item
+from veilcast.wire.messages import Message
+
+A, B = Address("a"), Address("b")
+
+
+def content(number: int) -> Done:
+    """Of the sort that may be dropped."""
+    return Done(number.to_bytes(16, "big"), 0)
+
+
+def claim(number: int) -> CopyRouting:
+    """Of the sort that may not."""
+    return CopyRouting(number)
+
+
+class Pair:
+    """Two ends and the stream between them, which can break with frames on it."""
+
+    def __init__(self, seed: int = 1, window: int = 8, queue_max: int = 50) -> None:
+        self.rng = random.Random(seed)
+        self.window, self.queue_max = window, queue_max
+        self.ends = {A: self.end(), B: self.end()}
+        self.got: dict[Address, list[Message]] = {A: [], B: []}
+        self.flying: dict[Address, list[bytes]] = {A: [], B: []}
+        self.now = 0
+
+    def end(self) -> Queues:
+        return Queues(self.window, self.queue_max, 1 << 20, self.rng.randbytes)
+
+    def connect(self) -> None:
+        self.flying = {A: [], B: []}
+        for one, other in ((A, B), (B, A)):
+            self.ends[one].frames(1 << 20)
+            self.ends[one].peer_up(other)
+
+    def cut(self) -> None:
+        for one, other in ((A, B), (B, A)):
+            self.ends[one].peer_lost(other)
+
+    def step(self, to: Address) -> bool:
+        """One frame arrives there."""
+        other = B if to == A else A
+        self.flying[to] += [frame.data for frame in self.ends[other].frames(1 << 20)]
+        if not self.flying[to]:
+            return False
+        message = self.ends[to].receive(self.flying[to].pop(0), other, self.now)
+        if message is not None:
+            self.got[to].append(message)
+        return True
+
+    def settle(self) -> None:
+        while self.step(A) or self.step(B) or any(end.next_us() is not None for end in self.ends.values()):
+            self.now += 1_000
+            for end in self.ends.values():
+                end.handle(self.now)
+
+
+def test_everything_arrives_once_and_in_order_over_streams_that_break_anywhere() -> None:
+    for seed in range(30):
+        pair = Pair(seed)
+        pair.connect()
+        said = 0
+        for _ in range(200):
+            match pair.rng.randrange(8):
+                case 0:
+                    pair.cut()
+                    pair.connect()
+                case 1 | 2 if said < 50:
+                    said += 1
+                    pair.ends[A].put(B, content(said))
+                    pair.ends[B].put(A, claim(said))
+                case _:
+                    pair.step(pair.rng.choice((A, B)))
+        pair.connect()
+        pair.settle()
+        assert pair.got[B] == [content(number) for number in range(1, said + 1)]
+        assert pair.got[A] == [claim(number) for number in range(1, said + 1)]
+        assert len(pair.ends[A]) == len(pair.ends[B]) == 0, "and all of it is acknowledged"
+
+
+def test_who_starts_anew_is_known_for_it_and_gets_what_it_lacks() -> None:
+    pair = Pair()
+    pair.connect()
+    for number in range(20):
+        pair.ends[A].put(B, claim(number))
+    pair.settle()
+    assert list(pair.ends[A].anew) == [B] and list(pair.ends[B].anew) == [A]
+    pair.ends[A].anew.clear()
+    pair.cut()
+    pair.ends[A].put(B, claim(100))
+    pair.connect()
+    pair.settle()
+    assert not pair.ends[A].anew, "a stream is not a life"
+    pair.cut()
+    pair.ends[A].put(B, claim(101))
+    pair.ends[B], pair.got[B] = pair.end(), []
+    pair.connect()
+    pair.settle()
+    assert list(pair.ends[A].anew) == [B]
+    assert pair.got[B] == [claim(101)]
+    pair.ends[B].put(A, claim(7))
+    pair.settle()
+    assert pair.got[A] == [claim(7)]
+
+
+def test_content_is_dropped_oldest_first_and_counted_and_claims_are_not() -> None:
+    pair = Pair(queue_max=10)
+    pair.connect()
+    pair.settle()
+    pair.cut()
+    pair.ends[A].put(B, claim(0))
+    for number in range(25):
+        pair.ends[A].put(B, content(number))
+    pair.ends[A].put(B, claim(1))
+    assert pair.ends[A].dropped == 15 and len(pair.ends[A]) == pair.ends[A].most == 12
+    pair.connect()
+    pair.settle()
+    assert pair.got[B] == [claim(0), *(content(number) for number in range(15, 25)), claim(1)]
+
+
+def test_bytes_are_bounded_too() -> None:
+    rng = random.Random(1)
+    end = Queues(8, 1000, 300, rng.randbytes)
+    end.peer_up(B)
+    for number in range(100):
+        end.put(B, content(number))
+    size = len(encode(content(1)))
+    assert len(end) == 300 // size and end.dropped == 100 - len(end)
+
+
+def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
+    pair = Pair(queue_max=10)
+    pair.connect()
+    pair.settle()
+    pair.ends[A].anew.clear()
+    pair.cut()
+    for number in range(40):
+        pair.ends[A].put(B, claim(number))
+    assert len(pair.ends[A]) == 0, "no room for all, so there is no use in some"
+    pair.connect()
+    pair.settle()
+    assert list(pair.ends[A].anew) == [B] and pair.got[B] == []
+    pair.ends[A].put(B, claim(1))
+    pair.settle()
+    assert pair.got[B] == [claim(1)]
+
+
+def test_a_peer_that_is_up_and_never_acknowledges_is_cut_off() -> None:
+    rng = random.Random(1)
+    end = Queues(2, 5, 1 << 20, rng.randbytes)
+    end.peer_up(B)
+    end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
+    for number in range(8):
+        end.put(B, claim(number))
+    assert list(end.cut) == [B] and not end.up(B)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    rng = random.Random(1)
+    end = Queues(4, 10, 1 << 20, rng.randbytes)
+    with pytest.raises(StaleError):
+        end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
+    end.peer_up(B)
+    with pytest.raises(MalformedError, match="before a greeting"):
+        end.receive(encode(Item(1, encode(claim(1)))), B, 0)
+    end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
+    with pytest.raises(MalformedError, match="out of its order"):
+        end.receive(encode(Item(2, encode(claim(1)))), B, 0)
+    with pytest.raises(MalformedError, match="never sent"):
+        end.receive(encode(Heard(1)), B, 0)
+    with pytest.raises(MalformedError, match="session"):
+        end.receive(encode(claim(1)), B, 0)
+    for _ in range(module.HELLOS_MAX - 1):
+        end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
+    with pytest.raises(ExcessError):
+        end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
+
+
+def test_many_items_are_acknowledged_at_once() -> None:
+    pair = Pair(window=100, queue_max=500)
+    pair.connect()
+    pair.settle()
+    for number in range(100):
+        pair.ends[A].put(B, content(number))
+    for _ in range(101):
+        pair.step(B)
+    acknowledgements = pair.ends[B].frames(1000)
+    assert len(acknowledgements) == 100 // 25
+    assert len(pair.got[B]) == 100
+
+
+def test_what_is_for_one_who_is_forgotten_goes_nowhere() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.settle()
+    pair.ends[A].forget(B)
+    pair.ends[A].put(B, claim(1))
+    assert len(pair.ends[A]) == 0 and B not in pair.ends[A] and pair.ends[A].behind(B) == 0
