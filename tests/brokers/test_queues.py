@@ -98,7 +98,8 @@ def test_who_starts_anew_is_known_for_it_and_gets_what_it_lacks() -> None:
     for number in range(20):
         pair.ends[A].put(B, claim(number))
     pair.settle()
-    assert list(pair.ends[A].anew) == [B] and list(pair.ends[B].anew) == [A]
+    assert list(pair.ends[A].anew) == [B]
+    assert list(pair.ends[B].anew) == [A]
     pair.ends[A].anew.clear()
     pair.cut()
     pair.ends[A].put(B, claim(100))
@@ -126,7 +127,8 @@ def test_content_is_dropped_oldest_first_and_counted_and_claims_are_not() -> Non
     for number in range(25):
         pair.ends[A].put(B, content(number))
     pair.ends[A].put(B, claim(1))
-    assert pair.ends[A].dropped == 15 and len(pair.ends[A]) == pair.ends[A].most == 12
+    assert pair.ends[A].dropped == 15
+    assert len(pair.ends[A]) == pair.ends[A].most == 12
     pair.connect()
     pair.settle()
     assert pair.got[B] == [claim(0), *(content(number) for number in range(15, 25)), claim(1)]
@@ -139,7 +141,8 @@ def test_bytes_are_bounded_too() -> None:
     for number in range(100):
         end.put(B, content(number))
     size = len(encode(content(1)))
-    assert len(end) == 300 // size and end.dropped == 100 - len(end)
+    assert len(end) == 300 // size
+    assert end.dropped == 100 - len(end)
 
 
 def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
@@ -153,7 +156,8 @@ def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
     assert len(pair.ends[A]) == 0, "no room for all, so there is no use in some"
     pair.connect()
     pair.settle()
-    assert list(pair.ends[A].anew) == [B] and pair.got[B] == []
+    assert list(pair.ends[A].anew) == [B]
+    assert pair.got[B] == []
     pair.ends[A].put(B, claim(1))
     pair.settle()
     assert pair.got[B] == [claim(1)]
@@ -166,7 +170,8 @@ def test_a_peer_that_is_up_and_never_acknowledges_is_cut_off() -> None:
     end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
     for number in range(8):
         end.put(B, claim(number))
-    assert list(end.cut) == [B] and not end.up(B)
+    assert list(end.cut) == [B]
+    assert not end.up(B)
 
 
 def test_what_makes_no_sense_is_refused() -> None:
@@ -209,4 +214,6 @@ def test_what_is_for_one_who_is_forgotten_goes_nowhere() -> None:
     pair.settle()
     pair.ends[A].forget(B)
     pair.ends[A].put(B, claim(1))
-    assert len(pair.ends[A]) == 0 and B not in pair.ends[A] and pair.ends[A].behind(B) == 0
+    assert len(pair.ends[A]) == 0
+    assert B not in pair.ends[A]
+    assert pair.ends[A].behind(B) == 0

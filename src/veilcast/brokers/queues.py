@@ -184,7 +184,7 @@ class Queues:
         self._post(peer, Heard(line.got))
 
     def _bound(self, peer: Address, line: _Line) -> None:
-        while len(line.droppable) > self._queue_max or line.bytes > self._queue_bytes:
+        while len(line.droppable) > self._queue_max or line.size > self._queue_bytes:
             if not line.drop():
                 break
             self.dropped += 1
@@ -221,7 +221,7 @@ class _Line:
     sent: deque[tuple[int, bytes]] = field(default_factory=deque)
     waiting: dict[int, bytes] = field(default_factory=dict)
     droppable: dict[int, None] = field(default_factory=dict)
-    bytes: int = 0
+    size: int = 0
     """Of those that wait."""
     place: int = 0
     hellos: int = 0
@@ -232,7 +232,7 @@ class _Line:
     def add(self, cargo: bytes, kept: bool) -> None:
         self.place += 1
         self.waiting[self.place] = cargo
-        self.bytes += len(cargo)
+        self.size += len(cargo)
         if not kept:
             self.droppable[self.place] = None
 
@@ -264,7 +264,7 @@ class _Line:
             self.sent.clear()
             self.waiting.clear()
             self.droppable.clear()
-            self.bytes = 0
+            self.size = 0
             return
         under_way = [cargo for _, cargo in self.sent]
         self.sent = deque(enumerate(under_way, 1))
@@ -273,7 +273,7 @@ class _Line:
     def _pop(self, place: int) -> bytes:
         cargo = self.waiting.pop(place)
         self.droppable.pop(place, None)
-        self.bytes -= len(cargo)
+        self.size -= len(cargo)
         return cargo
 
 

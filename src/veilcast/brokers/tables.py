@@ -129,13 +129,25 @@ class Tables(Generic[I, P]):
         """
         if not any(self._meaning.conforms(publication, entry.interest) for entry in self._advertisements.of(hop)):
             raise ForgedError("a publication that was not advertised here")
-        return list(
-            dict.fromkeys(
-                entry.hop
-                for entry in self._subscriptions.rows.values()
-                if entry.hop != hop and self._meaning.matches(publication, entry.interest)
-            )
-        )
+        return self._hops(hop, lambda interest: self._meaning.matches(publication, interest))
+
+    def wanting(self, id_: bytes) -> list[Address]:
+        """The hops where something of this advertisement is wanted."""
+        advertisement, hop = self._advertisements.rows[id_]
+        return self._hops(hop, lambda interest: self._meaning.overlaps(advertisement, interest))
+
+    def offered(self, id_: bytes) -> list[bytes]:
+        """The advertisements that this subscription overlaps, but for those of its own hop."""
+        subscription, hop = self._subscriptions.rows[id_]
+        return [
+            number
+            for number, entry in self._advertisements.rows.items()
+            if entry.hop != hop and self._meaning.overlaps(entry.interest, subscription)
+        ]
+
+    def sent(self, hop: Address) -> list[bytes]:
+        """What a neighbour should have been told: advertisements first, then subscriptions."""
+        return [*self._told[hop].sent, *self._asked[hop].sent]
 
     def drop(self, hop: Address) -> list[Step[I]]:
         """All that came from this hop ends: a client that is gone."""
@@ -147,6 +159,10 @@ class Tables(Generic[I, P]):
             if entry.hop == hop:
                 steps += self.unadvertise(id_, hop)
         return steps
+
+    def _hops(self, source: Address, wants: Callable[[I], bool]) -> list[Address]:
+        rows = self._subscriptions.rows.values()
+        return list(dict.fromkeys(entry.hop for entry in rows if entry.hop != source and wants(entry.interest)))
 
     def _is_advertised(self, hop: Address, subscription: I) -> bool:
         return any(self._meaning.overlaps(entry.interest, subscription) for entry in self._advertisements.of(hop))
@@ -202,6 +218,10 @@ class _Frontier(Generic[I]):
     @property
     def wanted(self) -> list[bytes]:
         return list(self._wanted)
+
+    @property
+    def sent(self) -> list[bytes]:
+        return list(self._sent)
 
     def add(self, id_: bytes, interest: I) -> list[tuple[bool, bytes, I]]:
         """What to send (True) and then to withdraw (False)."""

@@ -1,0 +1,350 @@
+"""Routing at one replica: which claims it believes, what it tells others of them, and where things go by them.
+
+Pure; what is to be told collects in `outbox`. Claims certify themselves (`claims`), and the overlay is a tree that
+everybody knows, so a claim of an edge node can only come from one side. What a single replica of a neighbour says is
+still not believed, since it could keep alive what the others have ended, or tell what they cover: a claim counts when
+so many replicas of the node have sent it that one of them is honest, and so does a withdrawal. From a client its own
+link is enough. A subscription whose proof fits no advertisement waits for one; it is routed nowhere, and nothing is
+sent to it.
+
+Replicas of one node get claims in different orders, and must come to tell a neighbour the same ones: so which claim
+covers which depends on nothing but the two of them. One that ends earlier never covers one that ends later; then what
+ends by itself lays nothing bare. Of two that want the same the longer one covers the other, or that with the larger id.
+Advertisements are never covered: each is a publisher's, whose key readers need.
+
+A claim that is covered later is not taken back from those who have it; it makes no difference to them, and only its
+client can sign its end. What a withdrawal lays bare is sent before it, and the withdrawal waits for a while where it
+arrives: a neighbour's replicas are not equally fast, and at no time may less be known than is wanted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from veilcast.brokers.claims import check_advertisement, check_subscription, check_times, check_withdraw
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.language import Language, language_of
+from veilcast.brokers.lasting import Lasting, Said, Standing
+from veilcast.brokers.overlay import Overlay, node_hop, node_of
+from veilcast.brokers.tables import Step, Tables
+from veilcast.brokers.votes import Votes
+from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
+from veilcast.machine import Address
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.wire.brokers import Claim, ClaimKind, Routing, Withdraw
+
+
+class Tell(NamedTuple):
+    """For all replicas of a neighbouring node, or for a client: its hop (`overlay.node_hop`, or a link's address)."""
+
+    to: Address
+    message: Claim | Withdraw
+
+
+Enough: TypeAlias = Callable[[bytes, Collection[bytes]], bool]
+"""Whether an honest replica of the node is among those with these keys."""
+
+
+class Router:
+    """Bounded by its config: rows of tables, of one hop and in all; words that too few have said, by who said them;
+    subscriptions that wait; ids of claims that were withdrawn."""
+
+    def __init__(
+        self, config: BrokerConfig, overlay: Overlay, home: bytes, enough: Enough, root: bytes, epoch_us: int
+    ) -> None:
+        self._config, self._home, self._enough, self._root, self._epoch_us = config, home, enough, root, epoch_us
+        self._hardened = config.profile == "hardened"
+        self._language: Language[Any, Any] = language_of(config.profile)
+        self._toward = _directions(overlay, home)
+        neighbours = [node_hop(node.id) for node in overlay.neighbours(home)]
+        self._tables: Tables[Standing, Said] = Tables(
+            neighbours, Lasting(self._language), most=config.claims_max, most_of_one=config.claims_each
+        )
+        self._known: dict[bytes, _Known] = {}
+        self._of_client: Counter[Address] = Counter()
+        self._waiting: dict[bytes, tuple[Claim, Address]] = {}
+        self._votes = Votes(config.votes_max)
+        self._ended: dict[bytes, None] = {}
+        self._until: Alarms[bytes] = Alarms()
+        self._ending: Alarms[bytes] = Alarms()
+        self.outbox: list[Tell] = []
+
+    # --- what others ask
+
+    def publisher(self, advertisement: bytes) -> bytes:
+        """Whose signature counts under it; `StaleError` for one that is not known here."""
+        chain = self._advertised(advertisement).claim.chain
+        assert chain is not None, "an advertisement shows its certificate"
+        return chain.leaf.subject
+
+    def source(self, advertisement: bytes) -> Address:
+        """The hop that its publisher is behind."""
+        return self._advertised(advertisement).hop
+
+    def readers(self, advertisement: bytes) -> list[Address]:
+        """The hops where somebody reads the topic: keys go there."""
+        self._advertised(advertisement)
+        return self._tables.wanting(advertisement)
+
+    def route(self, routing: Routing) -> list[Address]:
+        """The hops where this publication is wanted; raises unless it is what was advertised."""
+        known = self._advertised(routing.advertisement)
+        said = Said(routing.advertisement, known.standing.reader, self._language.read_says(routing.says))
+        return self._tables.route(said, known.hop)
+
+    def sent(self, node: bytes) -> list[Claim]:
+        """All that a replica of this neighbour should know from here; of our own node, the claims of clients."""
+        if node == self._home:
+            return [known.claim for known in self._known.values() if node_of(known.hop) is None]
+        return [self._known[id_].claim for id_ in self._tables.sent(node_hop(node))]
+
+    def claims_of(self, client: Address) -> int:
+        return self._of_client[client]
+
+    def has(self, claim: bytes) -> bool:
+        return claim in self._known or claim in self._waiting or claim in self._ended
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "claims": len(self._known),
+            "waiting": len(self._waiting),
+            "votes": len(self._votes),
+            "votes each": self._votes.most,
+            "ended": len(self._ended),
+        }
+
+    # --- what clients say
+
+    def claim_of_client(self, claim: Claim, client: Address, now: int) -> None:
+        if claim.edge != self._home:
+            raise ForgedError("a claim for another edge node")
+        id_ = claim.id
+        if id_ in self._known and self._known[id_].hop == client:
+            self._offer(id_)  # A client that has started anew knows no publishers any more.
+            return
+        if id_ in self._ended:
+            raise StaleError("a claim that was withdrawn")
+        if self._of_client[client] >= self._config.client_claims:
+            raise ExcessError("more claims than a client may have")
+        self._check(claim, now)
+        self._take(claim, client)
+
+    def withdrawn_by_client(self, withdraw: Withdraw, client: Address, now: int) -> None:
+        claim, hop = self._find(withdraw.claim)
+        if hop != client:
+            raise ForgedError("another client's claim")
+        check_withdraw(withdraw, claim)
+        self._end(withdraw.claim, withdraw)
+
+    # --- what replicas of neighbouring nodes say
+
+    def claim_of_node(self, claim: Claim, node: bytes, replica: bytes, now: int) -> None:
+        """`replica` is the key of whoever says it, a replica of that node."""
+        id_ = claim.id
+        if id_ in self._known or id_ in self._waiting or id_ in self._ended:
+            return
+        if self._toward.get(claim.edge) != node:
+            raise ForgedError("a claim from the wrong side")
+        if self._votes.claim(id_) is None:
+            self._check(claim, now)
+        voters = self._votes.add("claim", id_, claim, node, replica)
+        self._until.set(id_, claim.until_us)
+        if self._enough(node, voters):
+            self._votes.close("claim", id_)
+            self._take(claim, node_hop(node))
+
+    def withdrawn_by_node(self, withdraw: Withdraw, node: bytes, replica: bytes, now: int) -> None:
+        id_ = withdraw.claim
+        if id_ in self._ended:
+            return
+        told = self._votes.claim(id_)
+        claim, hop = self._find(id_) if told is None else (told[0], node_hop(told[1]))
+        if hop != node_hop(node):
+            raise ForgedError("another hop's, and not this one's to end")
+        check_withdraw(withdraw, claim)
+        if not self._enough(node, self._votes.add("end", id_, claim, node, replica)):
+            return
+        self._votes.close("end", id_)
+        if id_ in self._known:
+            # It ends when the slowest of them has sent what that lays bare.
+            self._known[id_].withdraw = withdraw
+            self._ending.set(id_, now + self._config.bound_us)
+        else:
+            self._end(id_, withdraw)
+
+    # --- time
+
+    def next_us(self) -> int | None:
+        return earliest(self._until.next_us(), self._ending.next_us())
+
+    def handle(self, now: int) -> None:
+        for id_ in self._ending.due(now):
+            if id_ in self._known:
+                self._end(id_, self._known[id_].withdraw)
+        for id_ in self._until.due(now):
+            self._end(id_, None)
+
+    # --- inside
+
+    def _check(self, claim: Claim, now: int) -> None:
+        """What can be told from the claim alone."""
+        check_times(claim, self._hardened, self._epoch_us, self._config.lease_us, now)
+        if claim.kind is ClaimKind.ADVERTISEMENT:
+            self._language.read_advertisement(claim)
+            check_advertisement(claim, self._root)
+        else:
+            self._language.read_subscription(claim)
+
+    def _take(self, claim: Claim, hop: Address) -> None:
+        id_ = claim.id
+        self._until.set(id_, claim.until_us)
+        try:
+            if claim.kind is ClaimKind.ADVERTISEMENT:
+                self._advertise(id_, claim, hop)
+            else:
+                self._subscribe(id_, claim, hop)
+        except RemoteError:
+            self._until.drop(id_)
+            raise
+
+    def _advertise(self, id_: bytes, claim: Claim, hop: Address) -> None:
+        assert claim.reader is not None, "it was checked"
+        words = self._language.read_advertisement(claim)
+        standing = Standing(id_, claim.until_us, claim.reader, words)
+        steps = self._tables.advertise(id_, standing, hop)
+        self._known[id_] = _Known(claim, hop, standing)
+        self._count(hop, 1)
+        self._tell(steps)
+        for reader in self._tables.wanting(id_):
+            if node_of(reader) is None:
+                self._say(id_, reader)
+        for other, (waiting, source) in list(self._waiting.items()):
+            if self._language.overlaps(words, self._language.read_subscription(waiting)):
+                try:
+                    self._subscribe(other, waiting, source)
+                except RemoteError:
+                    continue  # It is another reader's of that name, or there is no room for it: it waits on.
+
+    def _subscribe(self, id_: bytes, claim: Claim, hop: Address) -> None:
+        words = self._language.read_subscription(claim)
+        reader = self._reader(claim, words)
+        if reader is None:
+            self._wait(id_, claim, hop)
+            return
+        standing = Standing(id_, claim.until_us, reader, words)
+        steps = self._tables.subscribe(id_, standing, hop)
+        if self._waiting.pop(id_, None) is None:
+            self._count(hop, 1)
+        self._known[id_] = _Known(claim, hop, standing)
+        self._tell(steps)
+        self._offer(id_)
+
+    def _reader(self, claim: Claim, words: object) -> bytes | None:
+        """Under which key its proof holds, of those that fitting advertisements show."""
+        keys = {
+            entry.interest.reader: None
+            for entry in self._tables.srt.values()
+            if self._language.overlaps(entry.interest.words, words)
+        }
+        for key in keys:
+            try:
+                check_subscription(claim, key)
+            except ForgedError:
+                continue
+            return key
+        return None
+
+    def _wait(self, id_: bytes, claim: Claim, hop: Address) -> None:
+        """Until a fitting advertisement comes. When there is no room, the hop with most of it loses its oldest."""
+        if id_ in self._waiting:
+            return
+        if len(self._waiting) >= self._config.waiting_max:
+            most = Counter(source for _, source in self._waiting.values()).most_common(1)[0][0]
+            self._end(next(other for other, (_, source) in self._waiting.items() if source == most), None)
+        self._waiting[id_] = (claim, hop)
+        self._count(hop, 1)
+
+    def _offer(self, id_: bytes) -> None:
+        """A client is shown what its subscription overlaps."""
+        known = self._known[id_]
+        if known.claim.kind is ClaimKind.SUBSCRIPTION and node_of(known.hop) is None:
+            for advertisement in self._tables.offered(id_):
+                self._say(advertisement, known.hop)
+
+    def _count(self, hop: Address, change: int) -> None:
+        if node_of(hop) is None:
+            self._of_client[hop] += change
+            if not self._of_client[hop]:
+                del self._of_client[hop]
+
+    def _tell(self, steps: Iterable[Step[Standing]]) -> None:
+        """What is to be sent; what is covered now is left where it is."""
+        for step in steps:
+            if step.kind in ("advertise", "subscribe"):
+                self._say(step.id, step.to)
+
+    def _say(self, id_: bytes, hop: Address) -> None:
+        known = self._known[id_]
+        known.told[hop] = None
+        self.outbox.append(Tell(hop, known.claim))
+
+    def _end(self, id_: bytes, withdraw: Withdraw | None) -> None:
+        self._until.drop(id_)
+        self._ending.drop(id_)
+        self._votes.close("claim", id_)
+        self._votes.close("end", id_)
+        if withdraw is not None:
+            self._remember(id_)
+        if (waiting := self._waiting.pop(id_, None)) is not None:
+            self._count(waiting[1], -1)
+        if (known := self._known.pop(id_, None)) is None:
+            return
+        self._count(known.hop, -1)
+        ends = self._tables.unadvertise if known.claim.kind is ClaimKind.ADVERTISEMENT else self._tables.unsubscribe
+        self._tell(ends(id_, known.hop))
+        if withdraw is not None:
+            self.outbox += [Tell(hop, withdraw) for hop in known.told]
+
+    def _remember(self, id_: bytes) -> None:
+        """A late replica of its node, and f that lie, must not bring it back."""
+        self._ended[id_] = None
+        while len(self._ended) > self._config.claims_max:
+            del self._ended[next(iter(self._ended))]
+
+    def _find(self, id_: bytes) -> tuple[Claim, Address]:
+        if id_ in self._known:
+            return self._known[id_].claim, self._known[id_].hop
+        if id_ in self._waiting:
+            return self._waiting[id_]
+        raise StaleError("the end of a claim that is not known here")
+
+    def _advertised(self, id_: bytes) -> _Known:
+        known = self._known.get(id_)
+        if known is None or known.claim.kind is not ClaimKind.ADVERTISEMENT:
+            raise StaleError("under an advertisement that is not known here")
+        return known
+
+
+@dataclass(slots=True)
+class _Known:
+    claim: Claim
+    hop: Address
+    standing: Standing
+    told: dict[Address, None] = field(default_factory=dict)
+    withdraw: Withdraw | None = None
+
+
+def _directions(overlay: Overlay, home: bytes) -> dict[bytes, bytes]:
+    """For every other node, the neighbour that the way there begins with."""
+    toward = {node.id: node.id for node in overlay.neighbours(home)}
+    reached: list[bytes] = list(toward)
+    while reached:
+        here = reached.pop()
+        for node in overlay.neighbours(here):
+            if node.id != home and node.id not in toward:
+                toward[node.id] = toward[here]
+                reached.append(node.id)
+    return toward
