@@ -49,7 +49,7 @@ class Vouched(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Flood:
-    """One replica's part in one flood; `context` names it. Keeps two words of each author at most."""
+    """One replica's part in one flood; `context` names it. Keeps two words of each author at most, besides ours."""
 
     def __init__(self, context: bytes, place: Place, roster: Roster, signing: SigningKey) -> None:
         self.context = context
@@ -72,7 +72,7 @@ class Flood:
         """Take up what comes in this round; raises for what does not hold, and is silent on what comes too late."""
         taken = self._taken.setdefault(vouched.author, {})
         late = len(vouched.signers) < round_number or round_number > self.rounds
-        if late or vouched.word in taken or len(taken) >= _FACES:
+        if late or vouched.word in taken or (len(taken) >= _FACES and not self._is_ours(vouched.word)):
             return
         check(vouched, self.context, self._place, self._roster)
         if self._place.index not in vouched.signers:
@@ -103,6 +103,14 @@ class Flood:
         words = self.words()
         same = len(words) == self._place.scheme.size and len(dict.fromkeys(words.values())) == 1
         return words[self._place.index] if same else None
+
+    def agreeing(self) -> list[Vouched]:
+        """For each author who said what we said, whatever else it said, that word of it."""
+        ours = next(iter(self._taken.get(self._place.index, {})), None)
+        return [] if ours is None else [taken[ours] for _, taken in sorted(self._taken.items()) if ours in taken]
+
+    def _is_ours(self, word: bytes) -> bool:
+        return word in self._taken.get(self._place.index, {})
 
     def _signed(self, author: int, word: bytes) -> bytes:
         return _signed(self.context, self._place, author, word)

@@ -95,6 +95,17 @@ class First(msgspec.Struct, frozen=True):
     root: Root
     share: Share
 
+    def encode(self) -> Secret:
+        return Secret(_ENCODER.encode((self.root, self.share.encode().reveal())))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        try:
+            root, share = _FIRST.decode(data)
+        except msgspec.DecodeError as error:
+            raise MalformedError("not a publisher's share") from error
+        return cls(root, Share.decode(share))
+
 
 class Portion(msgspec.Struct, frozen=True):
     """What a holder sends a replica of the next node; shown to all of them, it settles a dispute."""
@@ -126,6 +137,17 @@ class Delivery(msgspec.Struct, frozen=True):
     root: Root
     points: bytes
     share: Share
+
+    def encode(self) -> Secret:
+        return Secret(_ENCODER.encode((self.root, self.points, self.share.encode().reveal())))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        try:
+            root, points, share = _DELIVERY.decode(data)
+        except msgspec.DecodeError as error:
+            raise MalformedError("not a share for a reader") from error
+        return cls(root, points, Share.decode(share))
 
 
 class Holding:
@@ -266,3 +288,5 @@ _ROOT: Final = b"veilcast/dealt"
 _HEADER: Final = b"veilcast/redealt"
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(tuple[Root, Header, bytes])
+_FIRST: Final = msgspec.msgpack.Decoder(tuple[Root, bytes])
+_DELIVERY: Final = msgspec.msgpack.Decoder(tuple[Root, Points, bytes])
