@@ -106,14 +106,23 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         return node.replicas[place.index - 1]
 
     def check_successor(self, newer: Overlay) -> None:
-        """`StaleError` unless it follows this one, and nodes that it changes have a newer scheme."""
-        if newer.version != self.version + 1:
+        """Raise unless it follows this one: the same tree, and a newer scheme wherever replicas differ.
+
+        It need not be the next one: who was away for a while has missed some. But in one step no replica moves from
+        node to node, for it would hold shares of both.
+        """
+        if newer.version <= self.version:
             raise StaleError("an overlay that does not follow ours")
-        known = {node.name: node for node in self.nodes}
-        for node in newer.nodes:
-            old = known.get(node.name)
-            if old is not None and _keys(node) != _keys(old) and node.version <= old.version:
+        if newer.links != self.links or [node.name for node in newer.nodes] != [node.name for node in self.nodes]:
+            raise MalformedError("an order changes replicas, and not the tree")
+        for old, new in zip(self.nodes, newer.nodes, strict=True):
+            if new.version < old.version or (new.version == old.version and new.replicas != old.replicas):
                 raise StaleError("a node's replicas change without a newer scheme")
+            if newer.version == self.version + 1 and any(
+                (place := self.place(replica.key)) is not None and place.scheme.node != new.id
+                for replica in new.replicas
+            ):
+                raise MalformedError("a replica leaves its node before it comes to another")
 
 
 class SignedOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -183,10 +192,6 @@ def enrol(roster: Roster, overlay: Overlay) -> None:
 def calls(mine: bytes, theirs: bytes) -> bool:
     """Of two brokers, the one with the smaller key calls."""
     return mine < theirs
-
-
-def _keys(node: NodeEntry) -> list[bytes]:
-    return [replica.key for replica in node.replicas]
 
 
 _HOP: Final = "node:"

@@ -1,0 +1,55 @@
+"""Copying: a replica that has just come, or come back, asks for the routing state that it lacks (P4, Algorithm 4).
+
+Pure. It asks every replica it is linked with: those of neighbouring nodes tell it their claims, of which it believes
+what enough of one node say (`brokers.routing`); its siblings tell it which clients their edge node has, so that it
+knows for whom to wait. Clones of a sibling are out of the question, for they would hold its shares.
+
+It is complete when all have answered and every client known has come; or when `copy_us` is over and of each node as
+many have answered as there are honest ones at least, so that nobody can keep it waiting by silence. Who has not
+answered is asked again. A whole neighbouring node may be down: after `linger_us` the replica serves the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from veilcast.brokers.leaving import Work
+from veilcast.brokers.sharing.scheme import tolerated
+from veilcast.parts.alarms import earliest
+
+
+class Copying:
+    """Of one replica; `nodes` are those it asks, its siblings under the id of its own node, which is `own`."""
+
+    def __init__(
+        self, nodes: Mapping[bytes, Collection[bytes]], own: bytes, *, copy_us: int, linger_us: int, now: int
+    ) -> None:
+        self._nodes = {node: frozenset(keys) for node, keys in nodes.items()}
+        self._honest = {
+            node: len(keys) - tolerated(len(keys) + (1 if node == own else 0)) for node, keys in self._nodes.items()
+        }
+        self._copy_us, self._since_us, self._until_us = copy_us, now, now + linger_us
+        self._ask_us = now
+        self._answered: set[bytes] = set()
+        self.complete = False
+
+    def answered(self, key: bytes) -> None:
+        """This one has told all it knows."""
+        if any(key in keys for keys in self._nodes.values()):
+            self._answered.add(key)
+
+    def handle(self, now: int, work: Work) -> list[bytes]:
+        """Whom to ask now."""
+        lacking = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
+        enough = all(len(keys & self._answered) >= self._honest[node] for node, keys in self._nodes.items())
+        late = now >= self._since_us + self._copy_us
+        self.complete = (
+            self.complete or (not lacking and (late or not work.awaited)) or (late and enough) or now >= self._until_us
+        )
+        if self.complete or now < self._ask_us:
+            return []
+        self._ask_us = now + self._copy_us
+        return lacking
+
+    def next_us(self) -> int | None:
+        return None if self.complete else earliest(self._ask_us, self._until_us)

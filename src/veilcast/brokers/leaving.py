@@ -1,0 +1,84 @@
+"""Leaving: when a replica that the operator has detached may go (P4, Algorithm 3, corrected).
+
+Pure. Who sends to the replica stops at its own time, and says so behind the last that it sends by the old scheme; until
+then the replica works as before. To the letter, Algorithm 3 waits while it lacks an acknowledgement *and* has something
+in its queue: it goes at the first moment its queue is empty, and all that comes later is lost. It must wait while it
+lacks an acknowledgement *or* has work.
+
+To wait for the acknowledgement of everybody is no better: one Byzantine neighbour that says nothing, or never takes
+what is queued for it, keeps the replica for ever. With a majority of every neighbouring node an honest one has said
+it; the honest rest is late by no more than the bound on delay, so the replica waits that long and goes. And when
+`linger_us` is over it goes in any case: what was on its way through it takes the other replicas, or the publisher's
+next attempt.
+
+The rules of the letter are here for the experiment that shows what they lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from veilcast.brokers.sharing.scheme import majority
+from veilcast.parts.alarms import earliest
+
+Rule: TypeAlias = Literal["corrected", "printed", "every"]
+"""`printed` is Algorithm 3 to the letter, `every` the same with `or`; neither is for people."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What a replica still has to do: peers that have not heard all that is queued for them, keys and publications in
+    hand, and claims of clients that siblings know and no client has brought (`brokers.copying`)."""
+
+    queued: Collection[bytes] = frozenset()
+    held: int = 0
+    awaited: int = 0
+
+
+class Leaving:
+    """Of one replica, told when neighbours (by node, and its siblings among them) have sent the last of their items."""
+
+    def __init__(
+        self, nodes: Mapping[bytes, Collection[bytes]], *, settle_us: int, until_us: int, rule: Rule = "corrected"
+    ) -> None:
+        self._nodes = {node: frozenset(keys) for node, keys in nodes.items()}
+        self._settle_us, self._until_us, self._rule = settle_us, until_us, rule
+        self._stood: set[bytes] = set()
+        self._enough_us: int | None = None
+        self.over = False
+
+    def hear(self, key: bytes) -> None:
+        """This one sends nothing more by the old scheme."""
+        if any(key in keys for keys in self._nodes.values()):
+            self._stood.add(key)
+
+    def handle(self, now: int, work: Work) -> bool:
+        """Whether it is time to go."""
+        every = all(keys <= self._stood for keys in self._nodes.values())
+        idle = not work.held and not work.queued
+        if self._rule == "printed":
+            self.over = self.over or every or idle
+        elif self._rule == "every":
+            self.over = self.over or (every and idle)
+        else:
+            self.over = self.over or (every and idle) or now >= self._until_us or self._is_enough(now, work)
+        return self.over
+
+    def next_us(self) -> int | None:
+        if self.over or self._rule != "corrected":
+            return None
+        return earliest(self._until_us, None if self._enough_us is None else self._enough_us + self._settle_us)
+
+    def _is_enough(self, now: int, work: Work) -> bool:
+        """Whether for `settle_us` now a majority of each node has said it, and has all that was for it."""
+        enough = not work.held and all(
+            len(keys & self._stood) >= majority(len(keys)) and len(keys - set(work.queued)) >= majority(len(keys))
+            for keys in self._nodes.values()
+        )
+        if not enough:
+            self._enough_us = None
+        elif self._enough_us is None:
+            self._enough_us = now
+        return self._enough_us is not None and now >= self._enough_us + self._settle_us

@@ -1,0 +1,380 @@
+"""Redeployment: replicas come and go while publications flow (P4, Algorithms 3 to 5, corrected).
+
+Pure: inputs by method, outputs in `outbox`, `handle(now, work)` and `next_us()`. A broker and a client each have one,
+and ask it by which scheme they send to a node, whose words count for it, and with whom they must be linked.
+
+In the paper a replica announces by itself that it comes or goes, so a Byzantine one can shut honest ones out until it
+is alone. Here nobody goes by anything but an order, a newer description of the whole overlay that its operator has
+signed. Orders go from hand to hand; who says that it stands by an older one is shown the newest.
+
+A node's scheme changes in two phases. From the order on, everybody takes what is addressed by either scheme, new
+replicas copy what they lack (`brokers.copying`), and all say when they are ready. A sender goes over to the new scheme
+when all replicas of the new one are ready, or after `prepare_us` when a majority is: by the bound on delay the honest
+ones are, and a Byzantine one can hold nobody up. In the paper an attaching replica counts towards the threshold at
+once, with tables that are empty. When it goes over, the sender tells those who leave, behind the last that it sent
+them. They go when they have worked off what there is (`brokers.leaving`).
+
+What is on its way under the old scheme ends under it; shares of two schemes never mix. Where two senders of one hop
+went over at different moments, neither scheme may get enough of some key: the publisher's next attempt finds them
+agreed.
+
+At a time one order is carried out; a newer one waits, and of several only the newest does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.copying import Copying
+from veilcast.brokers.leaving import Leaving, Rule, Work
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay, enrol, roster_of
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme, tolerated
+from veilcast.errors import ConfigError, ForgedError, LocalError, MalformedError, StaleError
+from veilcast.machine import Address
+from veilcast.parts.alarms import earliest
+from veilcast.parts.least import at_least
+from veilcast.wire.brokers import CopyRouting, Order, Stands
+from veilcast.wire.messages import Message
+
+Peer: TypeAlias = bytes | Address
+"""A replica by its key, or a client by its link."""
+
+
+class Pace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the steps of a redeployment may take."""
+
+    prepare_us: int = 10_000_000
+    """After which a new scheme is used although not all of its replicas are ready."""
+    settle_us: int = 3_000_000
+    """How much later than the first the last honest one goes over; and by then what went before is through."""
+    linger_us: int = 60_000_000
+    """How long a replica that leaves stays at most, and its links with it."""
+    copy_us: int = 2_000_000
+    """After which those who did not answer are asked for their claims again."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "redeployment", 1, *self.__struct_fields__)
+
+
+class Deployment:
+    """By what one goes: a replica (`me`, its key) of node `at`, or a client whose edge node that is.
+
+    Bounded by the overlay: two descriptions of each node near, and one order that waits.
+    """
+
+    def __init__(
+        self,
+        signed: SignedOverlay,
+        operator: bytes,
+        at: bytes,
+        me: bytes | None,
+        *,
+        profile: Profile,
+        pace: Pace,
+        now: int,
+        rule: Rule = "corrected",
+    ) -> None:
+        overlay = signed.verify(operator)
+        overlay.check(profile)
+        here = overlay.node(at)
+        if me is not None and here.place(me) is None:
+            raise LocalError(f"no replica of {here.name!r} has this key")
+        self._operator, self._at, self._me = operator, at, me
+        self._profile, self._pace, self._rule = profile, pace, rule
+        self._overlay, self._signed = overlay, signed
+        self._newest, self._order = overlay, Order(signed.encode())
+        self._waiting: SignedOverlay | None = None
+        self.roster: Roster = roster_of([overlay])
+        near = (here,) if me is None else (here, *overlay.neighbours(at))
+        self._nodes = {entry.id: _Node(entry) for entry in near}
+        self._ready: dict[bytes, int] = {}
+        self._shown: set[Peer] = set()
+        self._gone: set[bytes] = set()
+        self._leaving: Leaving | None = None
+        self._copying: Copying | None = None
+        if me is not None:
+            asked = {node: self._keys(state.entry) for node, state in self._nodes.items()}
+            self._copying = Copying(asked, at, copy_us=pace.copy_us, linger_us=pace.linger_us, now=now)
+        self._farewell_us: int | None = None
+        self.left = False
+        """Of a replica that the operator has detached: it is over, and may close its streams."""
+        self.outbox: list[tuple[Peer | None, Message]] = []
+        """None is every client."""
+        self.handle(now, Work())
+
+    # --- what others ask
+
+    @property
+    def version(self) -> int:
+        return self._overlay.version
+
+    @property
+    def overlay(self) -> Overlay:
+        """The newest that is carried out."""
+        return self._overlay
+
+    @property
+    def signed(self) -> SignedOverlay:
+        return self._signed
+
+    @property
+    def complete(self) -> bool:
+        """Whether routing state is there; before, a replica forwards nothing and says nothing of attendance."""
+        return self._copying is None or self._copying.complete
+
+    @property
+    def leaving(self) -> bool:
+        return self._leaving is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to do but to listen: `handle` need not be called."""
+        return self.complete and not self.leaving and all(node.settled for node in self._nodes.values())
+
+    def scheme(self, node: bytes) -> Scheme:
+        """By which one sends to it now."""
+        return self._near(node).entry.scheme
+
+    def schemes(self, node: bytes) -> list[Scheme]:
+        """All by which one takes what is addressed to it or comes from it, the one to send by first."""
+        return [entry.scheme for entry in self._near(node).entries()]
+
+    def replicas(self, scheme: Scheme) -> tuple[Replica, ...]:
+        """`StaleError` where the scheme is none that counts now."""
+        for entry in self._near(scheme.node).entries():
+            if entry.scheme == scheme:
+                return entry.replicas
+        raise StaleError("the scheme is not one that counts now")
+
+    def place(self, key: bytes, scheme: Scheme) -> Place | None:
+        """Where the replica of this key stands under that scheme."""
+        for index, replica in enumerate(self.replicas(scheme), 1):
+            if replica.key == key:
+                return Place(scheme, index)
+        return None
+
+    def places(self, key: bytes) -> list[Place]:
+        """All places of a replica near, under schemes that count now."""
+        return [
+            place
+            for state in self._nodes.values()
+            for entry in state.entries()
+            if (place := entry.place(key)) is not None
+        ]
+
+    def node_of(self, key: bytes) -> bytes | None:
+        """The node near that it is a replica of."""
+        return next((place.scheme.node for place in self.places(key)), None)
+
+    def near(self) -> list[bytes]:
+        """This node, and for a replica its neighbours."""
+        return list(self._nodes)
+
+    def enough(self, node: bytes, keys: Collection[bytes]) -> bool:
+        """Whether an honest replica of that node is among these, by one of its schemes."""
+        return any(
+            sum(replica.key in keys for replica in entry.replicas) > tolerated(len(entry.replicas))
+            for entry in self._near(node).entries()
+        )
+
+    def linked(self) -> dict[bytes, Replica]:
+        """All replicas that one must be linked with now."""
+        return {
+            replica.key: replica
+            for state in self._nodes.values()
+            for entry in reversed(state.entries())
+            for replica in entry.replicas
+            if replica.key != self._me and replica.key not in self._gone
+        }
+
+    # --- what happens
+
+    def greet(self, peer: Peer) -> Stands:
+        """First on every new stream: by what we go. Who goes by less is shown the order."""
+        self._shown.discard(peer)
+        return Stands(self.version, self.complete and not self.leaving and self._is_told(peer))
+
+    def lost(self, peer: Peer) -> None:
+        self._shown.discard(peer)
+
+    def take(self, order: Order, now: int) -> bool:
+        """An order, from anybody; whether it is news, and was sent on. Raises for one that nobody should have sent."""
+        if order == self._order:
+            return False
+        signed = SignedOverlay.decode(order.order)
+        overlay = signed.verify(self._operator)
+        if overlay.version == self._newest.version:
+            raise ForgedError("two orders of one version")
+        self._newest.check_successor(overlay)
+        try:
+            overlay.check(self._profile)
+        except ConfigError as error:
+            raise MalformedError("an order for an overlay that could not be") from error
+        self._newest, self._order, self._waiting = overlay, order, signed
+        self._shown.clear()
+        taken_up = self._take_up(now)
+        if self._me is not None:
+            self.outbox += [(key, order) for key in self.linked()]
+            self.outbox.append((None, order))
+        if taken_up:
+            self._say_ready()
+        return True
+
+    def hear(self, stands: Stands, peer: Peer, now: int) -> None:
+        """Of a replica, or of a client, which counts for nothing but is shown the order."""
+        if stands.version < self._newest.version and peer not in self._shown:
+            self._shown.add(peer)
+            self.outbox.append((peer, self._order))
+        if isinstance(peer, str):
+            return
+        if peer not in self.linked():
+            raise StaleError("a replica that we are not linked with")
+        if not stands.ready or stands.version < self.version:
+            self._ready.pop(peer, None)
+            return
+        self._ready[peer] = stands.version
+        if self._leaving is not None:
+            self._leaving.hear(peer)
+        if self._is_leaving(peer):
+            self._gone.add(peer)
+
+    def answered(self, key: bytes) -> None:
+        """A replica has told all claims that it was asked for."""
+        if self._copying is not None:
+            self._copying.answered(key)
+
+    def handle(self, now: int, work: Work) -> None:
+        if self.left:
+            return
+        if self._copying is not None and not self._copying.complete:
+            self.outbox += [(key, CopyRouting(self.version)) for key in self._copying.handle(now, work)]
+            if self._copying.complete:
+                self._say_ready()
+        for state in self._nodes.values():
+            self._go_over(state, now)
+            self._end_old(state, now)
+        if self._take_up(now):
+            self._say_ready()
+        if self._leaving is None:
+            return
+        if self._farewell_us is not None:
+            self.left = not work.queued or now >= self._farewell_us
+        elif self._leaving.handle(now, work):
+            self._farewell_us = now + self._pace.settle_us
+            self.outbox += [(key, Stands(self.version, True)) for key in self.linked()]
+
+    def next_us(self) -> int | None:
+        if self.left:
+            return None
+        moments = [self._farewell_us]
+        if self._copying is not None:
+            moments.append(self._copying.next_us())
+        if self._leaving is not None and self._farewell_us is None:
+            moments.append(self._leaving.next_us())
+        for state in self._nodes.values():
+            moments.append(state.late_us)
+            if state.old is not None:
+                moments.append(state.settle_us if self._all_gone(state.old) else state.until_us)
+        return earliest(*moments)
+
+    # --- the two phases
+
+    def _take_up(self, now: int) -> bool:
+        """The order that waits, once the one before is carried out; whether there was one."""
+        if self._waiting is None or self.leaving or not all(state.settled for state in self._nodes.values()):
+            return False
+        self._signed, self._overlay, self._waiting = self._waiting, self._newest, None
+        enrol(self.roster, self._overlay)
+        if self._me is not None and self._overlay.node(self._at).place(self._me) is None:
+            # It stays with those it knows, and the scheme it was one of; those who come do not know it.
+            self._leaving = Leaving(
+                {
+                    node: [key for key in self._keys(state.entry) if not self._is_leaving(key)]
+                    for node, state in self._nodes.items()
+                },
+                settle_us=self._pace.settle_us,
+                until_us=now + self._pace.prepare_us + self._pace.linger_us,
+                rule=self._rule,
+            )
+        for node, state in self._nodes.items():
+            entry = self._overlay.node(node)
+            if entry.version != state.entry.version and not (self.leaving and node == self._at):
+                state.next, state.late_us = entry, now + self._pace.prepare_us
+        return True
+
+    def _say_ready(self) -> None:
+        if self._me is None or not self.complete or self.leaving:
+            return
+        self._ready[self._me] = self.version
+        self.outbox += [(key, Stands(self.version, True)) for key in self.linked() if not self._is_leaving(key)]
+        self.outbox.append((None, Stands(self.version, True)))
+
+    def _go_over(self, state: _Node, now: int) -> None:
+        """The second phase, for one node."""
+        if state.next is None:
+            return
+        if state.late_us is not None and now >= state.late_us:
+            state.late_us = None
+        scheme = state.next.scheme
+        ready = sum(self._ready.get(replica.key, -1) >= self.version for replica in state.next.replicas)
+        if ready < scheme.size and (state.late_us is not None or ready < scheme.threshold):
+            return
+        state.old, state.entry, state.next, state.late_us = state.entry, state.next, None, None
+        state.settle_us, state.until_us = now + self._pace.settle_us, now + self._pace.linger_us
+        if not self.leaving:
+            gone = [key for key in self._keys(state.old) if self._is_leaving(key) and key not in self._gone]
+            self.outbox += [(key, Stands(self.version, True)) for key in gone]
+
+    def _end_old(self, state: _Node, now: int) -> None:
+        if state.old is None or self.leaving:
+            return
+        if now >= state.until_us or (now >= state.settle_us and self._all_gone(state.old)):
+            self._gone -= set(self._keys(state.old))
+            state.old = None
+
+    def _all_gone(self, old: NodeEntry) -> bool:
+        return all(key in self._gone or not self._is_leaving(key) for key in self._keys(old))
+
+    def _is_leaving(self, key: bytes) -> bool:
+        """Whether it is a replica of a node near, and the order has it there no more."""
+        return all(self._overlay.node(node).place(key) is None for node in self._nodes)
+
+    def _is_told(self, peer: Peer) -> bool:
+        """Whether this one, if it leaves, may hear that we stand by the order: we send it nothing more."""
+        return isinstance(peer, str) or all(
+            state.next is None or state.entry.place(peer) is None or state.next.place(peer) is not None
+            for state in self._nodes.values()
+        )
+
+    def _near(self, node: bytes) -> _Node:
+        if node not in self._nodes:
+            raise LocalError("that node is not near")
+        return self._nodes[node]
+
+    def _keys(self, entry: NodeEntry) -> list[bytes]:
+        """Of all its replicas but this one."""
+        return [replica.key for replica in entry.replicas if replica.key != self._me]
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node near: the scheme to send by, the one to come, and the one that ends."""
+
+    entry: NodeEntry
+    next: NodeEntry | None = None
+    old: NodeEntry | None = None
+    late_us: int | None = None
+    settle_us: int = 0
+    until_us: int = 0
+
+    @property
+    def settled(self) -> bool:
+        return self.next is None and self.old is None
+
+    def entries(self) -> list[NodeEntry]:
+        return [entry for entry in (self.entry, self.next, self.old) if entry is not None]
