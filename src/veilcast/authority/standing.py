@@ -25,6 +25,11 @@ def tls_key(link: Secret) -> SigningKey:
     return SigningKey(derive(link, b"vc/tls-key"))
 
 
+def broker_key(link: Secret) -> SigningKey:
+    """The key that the holder of a link key signs with as a broker, and by which the overlay knows it."""
+    return SigningKey(derive(link, b"vc/broker-key"))
+
+
 def onion_key(link: Secret) -> OnionKey:
     """The key of the onion service at which the holder of a link key is reached."""
     return OnionKey(derive(link, b"vc/onion-key"))

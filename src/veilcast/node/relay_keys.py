@@ -8,17 +8,16 @@ copy into their files, so it says what it is and notices a slip.
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Final
 
 from veilcast.authority.vault import read_private, write_whole
-from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.passphrase import Cost, lock, unlock
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, MalformedError, PassphraseError, TamperedError
 from veilcast.machine import Entropy
+from veilcast.node import lines
 from veilcast.relay.joining import ServerKeys, ServerPublic
 
 
@@ -37,42 +36,28 @@ def read_server_keys(path: Path, passphrase: Secret) -> ServerKeys:
 
 
 def write_mask(path: Path, mask: Scalar) -> None:
-    write_whole(path, _spell(_MASK, mask.reveal()).encode() + b"\n")
+    write_whole(path, lines.spell(_MASK, mask.reveal()).encode() + b"\n")
 
 
 def read_mask(path: Path) -> Scalar:
     try:
-        return Scalar(_read(_MASK, read_private(path).decode().strip()))
+        return Scalar(lines.read(_MASK, read_private(path).decode().strip()))
     except (ValueError, MalformedError) as error:
         raise TamperedError(f"{path} holds no mask; make one with `veilcast relay proxy init`") from error
 
 
 def spell_public(public: ServerPublic) -> str:
-    return _spell(_PUBLIC, public.encode())
+    return lines.spell(_PUBLIC, public.encode())
 
 
 def read_public(key: str, text: str) -> ServerPublic:
     """What stands at this key of a file; `ConfigError` if it is not what a server told."""
     try:
-        return ServerPublic.decode(_read(_PUBLIC, text))
+        return ServerPublic.decode(lines.read(_PUBLIC, text))
     except (ValueError, MalformedError) as error:
         raise ConfigError(f"{key}: not the line that `veilcast relay server init` printed; copy it whole") from error
-
-
-def _spell(kind: str, data: bytes) -> str:
-    checked = data + digest(data, purpose=b"vc/relay-line", size=_CHECK)
-    return kind + base64.urlsafe_b64encode(checked).decode().rstrip("=")
-
-
-def _read(kind: str, text: str) -> bytes:
-    word = text.removeprefix(kind)
-    data = base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))[:-_CHECK]
-    if _spell(kind, data) != text:
-        raise ValueError("a slip in copying")
-    return data
 
 
 _PURPOSE: Final = b"veilcast/relay-server"
 _PUBLIC: Final = "veilcast-server-"
 _MASK: Final = "veilcast-mask-"
-_CHECK: Final = 4

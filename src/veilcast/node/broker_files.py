@@ -1,0 +1,167 @@
+"""The files of an overlay of brokers: each broker's `broker.toml`, and the operator's `overlay.toml`, which is signed.
+
+    keyring = "broker.keys"                    # a membership for a broker
+    listen = "192.0.2.1:4200"
+    overlay = "overlay.signed"                 # what `veilcast brokers overlay sign` wrote, the same for everybody
+    operator = "veilcast-operator-..."         # the line that `veilcast brokers overlay init` printed
+
+What its machine can be told stands in the table `brokers`: `brokers/config.py` explains each key. Which virtual node it
+belongs to, and who its neighbours are, stands in the overlay's description:
+
+    profile = "hardened"
+    links = [["north", "centre"], ["centre", "south"]]
+
+    [[nodes]]
+    name = "north"
+    replicas = [
+      { broker = "veilcast-broker-...", address = "192.0.2.1:4200" },
+      ...
+    ]
+
+Nodes and links are a tree, and in `hardened` a node has an odd number of replicas, three or more. An address is where
+everybody calls the broker; that it is this broker and no other who answers there is seen by its certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.authority.vault import write_whole
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay
+from veilcast.errors import ConfigError, ForgedError, RemoteError, StorageError, TamperedError
+from veilcast.node import tomlfile
+from veilcast.node.broker_keys import BrokerPublic, read_broker, read_operator
+from veilcast.node.tomlfile import Process, check_address, naming_the_key, with_own_table
+
+
+class BrokerFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    listen: str
+    overlay: str
+    operator: str
+    control: str | None = None
+    """The socket at which it tells how it is; None is `control.sock` in the state directory."""
+    settings: BrokerConfig = BrokerConfig()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_address("listen", self.listen)
+        read_operator("operator", self.operator)
+
+    @property
+    def operator_key(self) -> bytes:
+        return read_operator("operator", self.operator)
+
+    @property
+    def control_path(self) -> Path:
+        return Path(self.control) if self.control is not None else Path(self.state) / "control.sock"
+
+
+class ReplicaTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    broker: str
+    address: str
+
+
+class NodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    replicas: list[ReplicaTable]
+
+
+class OverlayFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The operator's description."""
+
+    nodes: list[NodeTable]
+    links: list[tuple[str, str]] = []
+    profile: Profile = "hardened"
+
+
+def load_broker(path: Path) -> BrokerFile:
+    return tomlfile.load(path, parse_broker)
+
+
+def parse_broker(toml: bytes, path: Path) -> BrokerFile:
+    convert = with_own_table("brokers", BrokerFile, BrokerConfig)
+    return tomlfile.parse(toml, path, BrokerFile, convert, paths=("overlay", "control"))
+
+
+def load_overlay(path: Path, before: Overlay | None = None) -> Overlay:
+    """What an operator describes; the one that follows `before`, whose nodes it changes or leaves as they are."""
+    try:
+        described = msgspec.toml.decode(_read(path), type=OverlayFile)
+        places = [replica.address for node in described.nodes for replica in node.replicas]
+        if twice := next((place for place in places if places.count(place) > 1), None):
+            raise ConfigError(f"two replicas have one address, {twice}")
+        return follow(before, [(node.name, _replicas(node)) for node in described.nodes], described)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {naming_the_key(str(error), kind=OverlayFile)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+
+
+def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]], described: OverlayFile) -> Overlay:
+    """The description of these nodes and links: a node whose replicas are others than before has a new scheme."""
+    known = {} if before is None else {node.name: node for node in before.nodes}
+    entries = []
+    for name, replicas in nodes:
+        old = known.get(name)
+        if not replicas:
+            raise ConfigError(f"virtual node {name!r} has no replica")
+        changed = old is None or old.replicas != tuple(replicas)
+        entries.append(NodeEntry(name, (0 if old is None else old.version) + changed, tuple(replicas)))
+    overlay = Overlay(1 if before is None else before.version + 1, tuple(entries), tuple(described.links))
+    overlay.check(described.profile)
+    return overlay
+
+
+def replica_at(public: BrokerPublic, address: str) -> Replica:
+    """A broker at the address where everybody calls it, and nobody else answers."""
+    return Replica(public.key, f"{public.caller}@{address}", public.caller)
+
+
+def write_signed(path: Path, signed: SignedOverlay) -> None:
+    write_whole(path, MAGIC + signed.encode(), mode=0o644)
+
+
+def read_signed(path: Path, operator: bytes) -> SignedOverlay:
+    """What the operator has signed; `TamperedError` or `ForgedError` if it is none, or not by this hand."""
+    data = _read(path)
+    try:
+        if not data.startswith(MAGIC):
+            raise TamperedError(f"{path}: not an overlay that `veilcast brokers overlay sign` has written")
+        signed = SignedOverlay.decode(data[len(MAGIC) :])
+        signed.verify(operator)
+    except ForgedError as error:
+        raise ForgedError(f"{path}: not signed by this operator") from error
+    except RemoteError as error:
+        raise TamperedError(f"{path}: {error}") from error
+    return signed
+
+
+def _replicas(node: NodeTable) -> list[Replica]:
+    made = []
+    for place, table in enumerate(node.replicas):
+        where = f"nodes.{node.name}.replicas[{place}]"
+        address = check_address(f"{where}.address", table.address)
+        made.append(replica_at(read_broker(f"{where}.broker", table.broker), address))
+    return made
+
+
+def _read(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > FILE_MAX:
+        raise ConfigError(f"{path} is larger than any description of an overlay")
+    return data
+
+
+MAGIC: Final = b"veilcast overlay\n"
+FILE_MAX: Final = 1 << 20

@@ -1,0 +1,157 @@
+"""The files of an overlay: what is right is read in full, and every mistake is told with its file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.brokers.overlay import Overlay, sign_overlay
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError, ForgedError, PassphraseError, StorageError, TamperedError
+from veilcast.node.broker_files import MAGIC, load_overlay, parse_broker, read_signed, write_signed
+from veilcast.node.broker_keys import (
+    BrokerPublic,
+    read_broker,
+    read_operator,
+    read_operator_key,
+    spell_broker,
+    spell_operator,
+    write_operator_key,
+)
+
+ENTROPY = Random(5).randbytes
+OPERATOR = SigningKey.generate(ENTROPY)
+LINE = spell_operator(OPERATOR.public)
+HOME = Path("/etc/veilcast")
+BROKER = f'keyring = "k"\nlisten = "127.0.0.1:4200"\noverlay = "o"\noperator = "{LINE}"\n'
+
+
+def line(number: int) -> str:
+    return spell_broker(BrokerPublic(bytes([number]) * 32, bytes([number]) * 16))
+
+
+def described(sizes: dict[str, int], links: str = "[]", first: int = 1, top: str = "") -> str:
+    text, number = f"{top}links = {links}\n", first
+    for name, size in sizes.items():
+        text += f'[[nodes]]\nname = "{name}"\nreplicas = [\n'
+        for _ in range(size):
+            text += f'  {{ broker = "{line(number)}", address = "127.0.0.{number}:4200" }},\n'
+            number += 1
+        text += "]\n"
+    return text
+
+
+def load(tmp_path: Path, text: str, before: Overlay | None = None) -> Overlay:
+    path = tmp_path / "overlay.toml"
+    path.write_text(text)
+    return load_overlay(path, before)
+
+
+def test_a_broker_is_read_with_its_paths_and_its_machines_settings() -> None:
+    config = parse_broker((BROKER + '[brokers]\nbound_us = 7\nstrategy = "coded"').encode(), HOME / "broker.toml")
+    assert (config.keyring, config.overlay, config.state) == (str(HOME / "k"), str(HOME / "o"), str(HOME / "state"))
+    assert (config.settings.bound_us, config.settings.strategy, config.settings.profile) == (7, "coded", "hardened")
+    assert (config.operator_key, config.control_path) == (OPERATOR.public, HOME / "state" / "control.sock")
+
+
+BROKERS = {
+    BROKER.replace("overlay", "overlays"): "overlays: unknown key",
+    BROKER.replace("127.0.0.1", "localhost"): "listen: 'localhost:4200' is not like",
+    BROKER.replace(LINE, LINE[:-1]): "operator: not the line that `veilcast brokers overlay init` printed",
+    BROKER + "[brokers]\nprofile = 'paper'": "brokers.profile: the profile is named once",
+    BROKER + "[brokers]\nbound_us = 0": "brokers.bound_us must be at least 1",
+    BROKER + "[brokers]\nstrategy = 'none'": "brokers.strategy: ",
+}
+
+
+@pytest.mark.parametrize("text", BROKERS)
+def test_every_mistake_in_a_brokers_file_is_told_with_its_key(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"broker.toml: {BROKERS[text].split(':')[0]}") as told:
+        parse_broker(text.encode(), HOME / "broker.toml")
+    assert BROKERS[text] in str(told.value)
+
+
+def test_an_overlay_names_who_must_answer_at_each_address(tmp_path: Path) -> None:
+    overlay = load(tmp_path, described({"a": 3, "b": 3}, '[["a", "b"]]'))
+    assert (overlay.version, [node.version for node in overlay.nodes]) == (1, [1, 1])
+    replica = overlay.node("b").replicas[0]
+    caller = "broker:" + "04" * 16
+    assert (replica.key, replica.caller, replica.address) == (b"\4" * 32, caller, f"{caller}@127.0.0.4:4200")
+
+
+def test_a_node_whose_replicas_change_has_a_new_scheme_and_others_keep_theirs(tmp_path: Path) -> None:
+    before = load(tmp_path, described({"a": 3, "b": 3}, '[["a", "b"]]'))
+    after = load(tmp_path, described({"a": 3, "b": 5}, '[["a", "b"]]'), before)
+    assert (after.version, {node.name: node.version for node in after.nodes}) == (2, {"a": 1, "b": 2})
+    before.check_successor(after)
+
+
+OVERLAYS = {
+    described({"a": 4}): "'a' has 4 replicas: an even node bears no more liars than one of 3",
+    described({"a": 1}): "'a' has 1 of at least 3 replicas: with fewer, one liar reads or stops everything",
+    described({"a": 0}): "'a' has no replica",
+    described({"a": 3, "b": 3}): "a gap in the overlay: no link leads from 'a' to 'b'",
+    described({"a": 3, "b": 3, "c": 3}, '[["a","b"],["b","c"],["c","a"]]'): "the links make a cycle: c - b - a - c",
+    described({"a": 3}, '[["a", "z"]]'): "a link leads to 'z', and there is no such virtual node",
+    described({"a": 3}).replace("127.0.0.1:", "127.0.0.2:"): "two replicas have one address",
+    described({"a": 3}).replace(line(1), line(2)): "two replicas have one key",
+    described({"a": 3}).replace(line(1), line(1)[:-1]): "nodes.a.replicas[0].broker: not the line that",
+    described({"a": 3}).replace("127.0.0.2", "host"): "nodes.a.replicas[1].address: 'host:4200' is not like",
+    described({"a": 3}, top="size = 3\n"): "size: unknown key",
+    described({"a": 3}, top='profile = "soft"\n'): "profile: 'soft' is none of hardened, paper",
+    "nodes = 3": "nodes: Expected `array`",
+    "nodes = [": "not a TOML file",
+}
+
+
+@pytest.mark.parametrize("text", OVERLAYS, ids=lambda text: OVERLAYS[text][:40])
+def test_every_mistake_in_an_overlay_is_told_with_the_reason(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as told:
+        load(tmp_path, text)
+    assert OVERLAYS[text] in str(told.value)
+    assert "overlay.toml: " in str(told.value)
+
+
+def test_the_papers_profile_takes_an_even_node_as_the_paper_does(tmp_path: Path) -> None:
+    assert len(load(tmp_path, described({"a": 2}, top='profile = "paper"\n')).nodes[0].replicas) == 2
+
+
+def test_what_was_signed_is_read_by_the_same_operators_line_alone(tmp_path: Path) -> None:
+    signed = sign_overlay(load(tmp_path, described({"a": 3})), OPERATOR)
+    path = tmp_path / "signed"
+    write_signed(path, signed)
+    assert read_signed(path, OPERATOR.public) == signed
+    other = SigningKey.generate(ENTROPY)
+    with pytest.raises(ForgedError, match="signed: not signed by this operator"):
+        read_signed(path, other.public)
+    data = path.read_bytes()
+    for spoilt in (data[:-70] + b"\0" + data[-69:], data[:-1], MAGIC, b"", b"anything"):
+        path.write_bytes(spoilt)
+        with pytest.raises((ForgedError, TamperedError), match="signed: "):
+            read_signed(path, OPERATOR.public)
+    with pytest.raises(StorageError, match="cannot read"):
+        read_signed(tmp_path / "none", OPERATOR.public)
+
+
+def test_the_operators_key_opens_with_its_passphrase_alone(tmp_path: Path) -> None:
+    path, secret = tmp_path / "key", Secret(b"correct horse")
+    write_operator_key(path, OPERATOR, secret, cost=Cost(1, 1), entropy=ENTROPY)
+    assert read_operator_key(path, secret).public == OPERATOR.public
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(PassphraseError, match="key: "):
+        read_operator_key(path, Secret(b"wrong"))
+
+
+@pytest.mark.parametrize("at", range(20, 60, 7))
+def test_a_slip_in_a_line_is_noticed_and_no_line_is_taken_for_another(at: int) -> None:
+    good = line(9)
+    slipped = good[:at] + ("A" if good[at] != "A" else "B") + good[at + 1 :]
+    for text in (slipped, good[:at], LINE, ""):
+        with pytest.raises(ConfigError, match="replicas: not the line"):
+            read_broker("replicas", text)
+    with pytest.raises(ConfigError, match="operator: not the line"):
+        read_operator("operator", good)
