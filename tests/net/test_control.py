@@ -348,7 +348,7 @@ def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "node.sock").write_text("precious")
     with pytest.raises(StorageError, match="no socket"):
-        control._listen(tmp_path / "node.sock")
+        control.listen_alone(tmp_path / "node.sock")
     assert (tmp_path / "node.sock").read_text() == "precious"
 
 
@@ -356,11 +356,11 @@ def test_a_place_where_others_may_write_or_that_is_none_is_refused(tmp_path: Pat
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(PermissionsError, match="chmod go-w"):
-        control._listen(tmp_path / "open" / "node.sock")
+        control.listen_alone(tmp_path / "open" / "node.sock")
     with pytest.raises(StorageError, match="cannot use"):
-        control._listen(tmp_path / "nowhere" / "node.sock")
+        control.listen_alone(tmp_path / "nowhere" / "node.sock")
     with pytest.raises(ConfigError, match="longer than"):
-        control._listen(tmp_path / ("n" * 120))
+        control.listen_alone(tmp_path / ("n" * 120))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class ControlServer:
         return len(self._clients)
 
     async def open(self) -> None:
-        listening = _listen(self._path)
+        listening = listen_alone(self._path)
         self._inode = self._path.stat().st_ino
         self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_BUFFER)
 
@@ -199,7 +199,7 @@ class _Client:
             self._writer.close()
 
 
-def _listen(path: Path) -> socket.socket:
+def listen_alone(path: Path) -> socket.socket:
     """A listening socket at `path`, for its owner alone."""
     _check_directory(path.parent)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

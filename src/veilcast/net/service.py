@@ -19,6 +19,7 @@ from veilcast.machine import Address, Event, Machine
 from veilcast.net.agent import Agent
 from veilcast.net.clock import Clock
 from veilcast.net.control import ControlServer
+from veilcast.net.inquiries import Answering, Inquiries
 from veilcast.net.log import LoopFaults
 from veilcast.net.metrics import MetricsServer
 from veilcast.net.writing import Touched
@@ -61,6 +62,17 @@ class AgentOwner(Owner, Agent, Protocol):
     """One that serves clients, too."""
 
 
+class Desk(Protocol):
+    """Where those who use a machine on this computer are served."""
+
+    @property
+    def clients(self) -> int: ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 Watch: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Looks after what a machine's service rests on. Returns never; what it raises ends the service."""
 
@@ -83,7 +95,7 @@ class Station(Generic[_O]):
     """By which others call it, where that is not where the driver listens."""
     watch: Watch | None = None
 
-    def desk(self, owner: _O, stop: Callable[[], object]) -> ControlServer | None:
+    def desk(self, owner: _O, stop: Callable[[], object]) -> Desk | None:
         """Where clients are served, if there are any."""
         return None
 
@@ -97,6 +109,18 @@ class Service(Station[AgentOwner]):
 
     def desk(self, owner: AgentOwner, stop: Callable[[], object]) -> ControlServer:
         return ControlServer(self.control, owner, stop, self.clients_max)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host(Station[_O]):
+    """One that tells its owner how it is."""
+
+    control: Path
+    answering: Callable[[_O, Callable[[], object]], Answering]
+    """Of its owner, and of what stops it."""
+
+    def desk(self, owner: _O, stop: Callable[[], object]) -> Inquiries:
+        return Inquiries(self.control, self.answering(owner, stop))
 
 
 async def serve(station: Station[_O], on_ready: Callable[[Driver], object] = lambda _: None) -> bool:

@@ -1,0 +1,110 @@
+"""Questions to a host that serves no clients: a unix socket of its owner's, one question and one answer a call.
+
+Who may open the socket is its owner, as with a node's (`control`), and may ask how the host is, or hand it what its
+operator has signed. A question is one line of JSON of bounded length, in bounded time; so is the answer, or the reason
+why there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from veilcast.errors import LocalError, UnreachableError, VeilcastError
+from veilcast.net.control import listen_alone
+
+Answering: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""May raise a `VeilcastError`, which is told to who asked."""
+
+
+class Inquiries:
+    def __init__(self, path: Path, answer: Answering) -> None:
+        self._path, self._answer = path, answer
+        self._server: asyncio.Server | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._inode = 0
+
+    @property
+    def clients(self) -> int:
+        return len(self._asking)
+
+    async def open(self) -> None:
+        listening = listen_alone(self._path)
+        self._inode = self._path.stat().st_ino
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=QUESTION_MAX)
+
+    async def close(self) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            if len(self._asking) >= CLIENTS_MAX:
+                return
+            self._asking.add(task)
+            async with asyncio.timeout(QUESTION_S):
+                writer.write(self._reply(await reader.readuntil(b"\n")))
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # A question that does not come, or is none, gets no answer.
+        finally:
+            self._asking.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+                async with asyncio.timeout(QUESTION_S):
+                    await writer.wait_closed()
+
+    def _reply(self, line: bytes) -> bytes:
+        try:
+            question = json.loads(line)
+            if not isinstance(question, dict):
+                raise ValueError
+            answer = self._answer(question)
+        except VeilcastError as error:
+            answer = {"refused": str(error)}
+        except (ValueError, UnicodeDecodeError, RecursionError):
+            answer = {"refused": "this is no question"}
+        return json.dumps(answer).encode() + b"\n"
+
+
+def inquire(path: Path, question: dict[str, Any]) -> dict[str, Any]:
+    """Ask the host whose socket this is; `UnreachableError` if none answers, `LocalError` if it refuses."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+            asking.settimeout(QUESTION_S)
+            asking.connect(str(path))
+            asking.sendall(json.dumps(question).encode() + b"\n")
+            with asking.makefile("rb") as answer:
+                line = answer.readline(ANSWER_MAX)
+    except OSError as error:
+        raise UnreachableError(f"no broker answers at {path}; is it running?") from error
+    try:
+        told = json.loads(line)
+        if not isinstance(told, dict):
+            raise ValueError
+    except (ValueError, RecursionError) as error:
+        raise UnreachableError(f"what answers at {path} is no broker, or is ending") from error
+    if "refused" in told:
+        raise LocalError(str(told["refused"]))
+    return told
+
+
+QUESTION_MAX: Final = 1 << 17
+"""An overlay's description has at most a third of this, and half as much again in base64."""
+ANSWER_MAX: Final = 1 << 22
+QUESTION_S: Final = 5.0
+CLIENTS_MAX: Final = 8
