@@ -1,0 +1,311 @@
+"""Byzantine brokers: each is the real machine with its own keys, and does one thing that it should not (issue: P4).
+
+A liar knows its place and its signing key, and those who speak to it; it draws from the `rng` it is given. Whatever it
+says otherwise is numbered and acknowledged as it should be (`broker_streams`), so that nobody can tell it by its
+stream. All Byzantine brokers pool what they have, whatever else they do: that is `broker_checkers.Secret`, and who does
+nothing but that is no class here.
+
+`lies` counts what can be held against a liar by who gets it: it must be named then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.brokers.sharing import attendance
+from veilcast.brokers.sharing.flooding import Flood as Flooding
+from veilcast.brokers.sharing.flooding import Vouched
+from veilcast.brokers.sharing.paper import Origin, Parcel, resplit
+from veilcast.brokers.sharing.redistribution import Handed, Holding, Portion, hand_on
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.crypto.dealing import Commitments, Share
+from veilcast.crypto.derive import digest
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import RemoteError
+from veilcast.machine import Address, Entropy, Machine
+from veilcast.sim.adversaries import Delayer, Wrapper
+from veilcast.sim.broker_pool import scalar_at_zero
+from veilcast.sim.broker_streams import Speaker
+from veilcast.wire.brokers import (
+    Carry,
+    Claim,
+    Disputed,
+    Done,
+    Flood,
+    LastShare,
+    Missing,
+    NextShare,
+    Order,
+    Spoken,
+    Stands,
+    Taken,
+    Withdraw,
+)
+from veilcast.wire.messages import Message
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """What a replica knows beside what it hears: where it stands, its key, and who is who."""
+
+    place: Place
+    signing: SigningKey
+    peers: Mapping[Address, Place]
+    """Replicas of its own node and of those beside it."""
+    schemes: Mapping[bytes, Scheme]
+    rng: Random
+    entropy: Entropy
+    hardened: bool = True
+
+
+class Liar(Speaker):
+    """The base of those who say other things."""
+
+    def __init__(self, inner: Machine, view: Standpoint) -> None:
+        super().__init__(inner)
+        self._view = view
+        self.lies = 0
+
+
+class Drop(Liar):
+    """Says that all is well, and passes on neither content nor keys; half of them, where it is in two minds."""
+
+    def __init__(self, inner: Machine, view: Standpoint) -> None:
+        super().__init__(inner, view)
+        self._half = view.rng.random() < 0.5
+
+    def overhear(self, message: Message, source: Address) -> None:
+        if isinstance(message, Carry):
+            self.add(source, Done(message.routing.content, message.attempt))
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        kept = isinstance(message, Carry | NextShare | LastShare | Spoken | Missing)
+        return [] if kept and not (self._half and self._view.rng.random() < 0.5) else [message]
+
+
+class CorruptShare(Liar):
+    """Hands on shares that are not those it committed to; or, in the paper's way, pieces of something else, for which
+    it signs."""
+
+    def __init__(self, inner: Machine, view: Standpoint) -> None:
+        super().__init__(inner, view)
+        self._split: dict[bytes, dict[int, Parcel]] = {}
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        if not isinstance(message, NextShare | LastShare):
+            return [message]
+        self.lies += 1
+        if not self._view.hardened and isinstance(message, NextShare) and self._view.rng.random() < 0.5:
+            parcel = Parcel.decode(message.share)
+            parcel = self._pieces(parcel)[parcel.index]
+            return [msgspec.structs.replace(message, share=parcel.encode().reveal())]
+        return [msgspec.structs.replace(message, share=_spoilt(message.share, self._view.rng))]
+
+    def _pieces(self, parcel: Parcel) -> dict[int, Parcel]:
+        """Of a secret that is none, under a statement that is signed."""
+        name, own = parcel.trail[-1].name, parcel.trail[-1].path[-1]
+        if name not in self._split:
+            other = Parcel(parcel.trail[:-1], own, Secret(self._view.entropy(len(parcel.data))))
+            made = resplit(other, parcel.trail[-1].to, self._view.signing, self._view.entropy)
+            self._split = {name: {each.index: each for each in made}}
+        return self._split[name]
+
+
+class CorruptBlock(Liar):
+    """Spoils the content that it passes on."""
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        if not isinstance(message, Carry) or message.block is None:
+            return [message]
+        self.lies += 1
+        return [msgspec.structs.replace(message, block=_spoilt(message.block, self._view.rng))]
+
+
+class Replay(Liar):
+    """Says what it has heard or said before once more, to anybody."""
+
+    def __init__(self, inner: Machine, view: Standpoint) -> None:
+        super().__init__(inner, view)
+        self._heard: deque[Message] = deque(maxlen=MEMORY)
+
+    def overhear(self, message: Message, source: Address) -> None:
+        self._heard.append(message)
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        said = [message]
+        if self._heard and self._view.rng.random() < 0.5:
+            said.append(self._view.rng.choice(self._heard))
+        self._heard.append(message)
+        return said
+
+
+class Equivocate(Liar):
+    """Deals twice and says two things: half of the others get one, half the other; all of it signed."""
+
+    def __init__(self, inner: Machine, view: Standpoint) -> None:
+        super().__init__(inner, view)
+        self._second: dict[bytes, list[Any]] = {}
+
+    def prepare(self, batch: Sequence[tuple[Address, Message]]) -> None:
+        """From a majority of what it deals it has what it needs to deal once more."""
+        dealings: dict[bytes, list[Portion]] = {}
+        for _, message in batch:
+            if isinstance(message, NextShare) and self._view.hardened:
+                portion = Portion.decode(message.share)
+                dealings.setdefault(portion.header.name, []).append(portion)
+        for name, portions in dealings.items():
+            if name not in self._second and len(portions) >= portions[0].header.to.threshold:
+                self._remember(name, self._dealt_again(portions).portions)
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        place = self._view.peers.get(peer)
+        if place is None or place.index % 2:
+            return [message]
+        match message:
+            case NextShare():
+                return [self._other_share(message)]
+            case Spoken(flood=Flood.ATTENDANCE):
+                return [self._other_word(message)]
+        return [message]
+
+    def _dealt_again(self, portions: Sequence[Portion]) -> Handed:
+        header = portions[0].header
+        shares = {portion.share.index: portion.share for portion in portions}
+        chosen = list(shares.values())[: header.to.threshold]
+        value = scalar_at_zero({share.index: share.value.reveal() for share in chosen})
+        blinding = scalar_at_zero({share.index: share.blinding.reveal() for share in chosen})
+        own = Share(header.holder, Scalar(value), Scalar(blinding))
+        held = Holding(portions[0].root, Place(header.by, header.holder), Commitments.decode(header.old), own)
+        return hand_on(held, header.to, self._view.signing, self._view.entropy)
+
+    def _other_share(self, message: NextShare) -> NextShare:
+        if not self._view.hardened:
+            parcel = Parcel.decode(message.share)
+            other = self._split_again(parcel)[parcel.index - 1]
+        else:
+            portion = Portion.decode(message.share)
+            if portion.header.name not in self._second:
+                return message
+            other = self._second[portion.header.name][portion.share.index - 1]
+        self.lies += 1
+        return msgspec.structs.replace(message, share=other.encode().reveal())
+
+    def _split_again(self, parcel: Parcel) -> list[Any]:
+        """What it was given it cannot tell from one piece: the second statement is on something else."""
+        statement = parcel.trail[-1]
+        if statement.name not in self._second:
+            other = Parcel(parcel.trail[:-1], statement.path[-1], Secret(self._view.entropy(len(parcel.data))))
+            self._remember(statement.name, resplit(other, statement.to, self._view.signing, self._view.entropy))
+        return self._second[statement.name]
+
+    def _other_word(self, message: Spoken) -> Spoken:
+        """That it has nothing of the last holder."""
+        vouched, old = msgspec.msgpack.decode(message.word, type=Vouched), self._view.schemes.get(message.node)
+        if vouched.author != self._view.place.index or old is None:
+            return message
+        try:
+            table = attendance.decode(vouched.word)
+        except RemoteError:
+            return message
+        if table:
+            table.popitem()
+        about = msgspec.msgpack.encode((Origin(message.key, message.attempt), old))
+        flood = Flooding(digest(about, purpose=b"vc/attend"), self._view.place, Roster(nodes=1), self._view.signing)
+        self.lies += 1
+        word = flood.say(attendance.encode(table))
+        return msgspec.structs.replace(message, word=msgspec.msgpack.encode(word))
+
+    def _remember(self, name: bytes, made: list[Any]) -> None:
+        self._second[name] = made
+        if len(self._second) > MEMORY:
+            del self._second[next(iter(self._second))]
+
+
+class Misroute(Liar):
+    """Sends to others what is for one: content, shares, claims."""
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        if not isinstance(message, Carry | NextShare | LastShare | Claim | Withdraw | Done | Taken):
+            return [message]
+        others = [other for other in self._view.peers if other != peer]
+        if others and self._view.rng.random() < 0.5:
+            self.add(self._view.rng.choice(others), message)
+        return [message] if isinstance(message, Claim) or self._view.rng.random() < 0.5 else []
+
+
+class Accuse(Liar):
+    """Says of the others of its node that they lack what they were dealt, so that it is shown to all."""
+
+    def overhear(self, message: Message, source: Address) -> None:
+        if not isinstance(message, NextShare) or not self._view.hardened:
+            return
+        try:
+            portion = Portion.decode(message.share)
+        except RemoteError:
+            return
+        origin, header, scheme = portion.root.origin, portion.header, self._view.place.scheme
+        others = tuple(index for index in range(1, scheme.size + 1) if index != self._view.place.index)
+        self.add(source, Disputed(origin.key, origin.attempt, header.name, others))
+
+
+class Stall(Liar):
+    """Stays when it should go, and never says that it is ready for a change."""
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        return [] if isinstance(message, Order | Stands) else [message]
+
+
+class Mute(Wrapper):
+    """Hears all, and says nothing at all."""
+
+    def frames_to_send(self, now: int, limit: int) -> list[Any]:
+        self._frames_of_inner(now, limit)
+        return []
+
+
+def disguise(behaviour: str, inner: Machine, view: Standpoint, bound_us: int) -> Machine:
+    """A broker that does this; one that only pools what it has is the broker itself."""
+    match behaviour:
+        case "pool":
+            return inner
+        case "mute":
+            return Mute(inner)
+        case "delay":
+            return Delayer(inner, view.rng.choice((bound_us // 2, bound_us, 3 * bound_us)))
+    return _LIARS[behaviour](inner, view)
+
+
+def lies_of(machine: Any) -> int:
+    """How many lies that can be proven this one has told; none, if it is no liar of that kind."""
+    while machine is not None and not isinstance(machine, Liar):
+        machine = getattr(machine, "inner", None)
+    return 0 if machine is None else machine.lies
+
+
+def _spoilt(data: bytes, rng: Random) -> bytes:
+    """A bit is wrong, near the end: where a share, a piece and a block have nothing but their secret."""
+    spoilt = bytearray(data)
+    spoilt[-min(len(data), 1 + rng.randrange(1, 16))] ^= 1 << rng.randrange(8)
+    return bytes(spoilt)
+
+
+MEMORY: Final = 64
+_LIARS: Final[dict[str, Callable[[Machine, Standpoint], Machine]]] = {
+    "drop": Drop,
+    "share": CorruptShare,
+    "block": CorruptBlock,
+    "replay": Replay,
+    "equivocate": Equivocate,
+    "misroute": Misroute,
+    "accuse": Accuse,
+    "stall": Stall,
+}
+BEHAVIOURS: Final = (*_LIARS, "delay", "mute", "pool")

@@ -1,0 +1,120 @@
+"""A client of the Byzantine brokers' own: it has no grant, and asks for what others asked for.
+
+Byzantine brokers hear claims on their way, whole and with their proofs (`Spy`). The intruder links to all replicas of
+an edge node as a client does and says the same claims, as they are; the same with a key and a proof of its own; and
+that it lacks the keys. Whatever it is given belongs to the coalition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from veilcast.brokers.queues import Queues
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import RemoteError
+from veilcast.machine import Address, Connect, Entropy, Event, Frame
+from veilcast.sim.adversaries import Wrapper
+from veilcast.sim.broker_streams import opened
+from veilcast.wire.brokers import Carry, Claim, ClaimKind, Item, WantKey
+
+
+@dataclass
+class Coalition:
+    """What Byzantine brokers tell the intruder: claims by name, and keys that they saw named; so many at most."""
+
+    claims: dict[bytes, Claim] = field(default_factory=dict)
+    keys: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
+
+    def hear(self, message: object) -> None:
+        if isinstance(message, Claim) and len(self.claims) < HEARD_MAX:
+            self.claims[message.id] = message
+        elif isinstance(message, Carry) and len(self.keys) < HEARD_MAX:
+            self.keys[message.routing.advertisement, message.routing.key] = None
+
+
+class Spy(Wrapper):
+    """Around a Byzantine broker: tells the coalition what comes."""
+
+    coalition: Coalition
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        message = opened(data)
+        if isinstance(message, Item):
+            self.coalition.hear(opened(message.cargo))
+        super().receive(data, source, now)
+
+
+class Intruder:
+    """At the replicas of one edge node, whose name on the wire is `edge`."""
+
+    version = 0
+
+    def __init__(
+        self, replicas: Sequence[Address], edge: bytes, coalition: Coalition, entropy: Entropy, now: int
+    ) -> None:
+        self._replicas, self._edge, self._coalition, self._entropy = tuple(replicas), edge, coalition, entropy
+        self._queues = Queues(256, 8_192, 1 << 20, entropy)
+        self._events: deque[Event] = deque(Connect(replica) for replica in replicas)
+        self._due = now + EVERY_US
+        self._said: dict[bytes, None] = {}
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        try:
+            self._queues.receive(data, source, now)
+        except RemoteError:
+            return
+
+    def handle_timer(self, now: int) -> None:
+        self._queues.handle(now)
+        if now < self._due:
+            return
+        self._due = now + EVERY_US
+        for name, claim in list(self._coalition.claims.items()):
+            if name not in self._said:
+                self._said[name] = None
+                for said in (claim, self._own(claim)):
+                    self._tell_all(said)
+        for advertisement, key in self._coalition.keys:
+            self._tell_all(WantKey(advertisement, key))
+
+    def next_timer(self) -> int | None:
+        owed = self._queues.next_us()
+        return self._due if owed is None else min(owed, self._due)
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        return self._queues.frames(limit)
+
+    def next_event(self) -> Event | None:
+        return self._events.popleft() if self._events else None
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self._queues.peer_up(peer)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        """Whoever is thrown out calls again."""
+        self._queues.peer_lost(peer)
+        self._said.clear()
+        self._events.append(Connect(peer))
+
+    def sizes(self) -> dict[str, int]:
+        return {}
+
+    def _tell_all(self, message: Claim | WantKey) -> None:
+        for replica in self._replicas:
+            self._queues.put(replica, message)
+
+    def _own(self, claim: Claim) -> Claim:
+        """The same interest, here, in its own name, signed with a key that nobody granted."""
+        signing = SigningKey.generate(self._entropy)
+        reader = signing.public if claim.kind is ClaimKind.ADVERTISEMENT else None
+        own = msgspec.structs.replace(claim, edge=self._edge, holder=signing.public, reader=reader)
+        return msgspec.structs.replace(own, proof=signing.sign(own.body, purpose=b"veilcast/claim"))
+
+
+EVERY_US: Final = 1_000_000
+HEARD_MAX: Final = 256

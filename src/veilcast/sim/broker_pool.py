@@ -1,0 +1,248 @@
+"""A pool of shares: whatever a coalition has seen of keys on their way, and all that can be computed from it.
+
+Both ways for keys are the same here: polynomials, each with values at some indices, whose value at 0 is a value of
+another polynomial, up to the key. Whoever knows a threshold of values of one knows all of it; whoever was dealt a
+majority's dealings knows its share of the next. That is done again and again until nothing new comes out, with the
+values of each polynomial apart, and with those of all that hide the same thing mixed, as if nobody had drawn afresh.
+
+What is true is asked of another pool, one that has seen everything: a guess counts if it is right. So a scheme that
+leaks by some way that nobody has thought of is found here if the leaked shares lie on a line with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from veilcast.brokers.sharing.flooding import Vouched
+from veilcast.brokers.sharing.paper import Parcel, Statement
+from veilcast.brokers.sharing.redistribution import Delivery, First, Header, Portion
+from veilcast.crypto import shares
+from veilcast.crypto.group import ORDER
+from veilcast.crypto.secret import Secret
+from veilcast.errors import RemoteError
+from veilcast.wire.brokers import FirstShare, LastShare, NextShare, Push, Spoken
+from veilcast.wire.messages import Message
+
+Line: TypeAlias = bytes
+"""A polynomial, by the commitments to it, or by the statement on it."""
+
+
+class Point(NamedTuple):
+    """The value of a line at an index."""
+
+    line: Line
+    index: int
+
+
+class Hidden(NamedTuple):
+    """What lines of several attempts and branches hide alike: the key, or the share of one replica of one node."""
+
+    key: bytes
+    node: bytes
+    path: tuple[int, ...]
+
+
+@dataclass
+class Pool:
+    """What was seen, by line. Bounded by what was sent."""
+
+    hardened: bool
+    values: dict[Line, dict[int, bytes]] = field(default_factory=dict)
+    threshold: dict[Line, int] = field(default_factory=dict)
+    above: dict[Line, dict[Point, None]] = field(default_factory=dict)
+    """Whose values stand at 0 of a line."""
+    roots: dict[Line, bytes] = field(default_factory=dict)
+    """Lines at whose 0 is a key, by its name."""
+    hides: dict[Line, Hidden] = field(default_factory=dict)
+    dealt: dict[tuple[Line, bytes], dict[int, dict[Line, None]]] = field(default_factory=dict)
+    """By old line and next node: the lines that each holder dealt there."""
+
+    def take(self, message: Message) -> None:
+        """All that a message shows of keys; what is no share shows nothing."""
+        for data in _shown(message):
+            try:
+                if self.hardened:
+                    self._take_hardened(message, data)
+                else:
+                    self._take_parcel(Parcel.decode(data))
+            except RemoteError:
+                continue
+
+    def put(self, point: Point, value: bytes) -> bool:
+        """Whether it is news."""
+        values = self.values.setdefault(point.line, {})
+        if point.index in values:
+            return False
+        values[point.index] = value
+        return True
+
+    def learn(self, truth: Pool) -> None:
+        """Compute all that follows from what is here; `truth` says which guesses are right."""
+        while self._interpolate() | self._combine(truth) | self._mix(truth):
+            pass
+
+    def complete(self) -> None:
+        """The same for a pool that has seen everything, and needs nobody to tell what is true."""
+        while self._interpolate():
+            pass
+
+    def keys(self) -> dict[bytes, bytes]:
+        """The keys that are known, by name."""
+        return {key: self.values[line][0] for line, key in self.roots.items() if 0 in self.values.get(line, {})}
+
+    # --- what messages show
+
+    def _take_hardened(self, message: Message, data: bytes) -> None:
+        if isinstance(message, FirstShare):
+            first = First.decode(data)
+            self._root(first.root.points, first.root.to.threshold, first.root.origin.key)
+            self.put(Point(first.root.points, first.share.index), first.share.value.reveal())
+        elif isinstance(message, LastShare | Push):
+            last = Delivery.decode(data)
+            self._root(last.points, last.points[1], last.root.origin.key)
+            self.put(Point(last.points, last.share.index), last.share.value.reveal())
+        else:
+            portion = Portion.decode(data)
+            self._header(portion.header)
+            self.put(Point(portion.header.new, portion.share.index), portion.share.value.reveal())
+
+    def _header(self, header: Header) -> None:
+        key = header.origin.key
+        self._root(header.old, header.by.threshold, key)
+        self.threshold[header.new] = header.to.threshold
+        self.above.setdefault(header.new, {})[Point(header.old, header.holder)] = None
+        self.hides[header.new] = Hidden(key, header.by.node, (header.holder,))
+        branch = self.dealt.setdefault((header.old, header.to.node), {})
+        branch.setdefault(header.holder, {})[header.new] = None
+
+    def _root(self, points: bytes, threshold: int, key: bytes) -> None:
+        """Every sharing on the way has the key at 0."""
+        self.threshold[points] = threshold
+        self.roots[points] = key
+        self.hides[points] = Hidden(key, b"", ())
+
+    def _take_parcel(self, parcel: Parcel) -> None:
+        over: Statement | None = None
+        for statement in parcel.trail:
+            line, key = statement.name, statement.origin.key
+            self.threshold[line] = statement.to.threshold
+            if over is None:
+                self.roots[line] = key
+            else:
+                self.above.setdefault(line, {})[Point(over.name, statement.path[-1])] = None
+            self.hides[line] = Hidden(key, b"", statement.path)
+            over = statement
+        self.put(Point(parcel.trail[-1].name, parcel.index), parcel.data.reveal())
+
+    # --- what follows
+
+    def _interpolate(self) -> bool:
+        """Enough values of a line give all of it; what is at 0 is a value of another."""
+        news = False
+        for line, known in list(self.values.items()):
+            for point in self.above.get(line, {}):
+                upper = self.values.get(point.line, {}).get(point.index)
+                if upper is not None and 0 not in known:
+                    known[0], news = upper, True
+            threshold = self.threshold.get(line)
+            if threshold is None or len(known) < threshold:
+                continue
+            if 0 not in known:
+                known[0], news = self._at_zero(dict(islice(known.items(), threshold))), True
+            for point in self.above.get(line, {}):
+                news |= self.put(point, known[0])
+        return news
+
+    def _combine(self, truth: Pool) -> bool:
+        """A replica that has a majority's dealings has its share of the next line, whichever majority it is."""
+        news = False
+        for old, node in self.dealt:
+            holders = self.dealt[old, node]
+            lines = [(holder, line) for holder, dealt in holders.items() for line in dealt]
+            indices = {index for _, line in lines for index in self.values.get(line, {}) if index}
+            targets = truth.sharings(self.roots[old])
+            for index in sorted(indices):
+                have = [(holder, self.values[line][index]) for holder, line in lines if index in self.values[line]]
+                for chosen in islice(combinations(have, self.threshold[old]), TRIES_MAX):
+                    if len({holder for holder, _ in chosen}) == len(chosen):
+                        share = self._at_zero(dict(chosen))
+                        for line in targets.get((index, share), ()):
+                            news |= self.put(Point(line, index), share)
+        return news
+
+    def _mix(self, truth: Pool) -> bool:
+        """Take values of all that hide the same thing together."""
+        news = False
+        groups: dict[Hidden, list[Line]] = {}
+        for line, hidden in self.hides.items():
+            if line in self.values:
+                groups.setdefault(hidden, []).append(line)
+        for lines in groups.values():
+            targets = {truth.values[line][0]: line for line in lines if 0 in truth.values.get(line, {})}
+            points = {(index, value): None for line in lines for index, value in self.values[line].items() if index}
+            threshold = min(self.threshold[line] for line in lines)
+            if len(lines) > 1 and targets and any(0 not in self.values[line] for line in targets.values()):
+                for chosen in islice(combinations(points, threshold), TRIES_MAX):
+                    if len({index for index, _ in chosen}) < threshold:
+                        continue
+                    line = targets.get(self._at_zero(dict(chosen)))
+                    if line is not None:
+                        news |= self.put(Point(line, 0), truth.values[line][0])
+        return news
+
+    def sharings(self, key: bytes) -> Mapping[tuple[int, bytes], list[Line]]:
+        """Of this key: on which lines a value stands at an index."""
+        found: dict[tuple[int, bytes], list[Line]] = {}
+        for line, name in self.roots.items():
+            if name == key:
+                for index, value in self.values.get(line, {}).items():
+                    found.setdefault((index, value), []).append(line)
+        return found
+
+    def _at_zero(self, values: Mapping[int, bytes]) -> bytes:
+        return scalar_at_zero(values) if self.hardened else _bytes_at_zero(values)
+
+
+def scalar_at_zero(values: Mapping[int, bytes]) -> bytes:
+    """The value at 0 of the polynomial of scalars that has these at these indices (Lagrange), be it 0 or not."""
+    total = 0
+    for index, value in values.items():
+        weight = 1
+        for other in values:
+            if other != index:
+                weight = weight * other * pow(other - index, -1, ORDER) % ORDER
+        total += weight * int.from_bytes(value, "little")
+    return (total % ORDER).to_bytes(32, "little")
+
+
+def _bytes_at_zero(values: Mapping[int, bytes]) -> bytes:
+    taken = [shares.Share(index, Secret(value)) for index, value in values.items()]
+    return shares.reconstruct(taken, len(taken)).reveal()
+
+
+def _shown(message: Message) -> Iterator[bytes]:
+    """The shares that stand in a message, in the open as a word's evidence too."""
+    if isinstance(message, FirstShare | NextShare | LastShare | Push):
+        yield message.share
+    elif isinstance(message, Spoken):
+        try:
+            evidence = msgspec.msgpack.decode(msgspec.msgpack.decode(message.word, type=Vouched).word)
+        except (msgspec.DecodeError, RemoteError):
+            return
+        yield from _portions_in(evidence)
+
+
+def _portions_in(evidence: object) -> Iterable[bytes]:
+    match evidence:
+        case [list(portions), list()]:
+            return [each for each in portions if isinstance(each, bytes)]
+    return ()
+
+
+TRIES_MAX: Final = 5_000
+"""Of what could be taken together for one thing that is hidden: a bound on work, which no test reaches."""
