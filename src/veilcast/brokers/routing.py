@@ -207,7 +207,7 @@ class Router:
             else:
                 self._subscribe(id_, claim, hop)
         except RemoteError:
-            self._until.drop(id_)
+            self._end(id_, None)
             raise
 
     def _advertise(self, id_: bytes, claim: Claim, hop: Address) -> None:
@@ -262,7 +262,7 @@ class Router:
         if id_ in self._waiting:
             return
         if len(self._waiting) >= self._config.waiting_max:
-            most = Counter(source for _, source in self._waiting.values()).most_common(1)[0][0]
+            most = Counter([*(source for _, source in self._waiting.values()), hop]).most_common(1)[0][0]
             self._end(next(other for other, (_, source) in self._waiting.items() if source == most), None)
         self._waiting[id_] = (claim, hop)
         self._count(hop, 1)

@@ -1,0 +1,459 @@
+"""Routing by claims of real members over replicated nodes: who is believed, what is told, and where things go."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.record import Profile
+from veilcast.brokers import claims
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.language import Clear, language_of
+from veilcast.brokers.overlay import node_hop, node_id, node_of
+from veilcast.brokers.predicates import parse
+from veilcast.brokers.routing import Router
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
+from veilcast.machine import Address, Publication
+from veilcast.sim.chance import derive
+from veilcast.topics import All, Conjunction, Equal, Label, Range
+from veilcast.wire.brokers import Claim, Routing, Withdraw
+from veilcast.wire.messages import Message
+
+sys.path.insert(0, str(Path(__file__).parent))
+import village
+from village import CHAIN, EPOCH, EPOCH_US, OTHER, START, TOPIC, keys_of
+
+PROFILES: list[Profile] = ["paper", "hardened"]
+UNTIL = claims.last_us(EPOCH, EPOCH_US) - 1
+
+
+def holder(number: int) -> SigningKey:
+    return SigningKey(Secret(derive(number, "holder")))
+
+
+def advertisement(
+    keys: TopicKeys, edge: str, number: int, *, until: int | None = None, words: bytes | None = None
+) -> Claim:
+    language = language_of(keys.record.profile)
+    return claims.advertise(
+        keys, node_id(edge), EPOCH, until or _until(keys), words or language.advertisement(keys), holder(number).public
+    )
+
+
+def subscription(
+    keys: TopicKeys, edge: str, number: int, interest: Conjunction | None = None, *, until: int | None = None
+) -> Claim:
+    words = language_of(keys.record.profile).subscription(keys, interest or Label(keys.record.topic))
+    return claims.subscribe(keys, node_id(edge), EPOCH, until or _until(keys), words, holder(number).public)
+
+
+def _until(keys: TopicKeys) -> int:
+    return UNTIL if keys.record.profile == "hardened" else START + 500 * village.SECOND
+
+
+def routing(claim: Claim, keys: TopicKeys, publication: Publication) -> Routing:
+    return Routing(claim.id, language_of(keys.record.profile).says(keys, publication), bytes(16), 0, bytes(8))
+
+
+def publication(*pairs: tuple[str, str | int | float], topic: str = TOPIC) -> Publication:
+    return Publication((("topic", topic), *pairs))
+
+
+class Nodes:
+    """Routers of all replicas; each link is a queue, and which of them goes next is drawn."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        links: Sequence[tuple[str, str]] = CHAIN,
+        replicas: int = 3,
+        seed: int = 1,
+        config: BrokerConfig | None = None,
+        lying: Collection[tuple[str, int]] = (),
+    ) -> None:
+        self.overlay = village.overlay(links, replicas)
+        self.rng, self.now, self.lying = Random(seed), START, lying
+        config = msgspec.structs.replace(config or BrokerConfig(), profile=profile)
+        self.routers: dict[tuple[str, int], Router] = {}
+        self.links: dict[tuple[tuple[str, int], tuple[str, int]], deque[Message]] = {}
+        self.shown: dict[tuple[str, Address], list[Message]] = {}
+        self.sent: list[Message] = []
+        for node in self.overlay.nodes:
+            for index in range(1, replicas + 1):
+                self.routers[node.name, index] = Router(
+                    config, self.overlay, node.id, self.enough, village.root(profile), EPOCH_US
+                )
+
+    def enough(self, node: bytes, keys: Collection[bytes]) -> bool:
+        entry = self.overlay.node(node)
+        return sum(replica.key in keys for replica in entry.replicas) > entry.scheme.tolerated
+
+    def at(self, node: str) -> list[Router]:
+        return [router for (name, _), router in self.routers.items() if name == node]
+
+    def client(self, node: str, client: str, message: Claim | Withdraw) -> None:
+        for router in self.at(node):
+            if isinstance(message, Claim):
+                router.claim_of_client(message, Address(client), self.now)
+            else:
+                router.withdrawn_by_client(message, Address(client), self.now)
+
+    def plant(self, source: tuple[str, int], to: str, message: Claim | Withdraw) -> None:
+        """A replica says something to all of a node, whatever its router thinks."""
+        for index in range(1, len(self.at(to)) + 1):
+            self.links.setdefault((source, (to, index)), deque()).append(message)
+
+    def settle(self) -> None:
+        while True:
+            self._collect()
+            open_links = [link for link, queue in self.links.items() if queue]
+            if not open_links:
+                return
+            link = self.rng.choice(open_links)
+            self._arrive(link, self.links[link].popleft())
+
+    def later(self, microseconds: int) -> None:
+        self.now += microseconds
+        for router in self.routers.values():
+            router.handle(self.now)
+        self.settle()
+
+    def reached(self, claim: Claim, edge: str, routed: Routing) -> set[Address]:
+        """The clients that a majority of replicas along the way sends a publication to."""
+        found, waiting = set(), [edge]
+        while waiting:
+            at = waiting.pop()
+            hops = [tuple(router.route(routed)) for honest, router in self._honest(at)]
+            assert len(set(map(frozenset, hops))) == 1, "honest replicas agree"
+            for hop in hops[0]:
+                node = node_of(hop)
+                if node is None:
+                    found.add(hop)
+                else:
+                    waiting.append(self.overlay.node(node).name)
+        return found
+
+    def _honest(self, node: str) -> list[tuple[int, Router]]:
+        return [
+            (at, router) for (name, at), router in self.routers.items() if name == node and (name, at) not in self.lying
+        ]
+
+    def _collect(self) -> None:
+        for place, router in self.routers.items():
+            told, router.outbox = router.outbox, []
+            for hop, message in told:
+                self.sent.append(message)
+                node = node_of(hop)
+                if node is None:
+                    self.shown.setdefault((place[0], hop), []).append(message)
+                elif place not in self.lying:
+                    name = self.overlay.node(node).name
+                    for index in range(1, len(self.at(name)) + 1):
+                        self.links.setdefault((place, (name, index)), deque()).append(message)
+
+    def _arrive(self, link: tuple[tuple[str, int], tuple[str, int]], message: Message) -> None:
+        (name, index), to = link
+        entry = self.overlay.node(name)
+        key = entry.replicas[index - 1].key
+        try:
+            if isinstance(message, Claim):
+                self.routers[to].claim_of_node(message, entry.id, key, self.now)
+            else:
+                assert isinstance(message, Withdraw)
+                self.routers[to].withdrawn_by_node(message, entry.id, key, self.now)
+        except RemoteError:
+            if (name, index) not in self.lying and not isinstance(message, Withdraw):
+                raise
+
+
+# --- Figure 1 ---------------------------------------------------------------------------------------------------------
+
+
+def test_fig_1_with_claims_of_real_members_over_three_replicas_a_node() -> None:
+    """P1 advertises at B1, S1 subscribes at B3 for prices above 50, and publications find the way; B2 sees nothing."""
+    nodes = Nodes("paper", (("B1", "B2"), ("B1", "B3")))
+    keys, reader = keys_of(0, "paper"), keys_of(1, "paper", "subscriber")
+    words = parse(f"[topic,=,{TOPIC}],[class,=,bar],[price,>,0]").constraints
+    m1 = advertisement(keys, "B1", 1, words=msgspec.msgpack.encode(Clear(words)))
+    nodes.client("B1", "P1", m1)
+    nodes.settle()
+    hops = {name: {router.source(m1.id) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
+    assert hops == {"B1": {"P1"}, "B2": {node_hop(node_id("B1"))}, "B3": {node_hop(node_id("B1"))}}
+    m2 = subscription(reader, "B3", 2, parse("[class,=,bar],[price,>,50]"))
+    nodes.client("B3", "S1", m2)
+    nodes.settle()
+    readers = {name: {tuple(router.readers(m1.id)) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
+    assert readers == {"B1": {(node_hop(node_id("B3")),)}, "B2": {()}, "B3": {("S1",)}}
+    m3 = routing(m1, keys, publication(("class", "bar"), ("price", 60)))
+    assert nodes.reached(m1, "B1", m3) == {"S1"}
+    assert nodes.reached(m1, "B1", routing(m1, keys, publication(("class", "bar"), ("price", 40)))) == set()
+    with pytest.raises(ForgedError):
+        nodes.reached(m1, "B1", routing(m1, keys, publication(("class", "foo"), ("price", 60))))
+    assert nodes.shown["B3", Address("S1")] == [m1] * 3, "a reader is shown whom it reads"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("seed", range(4))
+def test_publications_reach_just_those_who_want_them_whoever_claims_first(profile: Profile, seed: int) -> None:
+    links = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B4", "B5"))
+    nodes = Nodes(profile, links, seed=seed)
+    keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
+    wants: dict[str, tuple[str, Conjunction]] = {
+        "all": ("B3", Label(TOPIC)),
+        "low": ("B5", All(Label(TOPIC), Range("level", 0, 3))),
+        "high": ("B5", All(Label(TOPIC), Range("level", 8, 15))),
+        "red": ("B1", All(Label(TOPIC), Equal("kind", "red"))),
+        "dear": ("B4", All(Label(TOPIC), Range("price", 500, None))),
+    }
+    steps: list[Callable[[], None]] = []
+    ad = advertisement(keys, "B1", 1)
+    steps.append(lambda: nodes.client("B1", "P1", ad))
+    for number, (client, (edge, interest)) in enumerate(wants.items(), 2):
+        claim = subscription(reader, edge, number, interest)
+        steps.append(lambda edge=edge, client=client, claim=claim: nodes.client(edge, client, claim))  # type: ignore[misc]
+    Random(seed).shuffle(steps)
+    for step in steps:
+        step()
+        if Random(seed).random() < 0.5:
+            nodes.settle()
+    nodes.settle()
+    for level, kind, price in ((2, "red", 20.0), (9, "blue", 700.0), (5, "green", 20.0)):
+        said = publication(("level", level), ("kind", kind), ("price", price))
+        expected = {client for client, (_, interest) in wants.items() if interest.matches(said)}
+        assert nodes.reached(ad, "B1", routing(ad, keys, said)) == expected
+
+
+# --- who is believed --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_minority_of_a_neighbour_can_neither_plant_a_claim_nor_withdraw_one(profile: Profile) -> None:
+    nodes = Nodes(profile, lying=[("B2", 3)])
+    keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
+    ad, kept = advertisement(keys, "B1", 1), subscription(reader, "B3", 2)
+    nodes.client("B1", "P1", ad)
+    nodes.client("B3", "S1", kept)
+    nodes.settle()
+    planted = subscription(reader, "B3", 3, All(Label(TOPIC), Range("level", 0, 3)))
+    nodes.plant(("B2", 3), "B1", planted)
+    nodes.plant(("B2", 3), "B1", claims.withdraw(kept.id, holder(2)))
+    nodes.settle()
+    nodes.later(10 * village.SECOND)
+    for router in nodes.at("B1"):
+        assert not router.has(planted.id)
+        assert router.readers(ad.id) == [node_hop(node_id("B2"))], "and it stands as it did"
+    nodes.plant(("B2", 1), "B1", planted)
+    nodes.settle()
+    assert all(router.has(planted.id) for router in nodes.at("B1")), "one of two is honest"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_claim_comes_from_the_side_of_its_edge_or_from_none(profile: Profile) -> None:
+    nodes = Nodes(profile)
+    ad = advertisement(keys_of(0, profile), "B1", 1)
+    router, entry = nodes.routers["B2", 1], nodes.overlay.node("B3")
+    with pytest.raises(ForgedError, match="wrong side"):
+        router.claim_of_node(ad, entry.id, entry.replicas[0].key, START)
+    with pytest.raises(ForgedError, match="another edge"):
+        router.claim_of_client(ad, Address("C"), START)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_unauthorised_subscription_is_never_routed_and_never_shown_anything(profile: Profile) -> None:
+    """Theorem 3: neither one of another topic's reader, nor one that is signed with a key of its own."""
+    nodes = Nodes(profile)
+    keys, stranger = keys_of(0, profile), keys_of(2, profile, "subscriber", OTHER)
+    genuine = keys_of(1, profile, "subscriber")
+    ad = advertisement(keys, "B1", 1)
+    nodes.client("B1", "P1", ad)
+    words = language_of(profile).subscription(genuine, Label(TOPIC))
+    forged = claims.subscribe(stranger, node_id("B3"), EPOCH, _until(keys), words, holder(5).public)
+    nodes.client("B3", "X", forged)
+    changed = msgspec.structs.replace(subscription(genuine, "B2", 6), edge=node_id("B3"))
+    nodes.client("B3", "X", changed)
+    nodes.settle()
+    assert ("B3", Address("X")) not in nodes.shown
+    for router in nodes.routers.values():
+        assert all(hop != "X" for hop in router.readers(ad.id))
+    assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
+    assert [router.sizes()["waiting"] for router in nodes.at("B3")] == [2, 2, 2], "it waits, for whatever may come"
+
+
+def test_in_paper_an_advertisement_under_anothers_name_lets_nobody_in() -> None:
+    """Words in the clear bind no certificate; but a reader counts only where its own proof was shown."""
+    nodes = Nodes("paper")
+    keys, liar = keys_of(0, "paper"), keys_of(3, "paper", "publisher", OTHER)
+    ad = advertisement(keys, "B1", 1)
+    false = advertisement(liar, "B2", 2, words=language_of("paper").advertisement(keys))
+    nodes.client("B1", "P1", ad)
+    nodes.client("B2", "L", false)
+    accomplice = claims.subscribe(
+        liar,
+        node_id("B3"),
+        EPOCH,
+        _until(keys),
+        language_of("paper").subscription(keys, Label(TOPIC)),
+        holder(3).public,
+    )
+    nodes.client("B3", "X", accomplice)
+    nodes.settle()
+    assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
+    assert all(Address("X") not in router.readers(ad.id) for router in nodes.at("B3"))
+
+
+def test_in_hardened_an_advertisement_is_of_the_topic_that_its_certificate_is_for() -> None:
+    nodes = Nodes("hardened")
+    keys, liar = keys_of(0, "hardened"), keys_of(3, "hardened", "publisher", OTHER)
+    false = advertisement(liar, "B2", 2, words=language_of("hardened").advertisement(keys))
+    with pytest.raises(ForgedError, match="another topic"):
+        nodes.client("B2", "L", false)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_claims_out_of_their_time_or_with_a_changed_body_are_refused(profile: Profile) -> None:
+    nodes = Nodes(profile)
+    keys = keys_of(0, profile)
+    late = advertisement(keys, "B1", 1, until=START + 3 * EPOCH_US)
+    with pytest.raises(StaleError):
+        nodes.client("B1", "P1", late)
+    with pytest.raises(StaleError):
+        nodes.client("B1", "P1", advertisement(keys, "B1", 1, until=START))
+    ad = advertisement(keys, "B1", 1)
+    with pytest.raises(ForgedError):
+        nodes.client("B1", "P1", msgspec.structs.replace(ad, until_us=ad.until_us - 1))
+    with pytest.raises(RemoteError):
+        nodes.client("B1", "P1", msgspec.structs.replace(ad, chain=None))
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_is_withdrawn_ends_everywhere_and_a_liar_with_a_late_replica_cannot_bring_it_back(
+    profile: Profile,
+) -> None:
+    nodes = Nodes(profile, lying=[("B2", 3)])
+    keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
+    ad, sub = advertisement(keys, "B1", 1), subscription(reader, "B3", 2)
+    nodes.client("B1", "P1", ad)
+    nodes.client("B3", "S1", sub)
+    nodes.settle()
+    with pytest.raises(ForgedError):
+        nodes.client("B3", "X", claims.withdraw(sub.id, holder(2)))
+    with pytest.raises(ForgedError):
+        nodes.client("B3", "S1", claims.withdraw(sub.id, holder(3)))
+    nodes.client("B3", "S1", claims.withdraw(sub.id, holder(2)))
+    nodes.settle()
+    nodes.later(village.SECOND)
+    nodes.later(village.SECOND)
+    assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
+    nodes.plant(("B2", 3), "B1", sub)
+    nodes.plant(("B2", 1), "B1", sub)
+    nodes.settle()
+    assert nodes.reached(ad, "B1", routing(ad, keys, publication(("level", 1)))) == set()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_claims_end_by_themselves_and_leave_nothing(profile: Profile) -> None:
+    nodes = Nodes(profile)
+    keys, reader = keys_of(0, profile), keys_of(1, profile, "subscriber")
+    nodes.client("B1", "P1", advertisement(keys, "B1", 1))
+    nodes.client("B3", "S1", subscription(reader, "B3", 2))
+    nodes.client("B3", "S1", subscription(keys_of(1, profile, "subscriber", OTHER), "B3", 3))
+    nodes.plant(("B2", 1), "B1", subscription(reader, "B2", 4))
+    nodes.settle()
+    nodes.later(3 * EPOCH_US)
+    for router in nodes.routers.values():
+        assert set(router.sizes().values()) == {0}
+        assert router.next_us() is None
+        assert router.claims_of(Address("S1")) == 0
+
+
+def test_of_two_readers_with_one_wish_one_is_told_and_the_other_takes_over() -> None:
+    nodes = Nodes("hardened", seed=7)
+    keys, reader = keys_of(0, "hardened"), keys_of(1, "hardened", "subscriber")
+    ad = advertisement(keys, "B1", 1)
+    wish = All(Label(TOPIC), Range("level", 3, 9))
+    one, other = (subscription(reader, "B3", number, wish) for number in (2, 3))
+    nodes.client("B1", "P1", ad)
+    nodes.client("B3", "S1", one)
+    nodes.client("B3", "S2", other)
+    nodes.settle()
+    upstream = [[claim.id for claim in router.sent(node_id("B2"))] for router in nodes.at("B3")]
+    assert upstream == [[max(one.id, other.id)]] * 3, "all replicas tell the same one, whichever came first"
+    told, numbers = (one, 2) if one.id > other.id else (other, 3)
+    nodes.client("B3", "S1" if told is one else "S2", claims.withdraw(told.id, holder(numbers)))
+    nodes.settle()
+    said = routing(ad, keys, publication(("level", 5)))
+    assert nodes.reached(ad, "B1", said) == {"S2" if told is one else "S1"}
+    nodes.later(village.SECOND)
+    assert nodes.reached(ad, "B1", said) == {"S2" if told is one else "S1"}, "at no time less is known than is wanted"
+
+
+def test_a_claim_that_ends_earlier_covers_none_that_ends_later() -> None:
+    nodes = Nodes("paper")
+    keys, reader = keys_of(0, "paper"), keys_of(1, "paper", "subscriber")
+    ad = advertisement(keys, "B1", 1)
+    wide = subscription(reader, "B3", 2, until=START + 100 * village.SECOND)
+    narrow = subscription(reader, "B3", 3, All(Label(TOPIC), Range("level", 3, 9)))
+    nodes.client("B1", "P1", ad)
+    nodes.client("B3", "S1", wide)
+    nodes.client("B3", "S2", narrow)
+    nodes.settle()
+    for router in nodes.at("B1"):
+        assert router.has(narrow.id)
+    for router in nodes.routers.values():
+        router.handle(START + 100 * village.SECOND)
+    said = routing(ad, keys, publication(("level", 5)))
+    assert nodes.reached(ad, "B1", said) == {"S2"}, "without a word between brokers"
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_has_so_many_claims_and_a_replica_so_many_words_that_nobody_else_says() -> None:
+    config = BrokerConfig(client_claims=4, claims_each=8, claims_max=16, votes_max=3, waiting_max=6)
+    nodes = Nodes("hardened", config=config)
+    reader = keys_of(1, "hardened", "subscriber")
+    router, entry = nodes.routers["B2", 1], nodes.overlay.node("B3")
+    for number in range(4):
+        router.claim_of_client(subscription(reader, "B2", number), Address("C"), START)
+    with pytest.raises(ExcessError):
+        router.claim_of_client(subscription(reader, "B2", 4), Address("C"), START)
+    for number in range(10, 14):
+        router.claim_of_client(subscription(reader, "B2", number), Address("D"), START)
+    assert router.sizes()["waiting"] == 6, "no more wait; who has most loses"
+    assert router.claims_of(Address("C")) == router.claims_of(Address("D")) == 3
+    for number in range(20, 23):
+        router.claim_of_node(subscription(reader, "B3", number), entry.id, entry.replicas[0].key, START)
+    with pytest.raises(ExcessError):
+        router.claim_of_node(subscription(reader, "B3", 23), entry.id, entry.replicas[0].key, START)
+    router.claim_of_node(subscription(reader, "B3", 23), entry.id, entry.replicas[1].key, START)
+    assert router.sizes()["votes each"] == 3
+
+
+def test_tables_are_full_for_one_node_before_they_are_for_all() -> None:
+    config = BrokerConfig(client_claims=2, claims_each=4, claims_max=5)
+    nodes = Nodes("hardened", config=config)
+    keys = keys_of(0, "hardened")
+    router, entry = nodes.routers["B2", 1], nodes.overlay.node("B3")
+    for number in range(5):
+        claim = advertisement(keys, "B3", number)
+        router.claim_of_node(claim, entry.id, entry.replicas[0].key, START)
+        if number < 4:
+            router.claim_of_node(claim, entry.id, entry.replicas[1].key, START)
+        else:
+            with pytest.raises(ExcessError):
+                router.claim_of_node(claim, entry.id, entry.replicas[1].key, START)
+    router.claim_of_client(advertisement(keys, "B2", 9), Address("C"), START)
+    assert router.sizes()["claims"] == 5
+    assert router.sizes()["votes"] == 0
