@@ -104,6 +104,9 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     earliest."""
     lease_us: int = 300_000_000
     """In `paper`, how long a claim lasts; it is renewed when half of it is over."""
+    spread_us: int = 1_000_000
+    """So long after a claim was sent it is known along its way: a publisher does not publish under an advertisement
+    before, and a subscription stands from then on."""
     subscriptions_max: int = 64
     advertised_max: int = 4_096
     """Advertisements of others that are remembered."""
@@ -152,4 +155,4 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"brokers.refresh_messages must be at most {NUMBER_MAX}")
 
 
-_MAY_BE_NONE: Final = ("ahead_us",)
+_MAY_BE_NONE: Final = ("ahead_us", "spread_us")

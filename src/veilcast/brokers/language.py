@@ -206,7 +206,7 @@ class Tags:
 
     def _spell(self, keys: TopicKeys, elements: Groups, whose: bytes) -> bytes:
         """The same words each time, fillers too: so two who want the same are known to, and one is sent for both."""
-        key = subject_key(keys, b"claim")
+        key = subject_key(keys, b"p4")
         groups = keyed_groups(key, elements, size=g.TAG)
         seed = digest(_ENCODER.encode((whose, groups)), purpose=b"vc/filler")
         full = filled(groups, lambda number: keyed(key, seed + number.to_bytes(2, "big"), size=g.TAG))
