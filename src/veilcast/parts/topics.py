@@ -27,10 +27,13 @@ class Topics:
             raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is of the other")
         return keys
 
+    def granted(self, epoch: int) -> list[str]:
+        """The topics that this member can read; `LocalError` where its membership does not reach so far."""
+        return [topic for topic, keys in self._at(epoch).topics.items() if keys.record.profile == self._profile]
+
     def published(self, epoch: int) -> list[str]:
-        """The topics that this member can publish on; `LocalError` where its membership does not reach so far."""
-        granted = self._at(epoch).topics.items()
-        return [topic for topic, keys in granted if keys.role == "publisher" and keys.record.profile == self._profile]
+        """Those that it can publish on."""
+        return [topic for topic in self.granted(epoch) if self._at(epoch).topic(topic).role == "publisher"]
 
     def _at(self, epoch: int) -> EpochKeys:
         if epoch not in self._at_hand:

@@ -1,0 +1,331 @@
+"""The client: a member who publishes and subscribes by an overlay of brokers, some of which lie (P4).
+
+It is linked with all replicas of one virtual node, its edge, and believes none of them alone. It keeps nothing but its
+publications (`authority.letters`): each is written down, leaves when it is on the disk, and is sent again until enough
+replicas say that all who want it have it. Its claims are the same in every life. A content is done, for the brokers,
+when the owner has acknowledged the note.
+
+Brokers bring nothing back to the client that it came from: what a client itself wants of its own, it gives itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.letters import Letter, Records, letter_id
+from veilcast.brokers.adverts import Adverts
+from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.edge import Edge
+from veilcast.brokers.language import language_of
+from veilcast.brokers.openings import Openings
+from veilcast.brokers.overlay import SignedOverlay
+from veilcast.brokers.publishing import Publishing
+from veilcast.brokers.reading import Reading
+from veilcast.brokers.renewing import WITHDRAWN, Renewing
+from veilcast.brokers.sealed import spell_letter
+from veilcast.brokers.sharing.scheme import Place
+from veilcast.brokers.spans import Spans
+from veilcast.brokers.standing import Suspicions
+from veilcast.errors import LocalError, MalformedError, RemoteError
+from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication
+from veilcast.parts.alarms import earliest
+from veilcast.parts.inbox import Inbox, Stub
+from veilcast.parts.topics import Topics
+from veilcast.topics import topic_of, topics_of
+from veilcast.wire.brokers import Carry, Claim, Done, LastShare, Missing, WantKey, Withdraw
+from veilcast.wire.messages import Message
+
+
+class Client:
+    """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
+
+    `edge` is the name of its virtual node, `address` its own name, if anybody asks. `records` is what earlier lives had
+    stored and did not settle. `refused` counts what others sent in vain, by kind of error; `excess` what
+    came and was not wanted.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        keyring: Keyring,
+        overlay: SignedOverlay,
+        operator: bytes,
+        edge: str,
+        address: Address,
+        rng: Random,
+        entropy: Entropy,
+        now: int,
+        records: Mapping[int, bytes] | None = None,
+    ) -> None:
+        kept = records or {}
+        self.address = address
+        self.refused: Counter[str] = Counter()
+        self.excess = 0
+        self.version = 0
+        self._config = config
+        self._hardened = config.profile == "hardened"
+        self._topics = Topics(config.profile, keyring)
+        self._language = language_of(config.profile)
+        self._suspicions = Suspicions(config.suspects_max)
+        self._edge = Edge(config, overlay, operator, edge, rng, entropy, now)
+        self._renewing = Renewing(
+            config,
+            Spans(config.profile, keyring.epoch_us, config.lease_us),
+            self._topics,
+            self._language,
+            self._edge.node,
+            keyring.membership.link,
+            self._edge.say,
+            rng,
+            now,
+            kept.get(WITHDRAWN),
+        )
+        self._records = Records(entropy, kept, config.records_max, WITHDRAWN)
+        self._publishing = Publishing(
+            config,
+            self._renewing.advertised,
+            self._language,
+            lambda: self._edge.scheme,
+            self._edge.send,
+            self._records,
+            rng,
+            entropy,
+        )
+        self._adverts = Adverts(keyring, self._topics, hardened=self._hardened, most=config.advertised_max)
+        self._openings = Openings(
+            hardened=self._hardened, roster=self._edge.roster, suspicions=self._suspicions, most=config.keys_max
+        )
+        self._reading = Reading(
+            config,
+            self._adverts,
+            self._openings,
+            self._edge.up,
+            self._edge.tell,
+            self._deliver,
+            self._suspicions,
+            self._refuse,
+            rng,
+        )
+        self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
+        self._own: dict[bytes, tuple[int, Letter]] = {}
+        """Publications of ours that we read ourselves, until they are acknowledged."""
+        self._own_later: dict[bytes, list[int]] = {}
+        """Those that there was no room for, and their subscriptions."""
+        self._subscribed = 0
+        self._kept = frozenset(kept)
+        for record, letter in self._records.kept():
+            self._publishing.send(record, letter, now)
+
+    # --- the owner
+
+    def publish(self, publication: Publication, now: int) -> int:
+        """Send on every topic that the publication is labelled with, or on none."""
+        epoch, letters = self._topics.epoch(now), []
+        for topic in topics_of(publication):
+            keys = self._topics.keys(topic, epoch)
+            if keys.signing is None:
+                raise LocalError(f"only a publisher of {topic!r} can publish on it")
+            letter = self._records.draft(topic, None, publication)
+            spell_letter(letter, padded=self._hardened)
+            self._language.says(keys, publication)
+            letters.append(letter)
+        self.version += 1
+        return self._records.keep(letters)
+
+    def withdraw(self, record: int, now: int) -> None:
+        self.version += 1
+        self._publishing.withdraw(record)
+        self._records.drop(record)
+
+    def subscribe(self, interest: Interest, now: int) -> int:
+        """A `Waiting` event says from when on it stands."""
+        topic, wanted = topic_of(interest)
+        self._renewing.add(self._subscribed + 1, topic, wanted, now)
+        self._subscribed += 1
+        self.version += 1
+        for record, letter in self._publishing.letters():
+            if record in self._kept:  # Of an earlier life, which may have had this subscription.
+                self._read_own(record, letter, [self._subscribed], now)
+        return self._subscribed
+
+    def unsubscribe(self, number: int, now: int) -> None:
+        self.version += 1
+        self._renewing.remove(number)
+        self._give(self._inbox.forget(number), now)
+
+    def acknowledge(self, note: bytes, now: int) -> None:
+        self.version += 1
+        self._give(self._inbox.acknowledge(note), now)
+
+    # --- the driver
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        self.version += 1
+        try:
+            message = self._edge.receive(data, source, now)
+            if message is not None:
+                self._hear(message, source, now)
+        except RemoteError as error:
+            self._refuse(error)
+        self._follow(now)
+
+    def handle_timer(self, now: int) -> None:
+        self.version += 1
+        self._edge.handle(now)
+        self._renewing.handle(now)
+        self._publishing.handle(now)
+        for over in self._adverts.handle(now):
+            self._reading.end(over)
+        self._reading.handle(now)
+        self._inbox.handle(now)
+        self._follow(now)
+
+    def next_timer(self) -> int | None:
+        timed = (self._edge, self._renewing, self._publishing, self._adverts, self._reading, self._inbox)
+        return earliest(*(part.next_us() for part in timed))
+
+    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
+        return self._edge.frames(limit)
+
+    def next_event(self) -> Event | None:
+        for part in (self._renewing, self._edge, self._publishing, self._records):
+            if (event := part.next_event()) is not None:
+                return event
+        return self._inbox.next_delivery()
+
+    def stored(self, record: int, now: int) -> None:
+        self.version += 1
+        if record == WITHDRAWN:
+            self._renewing.stored()
+        for letter in self._records.stored(record):
+            self._publishing.send(record, letter, now)
+            readers = [number for wish in self._renewing.wishes for number in wish.readers]
+            self._read_own(record, letter, readers, now)
+
+    def peer_up(self, peer: Address, now: int) -> None:
+        self.version += 1
+        self._edge.peer_up(peer)
+        self._follow(now)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self.version += 1
+        self._edge.peer_lost(peer, now)
+        self._follow(now)
+
+    # --- what an owner may want to know
+
+    def group_size(self) -> int:
+        """A client knows of nobody but itself."""
+        return 1
+
+    def swaps_played(self) -> int:
+        return 0
+
+    def edge_up(self) -> tuple[int, int]:
+        """How many replicas of the edge node hear us, and of how many."""
+        return len(self._edge.up()), self._edge.replicas
+
+    def suspects(self) -> list[Place]:
+        """Replicas that were proven to lie to us."""
+        return self._suspicions.liars()
+
+    # --- checkers
+
+    def sizes(self) -> dict[str, int]:
+        """How much each table holds."""
+        return {
+            "queued": len(self._edge),
+            "claims": len(self._renewing),
+            "subscriptions": len(self._renewing.wishes),
+            "advertised": len(self._adverts),
+            "keys": len(self._openings),
+            "contents": len(self._reading),
+            "opened": self._reading.opened,
+            "done": self._reading.done,
+            "inbox": len(self._inbox),
+            "seen": self._inbox.remembered,
+            "pending": len(self._records),
+            "sealing": self._publishing.keys,
+            "suspects": len(self._suspicions),
+        }
+
+    # --- inside
+
+    def _hear(self, message: Message, source: Address, now: int) -> None:
+        places = self._edge.places(source)
+        match message:
+            case Claim():
+                self._adverts.add(message, now)
+            case Carry():
+                self._reading.carry(message, source, places[0], now)
+            case LastShare():
+                self._reading.share(message, places, now)
+            case Done():
+                self._publishing.done(message, source)
+            case Missing():
+                self._publishing.missing(message, places[0].index)
+            case WantKey():
+                self._publishing.want(message, now)
+            case Withdraw():
+                pass  # What was on its way under it is welcome still; it ends by itself.
+            case _:
+                raise MalformedError("not for a client")
+
+    def _follow(self, now: int) -> None:
+        """Who has forgotten us is told all that stands; and whether enough of them hear us."""
+        for peer in self._edge.anew():
+            for claim in self._renewing.standing(now):
+                self._edge.tell(peer, claim)
+        self._renewing.linked(self._edge.carries, now)
+
+    def _deliver(self, letter: Letter, content: bytes, now: int) -> bool | None:
+        if len(self._inbox) >= self._config.unread_max:
+            return None
+        publication = letter.content.publication
+        wishes = [wish for wish in self._renewing.wishes if wish.topic == letter.topic]
+        readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.readers]
+        self.excess += not readers
+        return self._inbox.put(readers, Note(letter_id(letter), publication), (content, _CONTENT), now)
+
+    def _read_own(self, record: int, letter: Letter, among: Sequence[int], now: int) -> None:
+        publication, id_ = letter.content.publication, letter_id(letter)
+        wishes = [wish for wish in self._renewing.wishes if wish.topic == letter.topic]
+        mine = [n for wish in wishes if wish.interest.matches(publication) for n in wish.readers if n in among]
+        if mine:
+            self._publishing.hold(record, letter)
+            self._own[id_] = (record, letter)
+            self._put_own(id_, mine, now)
+
+    def _put_own(self, id_: bytes, readers: list[int], now: int) -> None:
+        if len(self._inbox) >= self._config.unread_max:
+            self._own_later[id_] = readers
+            return
+        letter = self._own[id_][1]
+        left = [number for wish in self._renewing.wishes for number in wish.readers if number in readers]
+        if self._inbox.put(left, Note(id_, letter.content.publication), (id_, _OWN), now):
+            self._give([(id_, _OWN)], now)
+
+    def _give(self, stubs: Sequence[Stub], now: int) -> None:
+        """The owner has these."""
+        if not stubs:
+            return
+        for name, kind in stubs:
+            if kind == _CONTENT:
+                self._reading.settle(name)
+            elif (own := self._own.pop(name, None)) is not None:
+                self._publishing.read(*own)
+        later, self._own_later = self._own_later, {}
+        for id_, readers in later.items():
+            self._put_own(id_, readers, now)
+        self._reading.wake(now)
+
+    def _refuse(self, error: RemoteError) -> None:
+        self.refused[type(error).__name__] += 1
+
+
+_CONTENT: Final = b"content"
+_OWN: Final = b"own"

@@ -1,0 +1,155 @@
+"""Openings: the keys that a reader has been brought, or is being brought, share by share.
+
+Pure. Shares come from the replicas of the edge node; each is one replica's word, and none is believed alone: the key is
+known by the publisher's signed commitment, and comes out of a majority's shares (`Collecting`, `Gathering`). Nothing is
+remembered for a share whose publisher did not sign for its key, so no broker can fill this. Attempts never mix; the
+last few of each key are open, and the first that comes out is it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, TypeVar
+
+from veilcast.brokers.adverts import Advert
+from veilcast.brokers.sharing.bulk import Opening
+from veilcast.brokers.sharing.gathering import TWO_FACES, Gathering
+from veilcast.brokers.sharing.paper import Parcel, Trails
+from veilcast.brokers.sharing.redistribution import Collecting, Delivery
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.crypto.dealing import Commitments
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError, StaleError
+
+Name: TypeAlias = tuple[bytes, bytes]
+"""Of a key: the advertisement, and its id there."""
+
+
+class Openings:
+    """Bounded: the last `most` keys, and the last `KEYS_EACH` of each advertisement."""
+
+    def __init__(self, *, hardened: bool, roster: Roster, suspicions: Suspicions, most: int) -> None:
+        self._hardened, self._roster, self._suspicions, self._most = hardened, roster, suspicions, most
+        self._keys: dict[Name, _Key] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def get(self, name: Name) -> Opening | None:
+        key = self._keys.get(name)
+        return None if key is None else key.opening
+
+    def add(self, advert: Advert, share: bytes, bearers: Sequence[Place]) -> Name | None:
+        """Take a share of a replica that has these places; the key's name, if it is at hand only now."""
+        return self._collect(advert, share, bearers) if self._hardened else self._gather(advert, share, bearers)
+
+    def end(self, advertisement: bytes) -> None:
+        self._keys = {name: key for name, key in self._keys.items() if name[0] != advertisement}
+
+    def _collect(self, advert: Advert, share: bytes, bearers: Sequence[Place]) -> Name | None:
+        delivery = Delivery.decode(share)
+        threshold = Commitments.decode(delivery.points).threshold
+        fitting = [place for place in bearers if place.scheme.threshold == threshold]
+        bearer = _first([place for place in fitting if place.index == delivery.share.index] or fitting)
+        origin = delivery.root.origin
+        name = (advert.id, origin.key)
+        key = self._keys.get(name) or _Key()
+        if key.opening is not None and key.attempt != origin.attempt:
+            return None  # Dealt again, for others.
+        collecting = key.collecting.get(origin.attempt) or Collecting(origin, advert.publisher)
+        known = collecting.liars
+        try:
+            secret = collecting.add(delivery, bearer)
+        finally:
+            self._suspicions.accuse_all([liar for liar in collecting.liars if liar not in known], Reason.PORTION)
+        if key.points.get(bearer.scheme, delivery.points) != delivery.points:
+            self._suspicions.accuse(bearer, Reason.PORTION)
+            raise ForgedError("a share of a sharing that a majority does not have")
+        if key.opening is None:
+            self._keep(name, key)
+            _newest(key.collecting, origin.attempt, collecting)
+            if secret is not None:
+                key.points[bearer.scheme] = delivery.points
+                return self._open(name, key, origin.attempt, secret)
+        return None
+
+    def _gather(self, advert: Advert, share: bytes, bearers: Sequence[Place]) -> Name | None:
+        parcel = Parcel.decode(share)
+        bearer = _first([place for place in bearers if place.scheme == parcel.holder.scheme])
+        origin = parcel.origin
+        name = (advert.id, origin.key)
+        key = self._keys.get(name) or _Key()
+        if key.opening is not None and key.attempt != origin.attempt:
+            return None
+        if key.trails is None:
+            key.trails = Trails(advert.publisher, self._roster)
+        gathering = key.gathering.get(origin.attempt) or Gathering(origin, key.trails, most=PIECES_MAX)
+        known = gathering.liars
+        try:
+            secret = gathering.add(parcel, bearer)
+        finally:
+            for liar, how in gathering.liars.items():
+                if liar not in known:
+                    self._suspicions.accuse(liar, Reason.TWO_DEALINGS if how == TWO_FACES else Reason.PIECE)
+        if key.opening is None:
+            self._keep(name, key)
+            _newest(key.gathering, origin.attempt, gathering)
+            if secret is not None:
+                return self._open(name, key, origin.attempt, secret)
+        return None
+
+    def _keep(self, name: Name, key: _Key) -> None:
+        """Remember a key that its publisher signed for."""
+        if name in self._keys:
+            return
+        own = [other for other in self._keys if other[0] == name[0]]
+        if len(own) >= KEYS_EACH:
+            del self._keys[own[0]]
+        elif len(self._keys) >= self._most:
+            del self._keys[next(iter(self._keys))]
+        self._keys[name] = key
+
+    def _open(self, name: Name, key: _Key, attempt: int, secret: Secret) -> Name:
+        """From now on there is nothing but the chain, which goes forward: shares that come late are only checked."""
+        key.opening, key.attempt = Opening(name[1], secret, skipped=SKIPPED_MAX), attempt
+        key.collecting, key.gathering = {}, {}
+        return name
+
+
+@dataclass(slots=True)
+class _Key:
+    opening: Opening | None = None
+    attempt: int = 0
+    """By which it came."""
+    collecting: dict[int, Collecting] = field(default_factory=dict)
+    gathering: dict[int, Gathering] = field(default_factory=dict)
+    points: dict[Scheme, bytes] = field(default_factory=dict)
+    """The sharing that it came out of."""
+    trails: Trails | None = None
+
+
+What = TypeVar("What")
+
+
+def _newest(attempts: dict[int, What], attempt: int, what: What) -> None:
+    """Of the attempts of a key, the last few."""
+    attempts[attempt] = what
+    while len(attempts) > ATTEMPTS_OPEN:
+        del attempts[min(attempts)]
+
+
+def _first(places: Sequence[Place]) -> Place:
+    """Of a node that changes, a replica may have a place in two schemes."""
+    if not places:
+        raise StaleError("a share under a scheme that is not known here")
+    return places[0]
+
+
+KEYS_EACH: Final = 128
+ATTEMPTS_OPEN: Final = 3
+SKIPPED_MAX: Final = 1024
+"""Publications of a bulk that may overtake one another."""
+PIECES_MAX: Final = 1 << 14
+"""In `paper`, of one key: r^h of them come over h hops of r replicas."""

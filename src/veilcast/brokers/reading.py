@@ -1,0 +1,241 @@
+"""Reading: contents and keys as they come from the replicas of the edge node, until both are there and it opens.
+
+Pure; what is to be said goes out by `send`. A content is looked at if the publisher of a known advertisement signed its
+manifest, and the manifest is of its routing. Blocks are held against the manifest. So a replica that lies can spoil,
+repeat or keep back what it brings, and is known by it; others bring the same. It cannot make anything up.
+
+Blocks that do not come are asked for, one replica at a time, drawn each time; a key that does not come is asked for by
+way of all of them. When the owner has what was in it, each replica that brought the content is told: `Done`. So is who
+brings it again. What nobody here wants any more is done, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from veilcast.authority.letters import Letter
+from veilcast.brokers.adverts import Advert, Adverts
+from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.content import Assembly, Block, Manifest
+from veilcast.brokers.openings import Name, Openings
+from veilcast.brokers.sealed import open_letter
+from veilcast.brokers.sharing.scheme import Place
+from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.link.recent import remember
+from veilcast.machine import Address
+from veilcast.parts.alarms import Alarms
+from veilcast.parts.calling import backoff
+from veilcast.wire.brokers import Carry, Done, LastShare, Missing, Routing, WantKey
+from veilcast.wire.geometry import RELAYED_MAX
+from veilcast.wire.messages import Message
+
+Deliver: TypeAlias = Callable[[Letter, bytes, int], bool | None]
+"""A letter, and the id of its content. True: it is done with; False: it is to be done when its owner has it; None:
+there is no room for it now."""
+
+
+class Reading:
+    """Bounded: `contents_max` that cannot be opened yet, half of them of one advertisement; as many that were opened
+    and are not done as the owner has unread; and the last `seen_max` that are done."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        adverts: Adverts,
+        openings: Openings,
+        replicas: Callable[[], list[Address]],
+        send: Callable[[Address, Message], None],
+        deliver: Deliver,
+        suspicions: Suspicions,
+        refuse: Callable[[RemoteError], None],
+        rng: Random,
+    ) -> None:
+        self._config, self._adverts, self._openings, self._replicas = config, adverts, openings, replicas
+        self._send, self._deliver, self._suspicions, self._refuse, self._rng = send, deliver, suspicions, refuse, rng
+        self._hardened = config.profile == "hardened"
+        self._texts: dict[bytes, _Text] = {}
+        self._opened: dict[bytes, dict[Address, int]] = {}
+        """What the owner has not acknowledged, and who brought it, in which attempt."""
+        self._done: dict[bytes, None] = {}
+        self._wants: dict[Name, int] = {}
+        """Keys that are lacking, and how often they were asked for."""
+        self._alarms: Alarms[_Due] = Alarms()
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @property
+    def opened(self) -> int:
+        return len(self._opened)
+
+    @property
+    def done(self) -> int:
+        return len(self._done)
+
+    # --- what comes
+
+    def carry(self, carry: Carry, source: Address, bearer: Place, now: int) -> None:
+        id_ = carry.routing.content
+        if id_ in self._done:
+            self._send(source, Done(id_, carry.attempt))
+            return
+        if id_ in self._opened:
+            self._opened[id_][source] = carry.attempt
+            return
+        text = self._texts.get(id_) or self._take(id_, carry, now)
+        text.sources[source] = carry.attempt
+        if carry.block is None:
+            return
+        waits = text.assembly.complete
+        try:
+            text.assembly.add(Block(id_, carry.index, carry.block), bearer)
+        except ForgedError:
+            self._suspicions.accuse(bearer, Reason.BLOCK)
+            raise
+        if text.assembly.complete and not waits:
+            self._alarms.drop(("missing", id_))
+            self._open(id_, now)
+
+    def share(self, share: LastShare, bearers: list[Place], now: int) -> None:
+        advert = self._adverts.get(share.advertisement)
+        name = self._openings.add(advert, share.share, bearers)
+        if name is not None:
+            self._alarms.drop(("want", name))
+            self._wants.pop(name, None)
+            self.wake(now, name)
+
+    def wake(self, now: int, name: Name | None = None) -> None:
+        """Try what waits: for this key, or for room."""
+        for id_, text in list(self._texts.items()):
+            if text.assembly.complete and name in (None, text.name):
+                self._open(id_, now)
+
+    def settle(self, content: bytes) -> None:
+        """Its owner has it, or wants it no more."""
+        sources = self._opened.pop(content, {})
+        remember(self._done, content, None, self._config.seen_max)
+        for source, attempt in sources.items():
+            self._send(source, Done(content, attempt))
+
+    def end(self, advertisement: bytes) -> None:
+        """Nothing comes under it any more."""
+        self._openings.end(advertisement)
+        for id_, text in list(self._texts.items()):
+            if text.name[0] == advertisement:
+                self._drop(id_)
+
+    # --- time
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        for due in self._alarms.due(now):
+            match due:
+                case ("missing", bytes(id_)):
+                    self._ask_again(id_, now)
+                case ("hold", bytes(id_)):
+                    self._drop(id_)
+                case ("want", (advertisement, key)):
+                    self._want((advertisement, key), now)
+
+    # --- inside
+
+    def _take(self, id_: bytes, carry: Carry, now: int) -> _Text:
+        """A content that is new: remembered, if a publisher that we know signed for it."""
+        advert = self._adverts.get(carry.routing.advertisement)
+        try:
+            manifest = _MANIFEST.decode(carry.manifest)
+        except msgspec.DecodeError as error:
+            raise MalformedError("not a manifest") from error
+        if manifest.id != id_:
+            raise ForgedError("a manifest of another content")
+        if manifest.size > RELAYED_MAX:
+            raise MalformedError("a content that is too long")
+        assembly = Assembly(manifest, advert.publisher)
+        own = sum(text.name[0] == advert.id for text in self._texts.values())
+        if len(self._texts) >= self._config.contents_max or own >= max(1, self._config.contents_max // 2):
+            raise ExcessError("more contents than there is room for")
+        text = self._texts[id_] = _Text(carry.routing, advert, assembly)
+        self._alarms.set(("missing", id_), now + self._config.missing_us)
+        self._alarms.set(("hold", id_), now + self._config.hold_us)
+        return text
+
+    def _open(self, id_: bytes, now: int) -> None:
+        """Open what is complete, if its key is here, and there is room for what is in it."""
+        text = self._texts[id_]
+        opening = self._openings.get(text.name)
+        if opening is None:
+            if text.name not in self._wants:
+                self._wants[text.name] = 0
+                self._alarms.set(("want", text.name), now + self._config.want_us)
+            return
+        number = text.routing.number
+        try:
+            key = opening.key(number, text.advert.keys.content if self._hardened else None)
+            letter = open_letter(key, text.assembly.content(), id_, text.advert.topic, padded=self._hardened)
+        except StaleError as error:
+            self._drop(id_)  # Opened before, and forgotten; or so far behind that it must be sealed again.
+            self._refuse(error)
+            return
+        except RemoteError as error:
+            self._refuse(error)  # Its publisher sealed what nobody can open: nothing will come of it.
+            self._leave(id_, text)
+            self.settle(id_)
+            return
+        if len(self._opened) >= 2 * self._config.unread_max:
+            return  # One publication, sealed again and again by its publisher.
+        taken = self._deliver(letter, id_, now)
+        if taken is not None:
+            opening.done(number)
+            self._leave(id_, text)
+            if taken:
+                self.settle(id_)
+
+    def _leave(self, id_: bytes, text: _Text) -> None:
+        self._drop(id_)
+        self._opened[id_] = text.sources
+
+    def _drop(self, id_: bytes) -> None:
+        text = self._texts.pop(id_, None)
+        self._alarms.drop(("missing", id_))
+        self._alarms.drop(("hold", id_))
+        if text is not None and all(other.name != text.name for other in self._texts.values()):
+            self._wants.pop(text.name, None)
+            self._alarms.drop(("want", text.name))
+
+    def _ask_again(self, id_: bytes, now: int) -> None:
+        text, replicas = self._texts[id_], self._replicas()
+        self._alarms.set(("missing", id_), now + self._config.missing_us)
+        if replicas:
+            self._send(self._rng.choice(replicas), Missing(id_, tuple(text.assembly.missing())))
+
+    def _want(self, name: Name, now: int) -> None:
+        self._wants[name] += 1
+        self._alarms.set(("want", name), now + backoff(self._rng, self._config.want_us, self._wants[name]))
+        for replica in self._replicas():
+            self._send(replica, WantKey(*name))
+
+
+@dataclass(slots=True)
+class _Text:
+    routing: Routing
+    advert: Advert
+    assembly: Assembly
+    sources: dict[Address, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> Name:
+        """Of its key."""
+        return self.routing.advertisement, self.routing.key
+
+
+_Due: TypeAlias = tuple[Literal["missing", "hold"], bytes] | tuple[Literal["want"], Name]
+
+_MANIFEST: Final = msgspec.msgpack.Decoder(Manifest)

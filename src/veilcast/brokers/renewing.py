@@ -1,0 +1,290 @@
+"""Renewing: a client's claims, from span to span, so that at no time it stands by none.
+
+Pure; what is to be said goes out by `say`. All topics that the member may publish on are advertised, whether or not it
+has something to say: readers' subscriptions are on their way before the first publication is. Each wish is claimed.
+The claims of the next span are sent some time before it begins, at moments drawn for each of them, and those of the
+last one end by themselves.
+
+A claim and the key that withdraws it come from the secret of the membership, so they are the same in all lives of a
+client: one that starts anew adds nothing to what brokers know already. A claim that was withdrawn is over for good,
+and whoever wants the same again in the same span makes another. So how often that happened is written down, before the
+withdrawal leaves; it is all that need be remembered.
+
+A claim takes a while to be known along its way, from when a majority of the edge node's replicas have it. A publisher
+lets `spread_us` go by before it publishes under an advertisement, and a reader before it says that a subscription
+stands. So whoever publishes later reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.brokers import claims
+from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.spans import Span, Spans
+from veilcast.crypto.derive import derive, digest
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import LocalError, TamperedError
+from veilcast.machine import Event, Publication, Record
+from veilcast.parts.alarms import Alarms
+from veilcast.parts.topics import Topics
+from veilcast.parts.wishes import Wish, Wishes
+from veilcast.topics import Conjunction
+from veilcast.wire.brokers import Claim, Withdraw
+
+
+class Advertised(NamedTuple):
+    """What a publisher publishes under, from `ready_us` on."""
+
+    claim: Claim
+    keys: TopicKeys
+    ready_us: int
+
+
+class Renewing:
+    """Bounded: three claims for each topic that may be published on, and for each of `subscriptions_max` wishes.
+
+    What it wants to be kept has the record `WITHDRAWN`; `stored` is what an earlier life had there.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        spans: Spans,
+        topics: Topics,
+        language: Words,
+        edge: bytes,
+        secret: Secret,
+        say: Callable[[Claim | Withdraw], None],
+        rng: Random,
+        now: int,
+        stored: bytes | None = None,
+    ) -> None:
+        self._config, self._spans, self._topics, self._language, self._edge = config, spans, topics, language, edge
+        self._key, self._say, self._rng = derive(secret, b"vc/brokers-claim"), say, rng
+        self.wishes = Wishes(config.subscriptions_max)
+        self._advertised: dict[str, _Row] = {}
+        self._wanted: dict[bytes, _Row] = {}
+        self._again: dict[tuple[bytes, int], int] = {} if stored is None else _read(stored)
+        """How often a wish was given up in a span."""
+        self._ending: list[Withdraw] = []
+        self._record: Record | None = None
+        self._alarms: Alarms[_Due] = Alarms()
+        self._linked = False
+        self._turn(now)
+
+    def __len__(self) -> int:
+        return sum(len(row.claims) for row in self._rows())
+
+    # --- the owner
+
+    def add(self, number: int, topic: str, interest: Conjunction, now: int) -> Wish:
+        """Take up a subscription; `LocalError` for one that can never be claimed."""
+        self._language.subscription(self._topics.keys(topic, self._spans.at(now).epoch), interest)
+        wish = self.wishes.add(number, topic, interest, now)
+        if wish.spelled not in self._wanted:
+            self._wanted[wish.spelled] = _Row(wish.spelled, topic, wish)
+            self._complete(self._wanted[wish.spelled], now)
+        return wish
+
+    def remove(self, number: int) -> None:
+        wish = self.wishes.remove(number)
+        if wish in self.wishes:
+            return
+        row = self._wanted.pop(wish.spelled)
+        self._alarms.drop((row.name, None))
+        for span, made in row.claims.items():
+            self._alarms.drop((row.name, span))
+            if made.sent:
+                place = (_short(row.name), span.number)
+                self._again[place] = self._again.get(place, 0) + 1
+                self._ending.append(claims.withdraw(made.claim.id, made.holder))
+        if self._ending:
+            self._record = Record(WITHDRAWN, _ENCODER.encode([(*place, n) for place, n in self._again.items()]))
+
+    def stored(self) -> None:
+        """How often what was given up is on the disk."""
+        ending, self._ending = self._ending, []
+        for withdraw in ending:
+            self._say(withdraw)
+
+    def next_event(self) -> Event | None:
+        if self.wishes.news:
+            return self.wishes.news.pop(0)
+        record, self._record = self._record, None
+        return record
+
+    # --- what others ask
+
+    def linked(self, linked: bool, now: int) -> None:
+        """Whether a majority of the edge node's replicas hears us."""
+        self._linked = linked
+        if linked:
+            for row in self._rows():
+                for made in row.claims.values():
+                    self._known(row, made, now)
+
+    def advertised(self, topic: str, now: int) -> Advertised | None:
+        """What to publish on this topic under; None while there is nothing: no grant, or no broker that hears us."""
+        row = self._advertised.get(topic)
+        made = None if row is None else row.claims.get(self._spans.at(now))
+        if made is None or made.known_us is None:
+            return None
+        return Advertised(made.claim, made.keys, made.known_us + self._config.spread_us)
+
+    def standing(self, now: int) -> list[Claim]:
+        """All that a broker that knows nothing of us must be told."""
+        made = [made for row in self._rows() for made in row.claims.values()]
+        return [each.claim for each in made if each.sent and each.claim.until_us > now]
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def handle(self, now: int) -> None:
+        for name, span in self._alarms.due(now):
+            if name is None:
+                self._turn(now)
+            elif span is not None:
+                self._send(self._row(name), span, now)
+            elif (wish := self._row(name).wish) is not None:
+                self.wishes.stand(wish, now)
+
+    # --- inside
+
+    def _turn(self, now: int) -> None:
+        """A span begins: what is over ends, and the next ones are seen to."""
+        span = self._spans.at(now)
+        self._alarms.set((None, None), span.turn_us)
+        self._again = {place: times for place, times in self._again.items() if place[1] >= span.number}
+        for each in (span, self._spans.after(span)):
+            for topic in self._published(each.epoch):
+                self._advertised.setdefault(topic, _Row(_ADVERTISED + topic.encode(), topic))
+        for row in self._rows():
+            row.claims = {of: made for of, made in row.claims.items() if of.until_us > now}
+            self._complete(row, now)
+        self._advertised = {topic: row for topic, row in self._advertised.items() if row.claims}
+
+    def _complete(self, row: _Row, now: int) -> None:
+        """Claim this span at once, and the next one in time."""
+        span = self._spans.at(now)
+        following = self._spans.after(span)
+        if span not in row.claims:
+            self._make(row, span)
+        if span in row.claims and not row.claims[span].sent:
+            self._alarms.drop((row.name, span))
+            self._send(row, span, now)
+        if following not in row.claims and self._make(row, following):
+            self._alarms.set((row.name, following), self._moment(span, now))
+
+    def _moment(self, span: Span, now: int) -> int:
+        """When to claim what follows this span: after its middle, and `ahead_us` before its end."""
+        first = max(now, (span.from_us + span.turn_us) // 2)
+        last = max(first, span.turn_us - self._config.ahead_us)
+        return first + self._rng.randrange(last - first + 1)
+
+    def _make(self, row: _Row, span: Span) -> bool:
+        """Whether our grant reaches that far, and allows it."""
+        holder = self._holder(row.name, span)
+        try:
+            keys = self._topics.keys(row.topic, span.epoch)
+            if row.wish is None:
+                words, make = self._language.advertisement(keys), claims.advertise
+            else:
+                words, make = self._language.subscription(keys, row.wish.interest), claims.subscribe
+            claim = make(keys, self._edge, span.epoch, span.until_us, words, holder.public)
+        except LocalError:
+            return False
+        row.claims[span] = _Made(claim, keys, holder)
+        return True
+
+    def _send(self, row: _Row, span: Span, now: int) -> None:
+        made = row.claims[span]
+        made.sent = True
+        self._say(made.claim)
+        if self._linked:
+            self._known(row, made, now)
+
+    def _known(self, row: _Row, made: _Made, now: int) -> None:
+        """It has come to the brokers; from there it spreads."""
+        if made.sent and made.known_us is None:
+            made.known_us = now
+            if row.wish is not None and not row.wish.stands and (row.name, None) not in self._alarms:
+                self._alarms.set((row.name, None), now + self._config.spread_us)
+
+    def _holder(self, name: bytes, span: Span) -> SigningKey:
+        times = self._again.get((_short(name), span.number), 0)
+        place = span.number.to_bytes(8, "big") + times.to_bytes(4, "big")
+        return SigningKey(derive(self._key, b"vc/claim-holder", name, place))
+
+    def _published(self, epoch: int) -> list[str]:
+        try:
+            return self._topics.published(epoch)
+        except LocalError:
+            return []  # Our membership does not reach that far.
+
+    def _row(self, name: bytes) -> _Row:
+        return self._wanted[name] if name in self._wanted else self._advertised[name[len(_ADVERTISED) :].decode()]
+
+    def _rows(self) -> list[_Row]:
+        """Advertisements first: by them brokers can check subscriptions."""
+        return [*self._advertised.values(), *self._wanted.values()]
+
+
+class Words(Protocol):
+    """What members say in the language of brokers (`language`)."""
+
+    def advertisement(self, keys: TopicKeys) -> bytes: ...
+
+    def subscription(self, keys: TopicKeys, interest: Conjunction) -> bytes: ...
+
+    def says(self, keys: TopicKeys, publication: Publication) -> bytes: ...
+
+
+@dataclass(slots=True)
+class _Made:
+    claim: Claim
+    keys: TopicKeys
+    holder: SigningKey
+    sent: bool = False
+    known_us: int | None = None
+
+
+@dataclass(slots=True)
+class _Row:
+    """The claims of one topic that is published on, or of one wish, span by span."""
+
+    name: bytes
+    topic: str
+    wish: Wish | None = None
+    claims: dict[Span, _Made] = field(default_factory=dict)
+
+
+def _short(name: bytes) -> bytes:
+    return digest(name, purpose=b"vc/claimed", size=16)
+
+
+def _read(stored: bytes) -> dict[tuple[bytes, int], int]:
+    try:
+        return {(name, span): times for name, span, times in _DECODER.decode(stored)}
+    except msgspec.DecodeError as error:
+        raise TamperedError("a record of claims that were withdrawn is damaged") from error
+
+
+_Due: TypeAlias = tuple[bytes | None, Span | None]
+"""The claim of a row and span; that a wish stands; a turn."""
+
+_ADVERTISED: Final = b"advertised "
+"""No wish is spelled so: these begin with a list of two."""
+
+WITHDRAWN: Final = 1
+"""The record that says how often; those of publications come after."""
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[tuple[bytes, int, int]])
