@@ -16,7 +16,7 @@ from veilcast.topics import All, Equal, Label, Range
 from veilcast.wire.brokers import Carry, Claim, ClaimKind, Done, FirstShare, Missing, WantKey, Withdraw
 
 sys.path.insert(0, str(Path(__file__).parent))
-from one_node import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, OneNode
+from lone_edge import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, OneNode
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 

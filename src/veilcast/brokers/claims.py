@@ -20,7 +20,7 @@ from veilcast.authority.keyring import TopicKeys, check_publisher_chain
 from veilcast.crypto.derive import derive
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
 from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
-from veilcast.wire.brokers import Claim, ClaimKind, Withdraw
+from veilcast.wire.brokers import Bring, Claim, ClaimKind, Withdraw
 
 
 def reader_key(keys: TopicKeys) -> SigningKey:
@@ -51,6 +51,11 @@ def subscribe(keys: TopicKeys, edge: bytes, epoch: int, until_us: int, interest:
     """A reader's."""
     claim = Claim(ClaimKind.SUBSCRIPTION, edge, epoch, until_us, interest, holder, None, None, bytes(SIGNATURE))
     return _proven(claim, reader_key(keys))
+
+
+def bring(claim: Claim, holder: SigningKey, replica: bytes) -> Bring:
+    """The claim, to the replica of this key, by whoever drew its holder's key."""
+    return Bring(claim, holder.sign(claim.id + replica, purpose=_BRING))
 
 
 def withdraw(claim: bytes, holder: SigningKey) -> Withdraw:
@@ -89,6 +94,11 @@ def check_subscription(claim: Claim, reader: bytes) -> None:
     verify(reader, claim.body, claim.proof, purpose=_CLAIM)
 
 
+def check_bring(brought: Bring, replica: bytes) -> None:
+    """Raise unless the holder of the claim gave it to this replica: others hear it on its way, and have none of it."""
+    verify(brought.claim.holder, brought.claim.id + replica, brought.signature, purpose=_BRING)
+
+
 def check_withdraw(withdrawn: Withdraw, claim: Claim) -> None:
     if withdrawn.claim != claim.id:
         raise ForgedError("the end of another claim")
@@ -103,4 +113,5 @@ GRACE: Final = 1
 """Epochs."""
 
 _CLAIM: Final = b"veilcast/claim"
+_BRING: Final = b"veilcast/bring"
 _WITHDRAW: Final = b"veilcast/withdraw"

@@ -79,7 +79,7 @@ class Client:
             self._language,
             self._edge.node,
             keyring.membership.link,
-            self._edge.say,
+            self._edge.claim,
             rng,
             now,
             kept.get(WITHDRAWN),
@@ -278,8 +278,8 @@ class Client:
     def _follow(self, now: int) -> None:
         """Who has forgotten us is told all that stands; and whether enough of them hear us."""
         for peer in self._edge.anew():
-            for claim in self._renewing.standing(now):
-                self._edge.tell(peer, claim)
+            for owned in self._renewing.standing(now):
+                self._edge.bring(peer, owned)
         self._renewing.linked(self._edge.carries, now)
 
     def _deliver(self, letter: Letter, content: bytes, now: int) -> bool | None:

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
+from veilcast.brokers.claims import bring
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.leaving import Work
 from veilcast.brokers.overlay import SignedOverlay, node_id
 from veilcast.brokers.queues import Queues
 from veilcast.brokers.redeploying import Deployment, Pace
+from veilcast.brokers.renewing import Owned
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.errors import StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
 from veilcast.parts.alarms import earliest
 from veilcast.parts.calling import Caller
-from veilcast.wire.brokers import Order, Stands
+from veilcast.wire.brokers import Order, Stands, Withdraw
 from veilcast.wire.messages import Message
 
 
@@ -90,10 +92,18 @@ class Edge:
     def tell(self, peer: Address, message: Message) -> None:
         self._queues.put(peer, message)
 
-    def say(self, message: Message) -> None:
-        """To all of them."""
+    def claim(self, said: Owned | Withdraw) -> None:
+        """To all of them: a claim of ours, or its end."""
         for peer in self._callers:
-            self._queues.put(peer, message)
+            if isinstance(said, Withdraw):
+                self._queues.put(peer, said)
+            else:
+                self.bring(peer, said)
+
+    def bring(self, peer: Address, owned: Owned) -> None:
+        """To one of them, with a word for it alone."""
+        if peer in self._queues:
+            self._queues.put(peer, bring(owned.claim, owned.holder, self._keys[peer]))
 
     # --- in
 

@@ -22,7 +22,7 @@ from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.machine import Address, Entropy, Frame
 from veilcast.parts.alarms import Alarms
 from veilcast.wire import decode, encode
-from veilcast.wire.brokers import Claim, Copied, CopyRouting, Heard, Hello, Item, Order, Stands, Withdraw
+from veilcast.wire.brokers import Bring, Claim, Copied, CopyRouting, Heard, Hello, Item, Order, Stands, Withdraw
 from veilcast.wire.messages import Message
 
 
@@ -284,4 +284,4 @@ ACKNOWLEDGED: Final = 32
 ACKNOWLEDGE_US: Final = 20_000
 """or after so long."""
 _SESSION: Final = 16
-_KEPT: Final = (Claim, Withdraw, Order, Stands, CopyRouting, Copied)
+_KEPT: Final = (Claim, Bring, Withdraw, Order, Stands, CopyRouting, Copied)

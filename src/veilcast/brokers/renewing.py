@@ -40,6 +40,13 @@ from veilcast.topics import Conjunction
 from veilcast.wire.brokers import Claim, Withdraw
 
 
+class Owned(NamedTuple):
+    """A claim to be brought to brokers, and the key that shows whose it is."""
+
+    claim: Claim
+    holder: SigningKey
+
+
 class Advertised(NamedTuple):
     """What a publisher publishes under, from `ready_us` on."""
 
@@ -62,7 +69,7 @@ class Renewing:
         language: Words,
         edge: bytes,
         secret: Secret,
-        say: Callable[[Claim | Withdraw], None],
+        say: Callable[[Owned | Withdraw], None],
         rng: Random,
         now: int,
         stored: bytes | None = None,
@@ -139,10 +146,10 @@ class Renewing:
             return None
         return Advertised(made.claim, made.keys, made.known_us + self._config.spread_us)
 
-    def standing(self, now: int) -> list[Claim]:
+    def standing(self, now: int) -> list[Owned]:
         """All that a broker that knows nothing of us must be told."""
         made = [made for row in self._rows() for made in row.claims.values()]
-        return [each.claim for each in made if each.sent and each.claim.until_us > now]
+        return [Owned(each.claim, each.holder) for each in made if each.sent and each.claim.until_us > now]
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
@@ -207,7 +214,7 @@ class Renewing:
     def _send(self, row: _Row, span: Span, now: int) -> None:
         made = row.claims[span]
         made.sent = True
-        self._say(made.claim)
+        self._say(Owned(made.claim, made.holder))
         if self._linked:
             self._known(row, made, now)
 

@@ -97,6 +97,14 @@ class Claim(Message, frozen=True):
         return _ENCODER.encode(msgspec.structs.replace(self, proof=bytes(g.SIGNATURE)))
 
 
+class Bring(Message, frozen=True):
+    """A claim of the client that says this, to one replica of its edge node. Signed with the holder's key for this
+    replica alone: whoever hears the claim elsewhere on its way cannot bring it as its own."""
+
+    claim: Claim
+    signature: Signature
+
+
 class Withdraw(Message, frozen=True):
     """The claim of this id ends; signed with its holder's key."""
 
@@ -265,4 +273,5 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     0x92: Pull,
     0x93: Push,
     0x94: Copied,
+    0x95: Bring,
 }

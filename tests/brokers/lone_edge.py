@@ -17,7 +17,7 @@ import msgspec
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile, TopicRecord
-from veilcast.brokers.claims import check_advertisement, check_subscription, check_withdraw
+from veilcast.brokers.claims import check_advertisement, check_bring, check_subscription, check_withdraw
 from veilcast.brokers.client import Client
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.language import language_of
@@ -33,7 +33,18 @@ from veilcast.sim.chance import SeededEntropy, derive, generator
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
-from veilcast.wire.brokers import Carry, Claim, ClaimKind, Done, FirstShare, LastShare, Missing, WantKey, Withdraw
+from veilcast.wire.brokers import (
+    Bring,
+    Carry,
+    Claim,
+    ClaimKind,
+    Done,
+    FirstShare,
+    LastShare,
+    Missing,
+    WantKey,
+    Withdraw,
+)
 from veilcast.wire.messages import Message
 
 SECOND = 1_000_000
@@ -261,6 +272,9 @@ class Copy:
             peer = self.queues.anew.popleft()
             self.told = {key: None for key in self.told if key[0] != peer}
         if message is not None:
+            if isinstance(message, Bring):
+                check_bring(message, signing(self.index).public)
+                message = message.claim
             self.said.append((source, message))
             self._hear(message, source)
         self.flush()
