@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -94,22 +94,22 @@ class OneNode:
         self.config = msgspec.structs.replace(config, profile=profile)
         self.now, self.prompt, self._count = START_US, True, 0
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self.posts: dict[Address, Post] = {}
+        self.posts: dict[str, Post] = {}
         self.heard: list[tuple[str, int, bytes]] = []
         self.events: list[tuple[str, Event]] = []
         self._size = size
-        self.replicas = {Address(f"r{index}"): Copy(self, index) for index in range(1, size + 1)}
+        self.replicas: dict[str, Copy] = {f"r{index}": Copy(self, index) for index in range(1, size + 1)}
 
     # --- what a test does
 
     def client(self, name: str, role: str = "publisher") -> Client:
         post = Post(None, len(self.posts), role)  # type: ignore[arg-type]
-        self.posts[Address(name)] = post
+        self.posts[name] = post
         self.start(name)
         return post.machine
 
     def start(self, name: str) -> None:
-        post = self.posts[Address(name)]
+        post = self.posts[name]
         for replica in self.replicas.values():
             replica.queues.peer_lost(Address(name))
         post.machine = Client(
@@ -135,18 +135,18 @@ class OneNode:
         self.now = end
 
     def subscribe(self, name: str, interest: Conjunction = Label(TOPIC)) -> int:  # noqa: B008 - frozen
-        number = self.posts[Address(name)].machine.subscribe(interest, self.now)
+        number = self.posts[name].machine.subscribe(interest, self.now)
         self.look(Address(name))
         return number
 
     def publish(self, name: str, body: bytes, topics: tuple[str, ...] = (TOPIC,), **pairs: Any) -> int:
         labels = tuple(Label(topic).pair for topic in topics)
-        record = self.posts[Address(name)].machine.publish(Publication((*labels, *pairs.items()), body), self.now)
+        record = self.posts[name].machine.publish(Publication((*labels, *pairs.items()), body), self.now)
         self.look(Address(name))
         return record
 
     def act(self, name: str, do: Callable[[Client], Any]) -> Any:
-        result = do(self.posts[Address(name)].machine)
+        result = do(self.posts[name].machine)
         self.look(Address(name))
         return result
 
@@ -166,7 +166,7 @@ class OneNode:
         """What a driver does after every call."""
         post = self.posts[name]
         for frame in post.machine.frames_to_send(self.now, 1 << 20):
-            self.after(LATENCY_US, lambda frame=frame: self.replicas[frame.destination].receive(frame.data, name))
+            self.after(LATENCY_US, partial(self.replicas[frame.destination].receive, frame.data, name))
         while (event := post.machine.next_event()) is not None:
             self._event(name, post, event)
         timer = post.machine.next_timer()

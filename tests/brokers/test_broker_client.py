@@ -11,7 +11,7 @@ import pytest
 
 from veilcast.authority.record import Profile
 from veilcast.errors import LocalError
-from veilcast.machine import Overdue, Publication
+from veilcast.machine import Address, Overdue, Publication
 from veilcast.topics import All, Equal, Label, Range
 from veilcast.wire.brokers import Carry, Claim, ClaimKind, Done, FirstShare, Missing, WantKey, Withdraw
 
@@ -125,7 +125,7 @@ def test_a_replica_that_starts_anew_is_told_all_that_stands(profile: Profile) ->
     replica = world.replicas["r1"]
     before = list(replica.wants)
     for name in world.posts:
-        world.act(name, lambda client: client.peer_lost("r1", world.now))
+        world.act(name, lambda client: client.peer_lost(Address("r1"), world.now))
     replica.start()
     world.run(3)
     assert list(replica.wants) == before
