@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 import msgspec
 import numpy as np
@@ -60,6 +60,16 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     @property
     def block_size(self) -> int:
         return _block_size(self.size, self.needed)
+
+    def encode(self) -> bytes:
+        return _ENCODER.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise MalformedError("not a manifest") from error
 
     def check(self, publisher: bytes) -> None:
         verify(publisher, _signed(self), self.signature, purpose=_PURPOSE)

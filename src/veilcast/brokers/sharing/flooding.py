@@ -109,6 +109,11 @@ class Flood:
         ours = next(iter(self._taken.get(self._place.index, {})), None)
         return [] if ours is None else [taken[ours] for _, taken in sorted(self._taken.items()) if ours in taken]
 
+    def erase(self) -> None:
+        """Nothing that was said stays."""
+        self._taken.clear()
+        self._fresh.clear()
+
     def _is_ours(self, word: bytes) -> bool:
         return word in self._taken.get(self._place.index, {})
 

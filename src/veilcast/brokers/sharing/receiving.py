@@ -9,6 +9,10 @@ round. What happens in which round, f being the liars that the node bears:
     then         if there are `disputes`, holders show the portions in question, to all (`take`),
     1 .. f + 1   and replicas say what settles them (`settle`, `hear_settling`, `relay_settling`)
 
+Who heard all others say the same, in round 1 or later with as many vouchers as the round asks for, is done (`quick`).
+If others seem not to be, it sends them its `certificate`, the same words: all who did not lie said just that, so they
+are done, too, and would have chosen the same without it.
+
 `choose` then gives the old holders whose dealings are put together, the same at every honest replica, and `combine` the
 share. Who is proven to lie is in `liars`: old holders with two dealings, replicas with two words.
 """
@@ -46,9 +50,11 @@ class Receiving:
         self._settling = Flood(digest(about, purpose=b"vc/settle"), place, roster, signing)
         self._kept: dict[Dispute, Portion] = {}
         self._headers: dict[int, dict[bytes, Header]] = {}
+        """Of what was dealt to us."""
+        self._faces: dict[int, dict[bytes, Header]] = {}
+        """Of what was dealt to anybody, as far as it was shown."""
         self._root: Root | None = None
         self._attended = False
-        self._quick: bool | None = None
 
     @property
     def rounds(self) -> int:
@@ -57,8 +63,12 @@ class Receiving:
     @property
     def liars(self) -> list[Place]:
         """For certain, with the proof at hand: two dealings, or two words, under one signature."""
-        holders = [Place(self._old, holder) for holder, headers in sorted(self._headers.items()) if len(headers) > 1]
-        return holders + [Place(self._place.scheme, replica) for replica in self._attending.two_faced()]
+        return self.two_faced + [Place(self._place.scheme, replica) for replica in self._attending.two_faced()]
+
+    @property
+    def two_faced(self) -> list[Place]:
+        """The old holders among them."""
+        return [Place(self._old, holder) for holder, faces in sorted(self._faces.items()) if len(faces) > 1]
 
     def take(self, portion: Portion) -> None:
         """A portion from its holder: ours, before we attend, or one in dispute. Raises for what does not hold."""
@@ -91,21 +101,59 @@ class Receiving:
     def hear(self, vouched: Vouched, round_number: int) -> None:
         self._attending.hear(vouched, round_number)
 
+    @property
+    def attended(self) -> bool:
+        return self._attended
+
+    def holders(self) -> list[int]:
+        """Who dealt to us, once or twice."""
+        return sorted(self._headers)
+
+    def proof(self) -> tuple[Root, list[Header]] | None:
+        """What holders signed when they dealt, a majority of them, so one who does not lie; None while it is less.
+
+        It says that the hop has begun, and tells no secret."""
+        if self._root is None or len(self._headers) < self._old.threshold:
+            return None
+        return self._root, [next(iter(said.values())) for _, said in sorted(self._headers.items())]
+
+    def check_proof(self, root: Root, headers: Sequence[Header]) -> None:
+        """Raise unless it is one."""
+        self._check_root(root)
+        if len(dict.fromkeys(header.holder for header in headers)) < self._old.threshold:
+            raise ForgedError("too few holders to show that a hop has begun")
+        for header in headers:
+            if header.by != self._old or header.to != self._place.scheme:
+                raise ForgedError("a dealing of another hop")
+            self._check_header(header, root)
+
+    @property
+    def quick(self) -> bool:
+        """All say what we say. What a liar says besides makes no difference."""
+        return self._attended and len(self._attending.agreeing()) == self._place.scheme.size
+
+    def certificate(self) -> list[Vouched]:
+        """What shows others that all say the same."""
+        return self._attending.agreeing()
+
+    def erase(self) -> None:
+        """What was put together is gone; what was said stays, for those who are not done."""
+        self._kept.clear()
+        self._settling.erase()
+
     def relay(self) -> list[Vouched]:
         """At the end of a round, for all others in the next; nothing, if all said the same in round 1."""
         fresh = self._attending.relay()
-        if self._quick is None:
-            self._quick = self._attending.unanimous() is not None
-        return [] if self._quick else fresh
+        return [] if self.quick else fresh
 
     @property
     def disturbed(self) -> bool:
         """All said the same here, but one of them something else elsewhere: we have to `settle`, too."""
-        return bool(self._quick) and bool(self._attending.two_faced())
+        return self.quick and bool(self._attending.two_faced())
 
     def disputes(self) -> list[Dispute]:
         """At the end of the last round: what holders are to settle."""
-        return [] if self._quick else attendance.disputes(self._tables(), self._place.scheme.size)
+        return [] if self.quick else attendance.disputes(self._tables(), self._place.scheme.size)
 
     # --- disputes -----------------------------------------------------------------------------------------------------
 
@@ -162,11 +210,27 @@ class Receiving:
         if portion.root.origin != self._origin or header.by != self._old or header.to != self._place.scheme:
             raise ForgedError("a portion of another key or hop")
         self._place.scheme.check_index(portion.share.index)
-        if portion.root != self._root:
-            portion.root.check(self._publisher)
-            self._root = portion.root
-        portion.check(self._roster)
+        self._check_root(portion.root)
+        self._check_header(header, portion.root)
+        dealing.verify(portion.share, Commitments.decode(header.new))
         return Dispute(header.holder, header.name, portion.share.index)
+
+    def _check_root(self, root: Root) -> None:
+        if root.origin != self._origin:
+            raise ForgedError("a publisher's word on another key")
+        if root != self._root:
+            root.check(self._publisher)
+            self._root = root
+
+    def _check_header(self, header: Header, root: Root) -> None:
+        """What we have of a holder already is known to hold."""
+        faces = self._faces.setdefault(header.holder, {})
+        name = header.name
+        if name in faces and faces[name] == header:
+            return
+        header.check(root, self._roster)
+        if len(faces) < _FACES:
+            faces[name] = header
 
     def _keep(self, dispute: Dispute, portion: Portion) -> None:
         """Ours, of two dealings of each holder at most, and what settles disputes: one portion for each."""

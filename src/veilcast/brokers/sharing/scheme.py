@@ -114,3 +114,8 @@ class Roster:
         if len(keys) != place.scheme.size:
             raise StaleError("the scheme is not one that we know")
         return keys[place.index - 1]
+
+    def find(self, scheme: Scheme, key: bytes) -> Place | None:
+        """The place of whoever has this key under a scheme; None if it has none there, or the scheme is not known."""
+        keys = self._keys.get(scheme.node, {}).get(scheme.version, ())
+        return Place(scheme, keys.index(key) + 1) if len(keys) == scheme.size and key in keys else None

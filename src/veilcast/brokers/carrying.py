@@ -1,0 +1,400 @@
+"""Content's passage through one replica: blocks go on as the strategy says, what is missing is asked for, and an echo
+says when all is through.
+
+A component without links, as `passing` is: `receive`, `handle`, `next_us` and an `outbox`. A publication is sealed, and
+its manifest signed by the publisher; so what holds can be taken from anybody, and what is spoilt names who brought it.
+
+The manifest goes from each replica to f + 1 of the next node, so all honest ones get it. Blocks go along, or their own
+ways (`content.carriers`), around proven liars where others are left. Nobody asks for a block because it did not come:
+most replicas need none. A reader does, at its edge node; and who is asked for what it lacks asks the node before, up to
+the publisher: first one replica, then f + 1, then all.
+
+A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone; a node
+of which f + 1 replicas say so. Then it says so itself to the node it has it from, forgets the blocks, and answers later
+attempts at once. What f + 1 edge replicas are done with, the publisher is done with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.content import Block, Manifest, Strategy, carriers
+from veilcast.brokers.early import Early
+from veilcast.brokers.routes import Branch, Outgoing, Peer, Routes, is_from, replicas
+from veilcast.brokers.sharing.scheme import Place, Scheme
+from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.machine import Address
+from veilcast.parts.alarms import Alarms
+from veilcast.wire.brokers import Carry, Done, Missing, Routing
+from veilcast.wire.messages import Message
+
+Hop: TypeAlias = bytes | Address
+"""A branch, whatever its scheme is: a node's name or a client's link."""
+
+
+class Carrying:
+    """Of one broker. Bounded by `contents_max` and `contents_bytes`, of one publisher a quarter of both."""
+
+    def __init__(self, config: BrokerConfig, routes: Routes, suspicions: Suspicions) -> None:
+        self.outbox: list[Outgoing] = []
+        self._config, self._routes, self._suspicions = config, routes, suspicions
+        self._contents: dict[bytes, _Content] = {}
+        self._counts: Counter[bytes] = Counter()
+        self._bytes: Counter[bytes] = Counter()
+        self._done: dict[bytes, int] = {}
+        """Contents that we are done with, and in which attempt."""
+        self._alarms: Alarms[bytes] = Alarms()
+        self._early: Early[bytes, Peer, Carry] = Early(
+            count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
+        )
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "contents": len(self._contents),
+            "content bytes": self._bytes.total(),
+            "contents done": len(self._done),
+            "contents early": len(self._early),
+        }
+
+    def receive(self, message: Message, source: Peer, now: int) -> None:
+        """Raises for what is refused; what is to be sent is in the outbox."""
+        match message:
+            case Carry():
+                self._carry(message, source, now)
+            case Missing():
+                self._missing(message, source, now)
+            case Done():
+                self._hear_done(message, source, now)
+            case _:
+                raise ForgedError("not a message about content")
+
+    def advertised(self, advertisement: bytes, now: int) -> None:
+        """An advertisement has become known: what came before it is taken up."""
+        for source, carry in self._early.take(advertisement):
+            try:
+                self._carry(carry, source, now)
+            except RemoteError:
+                continue
+
+    def changed(self, now: int) -> None:
+        """Claims have ended: nobody waits for who wants nothing any more."""
+        for content in list(self._contents.values()):
+            self._prune(content)
+            self._finish(content, now)
+
+    def handle(self, now: int) -> None:
+        for id_ in self._alarms.due(now):
+            content = self._contents[id_]
+            if content.until <= now:
+                self._forget(content)
+                continue
+            self._ask(content, now)
+        self._early.expire(now)
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    # --- going on -----------------------------------------------------------------------------------------------------
+
+    def _carry(self, carry: Carry, source: Peer, now: int) -> None:
+        routing = carry.routing
+        id_ = routing.content
+        if id_ in self._done and id_ not in self._contents:
+            self._answer(carry, source)
+            return
+        try:
+            before, publisher = (
+                self._routes.came_from(routing.advertisement),
+                self._routes.publisher(routing.advertisement),
+            )
+        except StaleError:
+            size = len(carry.manifest) + len(routing.says) + len(carry.block or b"")
+            self._early.put(routing.advertisement, source, carry, size, now)
+            return
+        if not self._routes.ready():
+            raise StaleError("we do not know all claims yet")
+        if not is_from(source, before):
+            raise ForgedError("content that came another way than its advertisement")
+        known = self._contents.get(id_)
+        content = known or self._open(carry, source, before, publisher, now)
+        if content.encoded != carry.manifest:
+            raise ForgedError("a second manifest for one content")
+        block = self._block(content, carry, source)
+        if known is None:
+            self._enter(content)
+        fresh = block is not None and block not in content.blocks
+        if block is not None and fresh:
+            self._store(content, block, carry.block or b"")
+        if known is None or carry.attempt > content.attempt:
+            content.attempt = carry.attempt
+            self._go_on(content)
+        elif block is not None and fresh:
+            self._spread(content, [block])
+        self._finish(content, now)
+
+    def _open(self, carry: Carry, source: Peer, before: Branch, publisher: bytes, now: int) -> _Content:
+        """A publication that is new here, if all of it holds."""
+        try:
+            manifest = Manifest.decode(carry.manifest)
+            if manifest.id != carry.routing.content:
+                raise ForgedError("a manifest of another content")
+            manifest.check(publisher)
+        except (ForgedError, MalformedError):
+            self._blame(source)
+            raise
+        return _Content(carry, manifest, before, publisher, now + self._config.hold_us)
+
+    def _block(self, content: _Content, carry: Carry, source: Peer) -> int | None:
+        """The index of the block that came along, if it holds."""
+        if carry.block is None:
+            return None
+        try:
+            if not carry.index or not carry.block:
+                raise MalformedError("a block has an index from 1, and is not empty")
+            content.manifest.check_block(Block(content.id, carry.index, carry.block))
+        except (ForgedError, MalformedError):
+            self._blame(source)
+            raise
+        return carry.index
+
+    def _enter(self, content: _Content) -> None:
+        most, whose = self._config.contents_max, content.publisher
+        if len(self._contents) >= most or self._counts[whose] >= max(1, most // _PARTS):
+            raise ExcessError("no room for more content, or for more of this publisher's")
+        self._contents[content.id] = content
+        self._counts[whose] += 1
+        self._alarms.set(content.id, content.until)
+
+    def _store(self, content: _Content, index: int, data: bytes) -> None:
+        most, whose = self._config.contents_bytes, content.publisher
+        if self._bytes.total() + len(data) > most or self._bytes[whose] + len(data) > max(1, most // _PARTS):
+            self._forget(content)
+            raise ExcessError("no room for more content, or for more of this publisher's")
+        content.blocks[index] = data
+        self._bytes[whose] += len(data)
+
+    def _go_on(self, content: _Content) -> None:
+        """A first or another attempt, to all branches that are not done."""
+        for branch in self._routes.wanting(content.routing):
+            hop = branch.node if isinstance(branch, Scheme) else branch
+            content.branches.setdefault(hop, _Waiting()).branch = branch
+        content.sent.clear()
+        content.served.clear()
+        self._spread(content, list(content.blocks), manifest=True)
+
+    def _spread(self, content: _Content, blocks: Sequence[int], *, manifest: bool = False) -> None:
+        """Blocks that we have, to whoever is to have them from us; and the manifest, to who would not get it so."""
+        for waiting in content.branches.values():
+            if waiting.done:
+                continue
+            told: dict[Peer, None] = {}
+            for index in blocks:
+                for peer in self._bearers(content, waiting.branch, index):
+                    told[peer] = None
+                    if (peer, index) not in content.sent:
+                        content.sent[(peer, index)] = None
+                        self.outbox.append(Outgoing(peer, content.carry(index)))
+            for peer in self._heralds(content, waiting.branch) if manifest else ():
+                if peer not in told:
+                    self.outbox.append(Outgoing(peer, content.carry(None)))
+
+    def _bearers(self, content: _Content, branch: Branch, index: int) -> list[Peer]:
+        """Who gets this block of us. A reader has it from f + 1 replicas where all have it, else from who has it."""
+        strategy = self._strategy(content)
+        us = self._us()
+        if not isinstance(branch, Scheme):
+            chosen = strategy is not Strategy.COPIES or us in self._first_of(us.scheme, content)
+            return [branch] if chosen else []
+        indices = carriers(strategy, content.id, index, branch, content.attempt, us.index)
+        return list(self._around(branch, indices))
+
+    def _heralds(self, content: _Content, branch: Branch) -> list[Peer]:
+        """Who gets the manifest of us."""
+        us = self._us()
+        if not isinstance(branch, Scheme):
+            return [branch] if us in self._first_of(us.scheme, content) else []
+        return list(self._around(branch, carriers(Strategy.COPIES, content.id, 1, branch, 0, us.index)))
+
+    def _around(self, scheme: Scheme, indices: Sequence[int]) -> list[Place]:
+        """As many replicas, from the first of these on, that were not proven to lie, if there are so many."""
+        start = indices[0] - 1
+        order = [Place(scheme, (start + step) % scheme.size + 1) for step in range(scheme.size)]
+        return self._suspicions.around(order, len(indices))[: len(indices)]
+
+    def _first_of(self, scheme: Scheme, content: _Content) -> list[Place]:
+        """The f + 1 replicas of our node that a client has this content from."""
+        start = content.id[0] % scheme.size
+        return [Place(scheme, (start + step) % scheme.size + 1) for step in range(scheme.tolerated + 1)]
+
+    def _strategy(self, content: _Content) -> Strategy:
+        return Strategy.CODED if len(content.manifest.digests) > 1 else self._config.strategy
+
+    def _us(self) -> Place:
+        return self._routes.places()[0]
+
+    def _blame(self, source: Peer) -> None:
+        if isinstance(source, Place):
+            self._suspicions.accuse(source, Reason.BLOCK)
+
+    # --- repairs ------------------------------------------------------------------------------------------------------
+
+    def _missing(self, message: Missing, source: Peer, now: int) -> None:
+        """From a branch: send what we have, and ask the node before for the rest."""
+        content = self._contents.get(message.content)
+        if content is None:
+            raise StaleError("blocks of what is not here")
+        if not any(is_from(source, waiting.branch) for waiting in content.branches.values()):
+            raise ForgedError("blocks are missing where nobody wants them")
+        for index in message.blocks:
+            if index > len(content.manifest.digests):
+                raise ForgedError("a block that the content does not have")
+            if content.served[(source, index)] >= _SERVED:
+                continue
+            if index in content.blocks:
+                content.served[(source, index)] += 1
+                self.outbox.append(Outgoing(source, content.carry(index)))
+            else:
+                content.wanted.setdefault(index, {})[source] = None
+        if content.lacking() and not content.tries:
+            self._ask(content, now)
+
+    def _ask(self, content: _Content, now: int) -> None:
+        """The node before, for what others want of us."""
+        lacking = content.lacking()
+        if not lacking or content.tries >= _TRIES:
+            content.tries = 0
+            content.asked = []
+            self._alarms.set(content.id, content.until)
+            return
+        self._suspicions.accuse_all(content.asked, Reason.LATE)
+        content.asked = []
+        before = content.before
+        if isinstance(before, Scheme):
+            order = replicas(before)
+            start = (self._us().index + content.tries) % before.size
+            order = self._suspicions.around(order[start:] + order[:start])
+            content.asked = order[: (1, before.tolerated + 1)[content.tries] if content.tries < 2 else before.size]
+        asked: Iterable[Peer] = content.asked if isinstance(before, Scheme) else [before]
+        content.tries += 1
+        self.outbox += [Outgoing(peer, Missing(content.id, tuple(lacking))) for peer in asked]
+        self._alarms.set(content.id, min(content.until, now + self._config.missing_us))
+
+    # --- the echo -----------------------------------------------------------------------------------------------------
+
+    def _hear_done(self, message: Done, source: Peer, now: int) -> None:
+        content = self._contents.get(message.content)
+        if content is None:
+            raise StaleError("the end of what is not here")
+        for waiting in content.branches.values():
+            if is_from(source, waiting.branch):
+                waiting.hear(source)
+        self._finish(content, now)
+
+    def _finish(self, content: _Content, now: int) -> None:
+        """If all branches are done, so are we."""
+        if content.id not in self._contents:
+            return
+        if all(waiting.done for waiting in content.branches.values()):
+            self._forget(content)
+            self._done.pop(content.id, None)
+            self._done[content.id] = content.attempt
+            if len(self._done) > self._config.done_max:
+                del self._done[next(iter(self._done))]
+            self._echo(content.id, content.attempt, content.before)
+        elif content.wanted:
+            self._serve(content, now)
+
+    def _serve(self, content: _Content, now: int) -> None:
+        """What others had asked for has come."""
+        for index in [index for index in content.wanted if index in content.blocks]:
+            for source in content.wanted.pop(index):
+                if (source, index) not in content.sent:
+                    content.served[(source, index)] += 1
+                    self.outbox.append(Outgoing(source, content.carry(index)))
+        if not content.lacking() and content.tries:
+            self._ask(content, now)
+
+    def _answer(self, carry: Carry, source: Peer) -> None:
+        """We are done with it: who tries again is told so, and so are the others where it came from."""
+        id_ = carry.routing.content
+        before = self._routes.came_from(carry.routing.advertisement)
+        if carry.attempt > self._done[id_] and is_from(source, before):
+            self._done[id_] = carry.attempt
+            self._echo(id_, carry.attempt, before)
+
+    def _echo(self, id_: bytes, attempt: int, before: Branch) -> None:
+        to: Iterable[Peer] = replicas(before) if isinstance(before, Scheme) else [before]
+        self.outbox += [Outgoing(peer, Done(id_, attempt)) for peer in to]
+
+    def _prune(self, content: _Content) -> None:
+        try:
+            branches = self._routes.wanting(content.routing)
+        except StaleError:
+            branches = ()
+        wanted = [branch.node if isinstance(branch, Scheme) else branch for branch in branches]
+        for hop in [hop for hop in content.branches if hop not in wanted]:
+            del content.branches[hop]
+
+    def _forget(self, content: _Content) -> None:
+        if self._contents.pop(content.id, None) is None:
+            return
+        self._alarms.drop(content.id)
+        for counts, less in ((self._counts, 1), (self._bytes, sum(map(len, content.blocks.values())))):
+            counts[content.publisher] -= less
+            if not counts[content.publisher]:
+                del counts[content.publisher]
+        content.blocks.clear()
+
+
+class _Waiting:
+    """A branch, and who of it is done."""
+
+    def __init__(self) -> None:
+        self.branch: Branch = Address("")
+        self._done: dict[Peer, None] = {}
+
+    def hear(self, source: Peer) -> None:
+        self._done[source] = None
+
+    @property
+    def done(self) -> bool:
+        if not isinstance(self.branch, Scheme):
+            return self.branch in self._done
+        by_scheme = Counter(place.scheme for place in self._done if isinstance(place, Place))
+        return any(count > scheme.tolerated for scheme, count in by_scheme.items())
+
+
+class _Content:
+    """One publication on its way here."""
+
+    def __init__(self, carry: Carry, manifest: Manifest, before: Branch, publisher: bytes, until: int) -> None:
+        self.id = manifest.id
+        self.routing, self.encoded, self.attempt = carry.routing, carry.manifest, carry.attempt
+        self.manifest, self.before, self.publisher, self.until = manifest, before, publisher, until
+        self.blocks: dict[int, bytes] = {}
+        self.branches: dict[Hop, _Waiting] = {}
+        self.sent: dict[tuple[Peer, int], None] = {}
+        self.wanted: dict[int, dict[Peer, None]] = {}
+        self.served: Counter[tuple[Peer, int]] = Counter()
+        self.tries = 0
+        self.asked: list[Place] = []
+
+    def carry(self, index: int | None) -> Carry:
+        """With this block, or none."""
+        block = None if index is None else self.blocks[index]
+        return Carry(self.routing, self.encoded, block, index or 0, self.attempt)
+
+    def lacking(self) -> list[int]:
+        """What others want of us and we have not."""
+        return [index for index in sorted(self.wanted) if index not in self.blocks]
+
+
+_PARTS: Final = 4
+"""One publisher has room for this part of everything."""
+_SERVED: Final = 2
+"""How often a peer is sent the same block because it asks."""
+_TRIES: Final = 6

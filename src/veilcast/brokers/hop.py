@@ -1,0 +1,333 @@
+"""One hop of one key at one replica of the receiving node: `Receiving`, and when its steps are due (`hardened`).
+
+Pure; `now` is handed in, and what is to be sent comes back. u is the bound on the delay between replicas that do not
+lie, their own time to answer included. All deadlines count from when the hop has begun here: when a majority of the
+old holders, so one who does not lie, have dealt to us, or others show us that a majority has dealt. So liars cannot
+start anybody's clock before the first honest holder has dealt; and as who has begun and is not done after u shows that
+to all others, honest replicas begin within 2 u of one another. From the beginning on:
+
+    at once     everybody who has all portions says which (the others when they have them)
+    u           who is not done shows others that the hop has begun; again, u after it has said what it has
+    4 u         everybody says which portions it has: honest holders dealt within 3 u, as will be seen
+    7 u         the first round ends; then, every 4 u, the others, f + 1 in all
+    + 4 u       if there are disputes, holders were asked, and have shown portions
+    + 3 u       each: the f + 1 rounds of settling
+
+Who is done because all said the same answers those who are not with the words that show it, to all replicas, up to
+8 u. All honest replicas are then done within 3 u of one another, and either all of them this way or none; all others
+are done by the clock, so within 2 u. That is the 3 u from above, for the next node's sake.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from veilcast.brokers.routes import Outgoing, replicas
+from veilcast.brokers.sharing.attendance import Dispute
+from veilcast.brokers.sharing.flooding import Vouched
+from veilcast.brokers.sharing.paper import Origin
+from veilcast.brokers.sharing.receiving import Receiving
+from veilcast.brokers.sharing.redistribution import Header, Holding, Portion, Root
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.crypto.shares import MAX_SHARES
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.wire.brokers import Disputed, Flood, Spoken
+
+
+class Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one `Spoken` carries: of which hop, words, and, of one who is not done, what shows that it has begun."""
+
+    old: Scheme
+    new: Scheme
+    words: Annotated[tuple[Vouched, ...], msgspec.Meta(max_length=2 * MAX_SHARES)] = ()
+    root: Root | None = None
+    headers: Annotated[tuple[Header, ...], msgspec.Meta(max_length=MAX_SHARES)] = ()
+    stuck: bool = False
+
+    def encode(self) -> bytes:
+        return _ENCODER.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Said:
+        try:
+            return _DECODER.decode(data)
+        except msgspec.DecodeError as error:
+            raise MalformedError("not what replicas say to one another") from error
+
+
+class Hop:
+    """Bounded: by the sizes of both nodes. `holding` is there once it is done; `over` says that nothing more comes."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        old: Scheme,
+        place: Place,
+        publisher: bytes,
+        roster: Roster,
+        signing: SigningKey,
+        bound_us: int,
+    ) -> None:
+        self.origin, self.old, self.place, self.publisher = origin, old, place, publisher
+        self._u = bound_us
+        self._receiving = Receiving(origin, old, place, publisher, roster, signing)
+        self._others = [other for other in replicas(place.scheme) if other != place]
+        self._labels: dict[int, bytes] = {}
+        self._begun: int | None = None
+        self._attended: int | None = None
+        self._round = 1
+        self._settling: int | None = None
+        """The round of settling, from 1; 0 while holders show portions; None before that."""
+        self._calls = 0
+        self._nudged = self._certified = False
+        self._early: dict[int, list[Vouched]] = {}
+        self._shown: dict[tuple[int, int], list[Portion]] = {}
+        self._combined = False
+        self.holding: Holding | None = None
+        self.done = False
+        """We have our share, or there is none to have."""
+
+    @property
+    def begun(self) -> bool:
+        return self._begun is not None
+
+    @property
+    def two_dealings(self) -> list[Place]:
+        return self._receiving.two_faced
+
+    @property
+    def two_words(self) -> list[Place]:
+        return [place for place in self._receiving.liars if place.scheme == self.place.scheme]
+
+    @property
+    def advertisement(self) -> bytes | None:
+        """What more holders than can lie say that the key is for."""
+        said = list(self._labels.values())
+        return next((label for label in said if said.count(label) > self.old.tolerated), None)
+
+    @property
+    def over_us(self) -> int | None:
+        """When nobody can want anything of us any more."""
+        return None if self._begun is None else self._settled(self._rounds)
+
+    def take(self, portion: Portion, advertisement: bytes, now: int) -> list[Outgoing]:
+        """From its holder, by whose link it came. Raises for what does not hold."""
+        sent = self.handle(now)
+        if self.done:
+            return sent
+        if portion.share.index != self.place.index and self._settling is None:
+            if not self._receiving.attended:
+                raise StaleError("another replica's portion, which we have not asked for yet")
+            shown = self._shown.setdefault((portion.header.holder, portion.share.index), [])
+            if len(shown) < _FACES:
+                shown.append(portion)
+            return sent
+        self._receiving.take(portion)
+        self._labels.setdefault(portion.header.holder, advertisement)
+        if self._begun is None and len(self._receiving.holders()) >= self.old.threshold:
+            self._begun = now
+        return sent + self.handle(now)
+
+    def hear(self, flood: Flood, said: Said, source: Place, now: int) -> list[Outgoing]:
+        """From another replica of our node. Raises for what does not hold."""
+        sent = self.handle(now)
+        if flood is Flood.SETTLING:
+            if not self.done:
+                for vouched in said.words:
+                    self._receiving.hear_settling(vouched, max(1, self._settling or 0))
+            return sent
+        if said.root is not None:
+            self._receiving.check_proof(said.root, said.headers)
+            self._begun = now if self._begun is None else self._begun
+        if said.stuck and (self._begun is None or now <= self._ends(1) + self._u):
+            self._nudged = True
+        if self._receiving.attended:
+            self._hear(said.words)
+        else:
+            early = self._early.setdefault(source.index, [])
+            early += said.words[: _EARLY - len(early)]
+        return sent + self.handle(now)
+
+    def handle(self, now: int) -> list[Outgoing]:
+        """Do what is due."""
+        sent: list[Outgoing] = []
+        while (when := self.next_us()) is not None and when <= now:
+            sent += self._step(now)
+        return sent
+
+    def next_us(self) -> int | None:
+        """At once (0), if there is something that waits for no clock."""
+        begun = self._begun
+        if begun is None:
+            return None
+        if self.done:
+            return 0 if self._owes_certificate() else None
+        if self._attended is None:
+            if len(self._receiving.holders()) == self.old.size:
+                return 0
+            return begun + (_ATTEND if self._calls else _CALL) * self._u
+        if self._receiving.quick:
+            return 0
+        due, call = self._round_ends(), self._call_us()
+        return due if call is None else min(due, call)
+
+    # --- the clock ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _rounds(self) -> int:
+        return self._receiving.rounds
+
+    def _since(self, units: int) -> int:
+        assert self._begun is not None, "nothing is due before the beginning"
+        return self._begun + units * self._u
+
+    def _ends(self, round_number: int) -> int:
+        return self._since(_FIRST + _ROUND * (round_number - 1))
+
+    def _settled(self, round_number: int) -> int:
+        return self._ends(self._rounds) + (_SHOW + _SETTLE * round_number) * self._u
+
+    def _round_ends(self) -> int:
+        return self._ends(self._round) if self._settling is None else self._settled(self._settling)
+
+    def _call_us(self) -> int | None:
+        """When others are told, next, that the hop has begun and we are not done: once before we attend, once after."""
+        if not self._calls:
+            return self._since(_CALL)
+        after = 0 if self._attended is None else self._attended + _CALL * self._u
+        return after if self._calls == 1 and after > self._since(_CALL) else None
+
+    def _step(self, now: int) -> list[Outgoing]:
+        if self.done:
+            return self._certify()
+        if self._attended is None:
+            if len(self._receiving.holders()) < self.old.size and now < self._since(_ATTEND):
+                return self._call()
+            return self._attend(now)
+        if self._receiving.quick:
+            late = self._round > 1
+            self._combine()
+            return self._certify() if late or self._nudged else []
+        call = self._call_us()
+        return self._call() if call is not None and call <= min(now, self._round_ends()) else self._turn()
+
+    def _attend(self, now: int) -> list[Outgoing]:
+        self._attended = now
+        sent = self._tell((self._receiving.attend(),))
+        for _, words in sorted(self._early.items()):
+            self._hear(words, strict=False)
+        self._early.clear()
+        return sent
+
+    def _call(self) -> list[Outgoing]:
+        self._calls += 1
+        proof = self._receiving.proof()
+        root, headers = proof or (None, [])
+        return self._spoken(Flood.ATTENDANCE, (), root, tuple(headers), stuck=True)
+
+    def _turn(self) -> list[Outgoing]:
+        """A round is over."""
+        if self._settling is None:
+            fresh = self._receiving.relay()
+            self._round += 1
+            if self._round <= self._rounds:
+                return self._tell(tuple(fresh))
+            disputes = self._receiving.disputes()
+            if not disputes:
+                self._combine()
+                return []
+            self._settling = 0
+            return self._ask(disputes)
+        settling, self._settling = self._settling, self._settling + 1
+        if settling >= self._rounds:
+            self._combine()
+            return []
+        words = (self._receiving.settle(),) if settling == 0 else tuple(self._receiving.relay_settling())
+        return self._spoken(Flood.SETTLING, words) if words else []
+
+    def _ask(self, disputes: list[Dispute]) -> list[Outgoing]:
+        by_dealing: dict[tuple[int, bytes], list[int]] = {}
+        for dispute in disputes:
+            by_dealing.setdefault((dispute.holder, dispute.name), []).append(dispute.replica)
+        for early in self._shown.values():
+            for portion in early:
+                try:
+                    self._receiving.take(portion)
+                except RemoteError:
+                    continue
+        self._shown.clear()
+        return [
+            Outgoing(Place(self.old, holder), Disputed(self.origin.key, self.origin.attempt, name, tuple(asked)))
+            for (holder, name), asked in by_dealing.items()
+        ]
+
+    def _combine(self) -> None:
+        """The end, one way or the other; nothing of the portions stays."""
+        self.done = True
+        try:
+            self.holding = self._receiving.combine() if self._receiving.choose() is not None else None
+        except (RemoteError, LocalError):
+            self.holding = None
+        finally:
+            self._receiving.erase()
+            self._shown.clear()
+            self._early.clear()
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def _hear(self, words: tuple[Vouched, ...] | list[Vouched], *, strict: bool = True) -> None:
+        for vouched in words:
+            try:
+                self._receiving.hear(vouched, self._round)
+            except RemoteError:
+                if strict:
+                    raise
+
+    def _owes_certificate(self) -> bool:
+        return self._nudged and not self._certified and self._receiving.quick
+
+    def _certify(self) -> list[Outgoing]:
+        """To all others, for what liars alone got of it would part those who do not lie."""
+        if self._certified:
+            return []
+        self._certified = True
+        return self._tell(tuple(self._receiving.certificate()))
+
+    def _tell(self, words: tuple[Vouched, ...]) -> list[Outgoing]:
+        return self._spoken(Flood.ATTENDANCE, words) if words else []
+
+    def _spoken(
+        self,
+        flood: Flood,
+        words: tuple[Vouched, ...],
+        root: Root | None = None,
+        headers: tuple[Header, ...] = (),
+        *,
+        stuck: bool = False,
+    ) -> list[Outgoing]:
+        said = Said(self.old, self.place.scheme, words, root, headers, stuck)
+        spoken = Spoken(self.origin.key, self.origin.attempt, self.old.node, flood, said.encode())
+        return [Outgoing(other, spoken) for other in self._others]
+
+
+def show_us(bound_us: int, tolerated: int) -> int:
+    """How long after it has dealt a holder may be asked to show portions: receivers begin within 4 u of that."""
+    return (4 + _FIRST + _ROUND * tolerated + 1) * bound_us
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Said)
+_FACES: Final = 2
+_EARLY: Final = 8
+"""Words of one replica that are kept before we have said ours."""
+
+# In units of the bound on delay; the head of this file says why.
+_CALL: Final = 1
+_ATTEND: Final = 4
+_FIRST: Final = 7
+_ROUND: Final = 4
+_SHOW: Final = 4
+_SETTLE: Final = 3

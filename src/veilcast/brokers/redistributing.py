@@ -1,0 +1,278 @@
+"""A key's passage through one replica by redistribution (`hardened`): received, put together, handed on, erased.
+
+Pure; `now` and randomness are handed in, and what is to be sent comes back. Each key and attempt passes once: it comes
+from the publisher, or from the replicas of the node before (`hop`), and goes on to every next hop that has readers of
+what is advertised (`handing`). What comes again, or late, finds that it is over, and changes nothing.
+
+A replica that has been killed and started again remembers nothing, and must not say of a hop that it lacks what it has
+had: it would have a holder show an honest replica's portion, and would have said two things. So as long as `quiet` says
+so, whatever is seen for the first time is left alone for good.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.early import Early
+from veilcast.brokers.handing import Handing
+from veilcast.brokers.hop import Hop, Said, show_us
+from veilcast.brokers.room import Room
+from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
+from veilcast.brokers.sharing.paper import Origin
+from veilcast.brokers.sharing.redistribution import First, Holding, Portion, take_first
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.machine import Entropy
+from veilcast.parts.alarms import Alarms
+from veilcast.wire.brokers import Disputed, FirstShare, NextShare, Spoken, Taken
+
+Passage: TypeAlias = tuple[Origin, Scheme | None, Scheme]
+"""A key and attempt, from this node (or its publisher) to ours."""
+
+
+class Redistributing:
+    """Bounded by `keys_max` and `done_max`, and of each publisher a quarter; what comes early, by its sender."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        routes: Routes,
+        roster: Roster,
+        signing: SigningKey,
+        entropy: Entropy,
+        suspicions: Suspicions,
+    ) -> None:
+        self._config, self._routes, self._roster = config, routes, roster
+        self._signing, self._entropy, self._suspicions = signing, entropy, suspicions
+        self._room: Room[Passage] = Room(config.keys_max, config.done_max, config.hold_us)
+        self._hops: dict[Passage, Hop] = {}
+        self._handing: dict[Passage, Handing] = {}
+        self._by_origin: dict[Origin, dict[Passage, None]] = {}
+        self._alarms: Alarms[Passage] = Alarms()
+        self._until: dict[Passage, int] = {}
+        """When a hop that has not begun is given up, and one that has is over."""
+        self._words: Early[Passage, Place, tuple[Spoken, Said]] = Early(
+            count=256, size=1 << 20, senders=512, keep_us=8 * config.bound_us
+        )
+        self._portions: Early[bytes, Place, tuple[Portion, bytes]] = Early(
+            count=256, size=1 << 20, senders=512, keep_us=8 * config.bound_us
+        )
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "passages": len(self._room),
+            "passages past": self._room.remembered,
+            "hops": len(self._hops),
+            "handed": sum(map(len, self._handing.values())),
+            "early": len(self._words) + len(self._portions),
+        }
+
+    # --- shares -------------------------------------------------------------------------------------------------------
+
+    def first(self, message: FirstShare, source: Peer, now: int, *, quiet: bool) -> list[Outgoing]:
+        """From the publisher."""
+        publisher = self._publisher(message.advertisement, source)
+        first = First.decode(message.share)
+        place = self._our_place(first.root.to)
+        passage: Passage = (first.root.origin, None, place.scheme)
+        holding = take_first(first, place, publisher)
+        self._enter(passage, publisher, now, quiet=quiet)
+        return self._hold(passage, holding, message.advertisement, now)
+
+    def next(self, message: NextShare, source: Place, now: int, *, quiet: bool) -> list[Outgoing]:
+        """From a holder of the node before: a portion of ours, or one that is in dispute."""
+        try:
+            portion = Portion.decode(message.share)
+        except MalformedError:
+            self._suspicions.accuse(source, Reason.PORTION)
+            raise
+        return self._portion(portion, message.advertisement, source, now, quiet=quiet)
+
+    def advertised(self, advertisement: bytes, now: int, *, quiet: bool) -> list[Outgoing]:
+        """What came before the advertisement is taken up."""
+        sent: list[Outgoing] = []
+        for source, (portion, label) in self._portions.take(advertisement):
+            try:
+                sent += self._portion(portion, label, source, now, quiet=quiet)
+            except RemoteError:
+                continue
+        return sent
+
+    def _portion(
+        self, portion: Portion, advertisement: bytes, source: Place, now: int, *, quiet: bool
+    ) -> list[Outgoing]:
+        header = portion.header
+        place = self._our_place(header.to)
+        holder = Place(header.by, header.holder)
+        passage: Passage = (header.origin, header.by, place.scheme)
+        if self._roster.key(holder) != self._roster.key(source):
+            raise ForgedError("a portion of another holder's")
+        if self._room.is_past(passage, now):
+            raise StaleError("this is over here")
+        if quiet:
+            self._room.shun(passage, b"", now)
+            raise StaleError("we may have seen this before, in an earlier life")
+        try:
+            publisher = self._publisher(advertisement, source)
+        except StaleError:
+            size = len(header.new) + _PORTION
+            for lost, _ in self._portions.put(advertisement, source, (portion, advertisement), size, now):
+                self._room.shun((lost.header.origin, lost.header.by, lost.header.to), b"", now)
+            return []
+        known = self._hops.get(passage)
+        hop = known or Hop(
+            header.origin, header.by, place, publisher, self._roster, self._signing, self._config.bound_us
+        )
+        try:
+            sent = hop.take(portion, advertisement, now)
+        except (ForgedError, MalformedError):
+            self._suspicions.accuse(holder, Reason.PORTION)
+            raise
+        if known is None:
+            self._enter(passage, publisher, now, quiet=False)
+            self._hops[passage] = hop
+            self._until[passage] = now + self._patience(place.scheme)
+            for author, (spoken, said) in self._words.take(passage):
+                sent += self._hear(hop, spoken, said, author, now, strict=False)
+        return sent + self._moved(passage, now)
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def spoken(self, message: Spoken, source: Place, now: int) -> list[Outgoing]:
+        """From another replica of our node."""
+        said = Said.decode(message.word)
+        place, author = self._our_place(said.new), self._roster.find(said.new, self._roster.key(source))
+        if author is None or author == place or said.old.node != message.node:
+            raise ForgedError("a word of nobody who has one")
+        passage: Passage = (Origin(message.key, message.attempt), said.old, said.new)
+        hop = self._hops.get(passage)
+        if hop is not None:
+            return self._hear(hop, message, said, author, now, strict=True) + self._moved(passage, now)
+        if not self._room.is_past(passage, now):
+            self._words.put(passage, author, (message, said), len(message.word), now)
+        return []
+
+    def disputed(self, message: Disputed, source: Place, now: int) -> list[Outgoing]:
+        """From a replica that we dealt to."""
+        origin = Origin(message.key, message.attempt)
+        return [
+            outgoing
+            for passage in list(self._by_origin.get(origin, ()))
+            if passage in self._handing
+            for outgoing in self._handing[passage].disputed(message, source, now)
+        ]
+
+    def taken(self, message: Taken, source: Place, now: int) -> list[Outgoing]:
+        """From a replica that we dealt to: it has its share."""
+        for passage in list(self._by_origin.get(Origin(message.key, message.attempt), ())):
+            if passage in self._handing:
+                self._handing[passage].taken(message, source)
+                self._moved(passage, now)
+        return []
+
+    def _hear(self, hop: Hop, spoken: Spoken, said: Said, author: Place, now: int, *, strict: bool) -> list[Outgoing]:
+        try:
+            return hop.hear(spoken.flood, said, author, now)
+        except (ForgedError, MalformedError):
+            self._suspicions.accuse(author, Reason.WORD)
+            if strict:
+                raise
+            return []
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def handle(self, now: int) -> list[Outgoing]:
+        sent: list[Outgoing] = []
+        for passage in self._alarms.due(now):
+            if passage in self._hops:
+                sent += self._hops[passage].handle(now)
+            if passage in self._handing:
+                self._handing[passage].handle(now)
+            sent += self._moved(passage, now)
+        for lost, _ in self._portions.expire(now):
+            self._room.shun((lost.header.origin, lost.header.by, lost.header.to), b"", now)
+        self._words.expire(now)
+        return sent
+
+    def next_us(self) -> int | None:
+        return self._alarms.next_us()
+
+    def _moved(self, passage: Passage, now: int) -> list[Outgoing]:
+        """Something has changed: hand on what is ours now, and set the next alarm, or none."""
+        sent: list[Outgoing] = []
+        hop, handing = self._hops.get(passage), self._handing.get(passage)
+        if hop is not None:
+            if hop.holding is not None and handing is None and hop.advertisement is not None:
+                taken = Taken(hop.origin.key, hop.origin.attempt)
+                sent += [Outgoing(holder, taken) for holder in replicas(hop.old)]
+                sent += self._hold(passage, hop.holding, hop.advertisement, now)
+                hop.holding = None
+                handing = self._handing.get(passage)
+            if hop.over_us is not None:
+                self._until[passage] = hop.over_us
+            if self._until[passage] <= now:
+                self._suspicions.accuse_all(hop.two_dealings, Reason.TWO_DEALINGS)
+                self._suspicions.accuse_all(hop.two_words, Reason.TWO_WORDS)
+                del self._hops[passage], self._until[passage]
+                hop = None
+        if handing is not None and not len(handing):
+            del self._handing[passage]
+            handing = None
+        if hop is None and handing is None:
+            self._leave(passage, now)
+            return sent
+        times = [handing.next_us() if handing else None]
+        times += [hop.next_us(), self._until[passage]] if hop else []
+        self._alarms.set(passage, min(time for time in times if time is not None))
+        return sent
+
+    # --- passages -----------------------------------------------------------------------------------------------------
+
+    def _hold(self, passage: Passage, holding: Holding, advertisement: bytes, now: int) -> list[Outgoing]:
+        """Our share is there: hand it on, and keep nothing of it."""
+        handing = Handing(advertisement, self._roster, self._config.bound_us)
+        try:
+            branches = self._routes.readers(advertisement)
+        except StaleError:
+            branches = ()
+        sent = handing.hand_on(holding, branches, self._signing, self._entropy, now)
+        self._handing[passage] = handing
+        return sent + (self._moved(passage, now) if passage not in self._hops else [])
+
+    def _enter(self, passage: Passage, publisher: bytes, now: int, *, quiet: bool) -> None:
+        if quiet:
+            self._room.shun(passage, publisher, now)
+            raise StaleError("we may have seen this before, in an earlier life")
+        if passage in self._handing:
+            raise StaleError("this has been handed on already")
+        self._room.enter(passage, publisher, now)
+        self._by_origin.setdefault(passage[0], {})[passage] = None
+
+    def _leave(self, passage: Passage, now: int) -> None:
+        self._alarms.drop(passage)
+        self._room.leave(passage, now)
+        of_origin = self._by_origin.get(passage[0], {})
+        of_origin.pop(passage, None)
+        if not of_origin:
+            self._by_origin.pop(passage[0], None)
+
+    def _publisher(self, advertisement: bytes, source: Peer) -> bytes:
+        if not is_from(source, self._routes.came_from(advertisement)):
+            raise ForgedError("a share for an advertisement that came another way")
+        return self._routes.publisher(advertisement)
+
+    def _our_place(self, scheme: Scheme) -> Place:
+        for place in self._routes.places():
+            if place.scheme == scheme:
+                return place
+        raise StaleError("a share for a scheme of which we are none")
+
+    def _patience(self, scheme: Scheme) -> int:
+        return show_us(self._config.bound_us, scheme.tolerated)
+
+
+_PORTION = 512
+"""More than the rest of a portion takes."""
