@@ -29,7 +29,7 @@ from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.parts.alarms import Alarms
-from veilcast.wire.brokers import Carry, Done, Missing, Routing
+from veilcast.wire.brokers import Carry, Done, Missing
 from veilcast.wire.messages import Message
 
 Hop: TypeAlias = bytes | Address
@@ -287,6 +287,8 @@ class Carrying:
 
     def _hear_done(self, message: Done, source: Peer, now: int) -> None:
         content = self._contents.get(message.content)
+        if content is None and message.content in self._done:
+            return
         if content is None:
             raise StaleError("the end of what is not here")
         for waiting in content.branches.values():

@@ -44,7 +44,7 @@ def check_hardened(size: int, what: str) -> None:
         )
 
 
-class Scheme(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Scheme(msgspec.Struct, frozen=True, order=True, array_like=True, forbid_unknown_fields=True):
     """A virtual node, as it is from this version on."""
 
     node: Annotated[bytes, msgspec.Meta(min_length=NODE, max_length=NODE)]
