@@ -59,7 +59,7 @@ class Leaving:
         every = all(keys <= self._stood for keys in self._nodes.values())
         idle = not work.held and not work.queued
         if self._rule == "printed":
-            self.over = self.over or every or idle
+            self.over = self.over or every or not work.held
         elif self._rule == "every":
             self.over = self.over or (every and idle)
         else:

@@ -278,7 +278,7 @@ class Deployment:
             moments.append(self._leaving.next_us())
         for state in self._nodes.values():
             moments.append(state.late_us)
-            if state.old is not None:
+            if state.old is not None and not self.leaving:
                 moments.append(state.settle_us if self._all_gone(state.old) else state.until_us)
         return earliest(*moments)
 
