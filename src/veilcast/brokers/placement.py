@@ -92,19 +92,23 @@ def greedy_pairs(
     *,
     cap: int | None = None,
     available: int | None = None,
+    least: int = 1,
 ) -> Plan:
     """Pairs of replicas, each where it raises the weighted chance of sound paths most, as long as one does.
 
-    `risks` are the chances that a broker at each node fails; a node that is not named has none.
+    `risks` are the chances that a broker at each node fails; a node that is not named has none. Every node has `least`
+    replicas before, an odd number.
     """
+    if least < 1 or least % 2 == 0:
+        raise LocalError("pairs are added to an odd number of replicas")
     _check(paths, {}, replicas, available)
     nodes = _nodes(paths)
     if any(not 0 <= risks.get(node, 0.0) <= 1 for node in nodes):
         raise LocalError("the risk of a node is a chance from 0 to 1")
     through: dict[str, list[Path]] = {node: [path for path in paths if node in path.nodes] for node in nodes}
-    sizes = dict.fromkeys(nodes, 1)
+    sizes = dict.fromkeys(nodes, least)
     added = {path.name: 0 for path in paths}
-    sound = {p.name: float(p.weight) * prod(honest_majority(1, risks.get(n, 0.0)) for n in p.nodes) for p in paths}
+    sound = {p.name: float(p.weight) * prod(honest_majority(least, risks.get(n, 0.0)) for n in p.nodes) for p in paths}
     # A pair at v multiplies the chance of all paths through v by the same factor, so their sum is all that is needed.
     mass = {node: sum(sound[path.name] for path in through[node]) for node in nodes}
     left = replicas

@@ -1,0 +1,233 @@
+"""Planning: from what brokers tell of one another to where replicas should stand, and from there to the next orders.
+
+Pure. What a broker tells is not believed by itself, for one that lies would have honest ones taken away: a failure
+counts as often as so many replicas of one node report it that one of them is honest. What counts gives each replica a
+risk, and each node that of its replicas together; `placement` makes a plan of these, the paper's or ours.
+
+A plan is carried out in steps, one node at a time, each an overlay for the operator to sign. Nodes that give replicas
+up come first, those that fail most leaving first; a replica that has left is spare, and can come elsewhere when it is
+started again. Then those who were proven to lie are replaced, for whom spare ones are kept back; they are never used
+again. Then the others grow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
+from veilcast.brokers.placement import (
+    Path,
+    Plan,
+    check_available,
+    estimated_risk,
+    greedy_pairs,
+    three_phases,
+    unprotected,
+)
+from veilcast.brokers.sharing.scheme import tolerated
+from veilcast.brokers.topology import Topology
+from veilcast.errors import ConfigError, LocalError
+
+Way: TypeAlias = Literal["pairs", "phases", "phases-once"]
+"""`phases` are the paper's three, `phases-once` their variation."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """That the replica with this index, under this version of the node's scheme, failed or lied so often."""
+
+    node: str
+    index: Count
+    scheme: Count
+    count: Count
+    proof: bool
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What one replica tells: its marks, and how many keys and publications it has seen go through."""
+
+    node: str
+    index: Count
+    marks: tuple[Mark, ...] = ()
+    observed: Count = 0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """An overlay to sign next, and what it changes."""
+
+    overlay: Overlay
+    node: str
+    come: tuple[Replica, ...]
+    leave: tuple[Replica, ...]
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """Of each replica, by its key: how often it failed for certain, and whether it lied; and how much was observed."""
+
+    failures: dict[bytes, int]
+    liars: tuple[bytes, ...]
+    observed: int
+
+    def of_node(self, node: NodeEntry) -> int:
+        return sum(self.failures.get(replica.key, 0) for replica in node.replicas)
+
+    def risk(self, node: NodeEntry) -> float:
+        """That a broker there fails: of its replicas the mean."""
+        risks = [
+            1.0 if replica.key in self.liars else self._risk(self.failures.get(replica.key, 0))
+            for replica in node.replicas
+        ]
+        return sum(risks) / len(risks)
+
+    def _risk(self, failures: int) -> float:
+        return min(RISK_MAX, estimated_risk(failures, max(failures, self.observed, OBSERVED_LEAST)))
+
+
+def findings(overlay: Overlay, told: Iterable[Told]) -> Findings:
+    """What counts of all that is told. A replica that tells nothing counts as one that has failed once more.
+
+    What is said of a place under an older scheme is of somebody else, perhaps, and left out.
+    """
+    heard = {(each.node, each.index): each for each in told}
+    failures: Counter[bytes] = Counter()
+    liars: dict[bytes, None] = {}
+    for about in overlay.nodes:
+        for index, replica in enumerate(about.replicas, 1):
+            failed = proven = 0
+            for node in overlay.nodes:
+                counts = [_counted(heard.get((node.name, at)), about, index) for at in range(1, len(node.replicas) + 1)]
+                failed = max(failed, _confirmed([count for count, _ in counts]))
+                proven = max(proven, _confirmed([count for _, count in counts]))
+            failures[replica.key] += failed + ((about.name, index) not in heard)
+            if proven:
+                liars[replica.key] = None
+    observed = sorted(each.observed for each in heard.values())
+    return Findings(dict(failures), tuple(liars), observed[len(observed) // 2] if observed else 0)
+
+
+def paths(overlay: Overlay, pairs: Mapping[tuple[str, str], int | Fraction] | None = None) -> list[Path]:
+    """From edge to edge, by the weights of these pairs; all pairs of nodes alike, where none are named."""
+    topology = Topology.of({node.name: len(node.replicas) for node in overlay.nodes}, overlay.links)
+    if pairs is None:
+        names = list(topology.sizes)
+        pairs = dict.fromkeys(combinations(names, 2), 1) if len(names) > 1 else {(names[0], names[0]): 1}
+    return [
+        Path(f"{one} - {other}", topology.path(one, other), Fraction(weight)) for (one, other), weight in pairs.items()
+    ]
+
+
+def plan(
+    overlay: Overlay,
+    found: Findings,
+    spare: int,
+    *,
+    profile: Profile,
+    ways: Sequence[Path] | None = None,
+    way: Way = "pairs",
+    cap: int | None = None,
+    replicas: int | None = None,
+) -> Plan:
+    """Where all replicas there are should stand, or so many besides the least that each node has.
+
+    `ConfigError` if these are more than there are, or for a plan of the paper that `hardened` cannot carry out. Sizes
+    are of all nodes, also of those on no path.
+    """
+    ways = paths(overlay) if ways is None else ways
+    least = HARDENED_LEAST if profile == "hardened" and way == "pairs" else 1
+    free = max(0, spare - len(found.liars))
+    there = sum(len(node.replicas) for node in overlay.nodes) + free - least * len(overlay.nodes)
+    if there < 0:
+        raise ConfigError(f"{len(overlay.nodes)} virtual nodes of {least} replicas need {-there} more than there are")
+    wanted = there if replicas is None else replicas
+    if way == "pairs":
+        risks = {node.name: found.risk(node) for node in overlay.nodes}
+        made = greedy_pairs(ways, risks, wanted, cap=cap, available=there, least=least)
+    else:
+        failures = {node.name: found.of_node(node) for node in overlay.nodes}
+        made = three_phases(ways, failures, wanted, cap=cap, once=way == "phases-once", available=there)
+    sizes = {node.name: made.sizes.get(node.name, least) for node in overlay.nodes}
+    made = msgspec.structs.replace(made, sizes=sizes, unprotected=tuple(unprotected(ways, sizes)))
+    if profile == "hardened":
+        made.check_hardened()
+    return made
+
+
+def carry_out(overlay: Overlay, made: Plan, spares: Sequence[Replica], found: Findings) -> list[Step]:
+    """The overlays to sign, in order; none if all stands as planned. `ConfigError` if there are too few replicas."""
+    now = {node.name: len(node.replicas) for node in overlay.nodes}
+    if made.sizes.keys() != now.keys():
+        raise LocalError("a plan for another overlay")
+    keys = [replica.key for node in overlay.nodes for replica in node.replicas]
+    if len({*keys, *(replica.key for replica in spares)}) != len(keys) + len(spares):
+        raise ConfigError("a spare replica stands in the overlay already, or is named twice")
+    check_available(made.sizes, now, len(spares))
+    return _Works(overlay, spares, found).steps(made.sizes)
+
+
+class _Works:
+    """An overlay on its way from step to step."""
+
+    def __init__(self, overlay: Overlay, spares: Sequence[Replica], found: Findings) -> None:
+        self._overlay, self._found = overlay, found
+        self._spares = list(spares)
+        self._steps: list[Step] = []
+
+    def steps(self, sizes: Mapping[str, int]) -> list[Step]:
+        for node in self._overlay.nodes:
+            if len(node.replicas) > sizes[node.name]:
+                self._change(node, sizes[node.name])
+        growth = sum(max(0, sizes[node.name] - len(node.replicas)) for node in self._overlay.nodes)
+        for node in self._overlay.nodes:
+            liars = [replica for replica in node.replicas if replica.key in self._found.liars]
+            if liars and len(self._spares) > growth:
+                self._change(node, len(node.replicas), liars[: len(self._spares) - growth])
+        for node in self._overlay.nodes:
+            if len(node.replicas) < sizes[node.name]:
+                self._change(node, sizes[node.name])
+        return self._steps
+
+    def _change(self, node: NodeEntry, size: int, out: Sequence[Replica] = ()) -> None:
+        """To this size: those `out` go, then those that fail most; spare ones come, in their order."""
+        by_failures = sorted(
+            (replica for replica in node.replicas if replica not in out),
+            key=lambda replica: (replica.key in self._found.liars, self._found.failures.get(replica.key, 0)),
+        )
+        stay = by_failures[:size]
+        if size - len(stay) > len(self._spares):
+            raise ConfigError(f"{node.name!r} needs {size - len(stay)} replicas, and {len(self._spares)} are spare")
+        leave = [replica for replica in node.replicas if replica not in stay]
+        come, self._spares = self._spares[: size - len(stay)], self._spares[size - len(stay) :]
+        self._spares += [replica for replica in leave if replica.key not in self._found.liars]
+        replicas = (*(replica for replica in node.replicas if replica in stay), *come)
+        changed = NodeEntry(node.name, node.version + 1, replicas)
+        nodes = tuple(changed if each.name == node.name else each for each in self._overlay.nodes)
+        self._overlay = Overlay(self._overlay.version + 1, nodes, self._overlay.links)
+        self._steps.append(Step(self._overlay, node.name, tuple(come), tuple(leave)))
+
+
+def _counted(told: Told | None, about: NodeEntry, index: int) -> tuple[int, int]:
+    """How often this one reports that replica: at all, and with a proof."""
+    by_proof: dict[bool, int] = defaultdict(int)
+    for mark in told.marks if told is not None else ():
+        if (mark.node, mark.scheme, mark.index) == (about.name, about.version, index):
+            by_proof[mark.proof] += mark.count
+    return by_proof[True] + by_proof[False], by_proof[True]
+
+
+def _confirmed(counts: Sequence[int]) -> int:
+    """The most that an honest one among these must have counted: all but the tolerated may be slander."""
+    return sorted(counts, reverse=True)[tolerated(len(counts))]
+
+
+HARDENED_LEAST: Final = 3
+OBSERVED_LEAST: Final = 50
+"""As if so much had gone through already: who was never seen to fail has a risk of one in a hundred."""
+RISK_MAX: Final = 0.4
+"""Of who was not proven to lie. Above one half more replicas would make a node worse, whatever one does."""

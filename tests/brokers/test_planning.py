@@ -1,0 +1,174 @@
+"""From what brokers tell to the next orders: slander moves nobody, liars go first, and nothing asks for too much."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from veilcast.brokers.overlay import Overlay
+from veilcast.brokers.placement import Plan
+from veilcast.brokers.planning import Findings, Mark, Told, carry_out, findings, paths, plan
+from veilcast.errors import ConfigError, LocalError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from deploying import entry, key, overlay
+
+NODES = {name: (0, [f"{name.lower()}{index}" for index in (1, 2, 3)]) for name in "ABCD"}
+BASE = overlay(7, NODES)
+SPARES = list(entry("S", 0, ["s1", "s2", "s3", "s4"]).replicas)
+NOTHING = Findings({}, (), 1000)
+
+
+def told(reports: Mapping[str, list[Mark]] | None = None, *, silent: tuple[str, ...] = ()) -> list[Told]:
+    return [
+        Told(node, index, tuple((reports or {}).get(name, ())), 1000)
+        for node, (_, names) in NODES.items()
+        for index, name in enumerate(names, 1)
+        if name not in silent
+    ]
+
+
+def late(node: str, index: int, count: int = 10, scheme: int = 0) -> Mark:
+    return Mark(node, index, scheme, count, False)
+
+
+def lied(node: str, index: int, count: int = 1) -> Mark:
+    return Mark(node, index, 0, count, True)
+
+
+class TestFindings:
+    def test_one_replica_of_a_node_slanders_nobody(self) -> None:
+        found = findings(BASE, told({"b1": [lied("C", 2, 1000), late("C", 1, 1000)], "d1": [lied("C", 2, 1000)]}))
+        assert not found.liars
+        assert not any(found.failures.values())
+
+    def test_what_an_honest_one_must_have_seen_counts_as_often_as_it_did(self) -> None:
+        found = findings(
+            BASE, told({"b1": [late("C", 2, 9)], "b2": [late("C", 2, 4), lied("C", 2)], "b3": [late("C", 2, 3)]})
+        )
+        assert found.failures[key("c2")] == 5, "one of the two who counted most may lie"
+        assert not found.liars
+        found = findings(BASE, told({"b1": [lied("C", 2)], "b3": [lied("C", 2)]}))
+        assert found.liars == (key("c2"),)
+
+    def test_who_tells_nothing_has_failed_once(self) -> None:
+        found = findings(BASE, told(silent=("c3",)))
+        assert found.failures == {key(name): int(name == "c3") for _, names in NODES.values() for name in names}
+
+    def test_what_is_said_of_an_older_scheme_is_of_somebody_else(self) -> None:
+        found = findings(BASE, told({name: [late("C", 2, scheme=5)] for name in NODES["B"][1]}))
+        assert not any(found.failures.values())
+
+    def test_facts_are_read_as_brokers_give_them(self) -> None:
+        facts = {
+            "node": "A",
+            "index": 1,
+            "version": 7,
+            "marks": [{"node": "B", "index": 2, "scheme": 0, "reason": "x", "proof": True, "count": 3}],
+        }
+        assert msgspec.convert(facts, Told) == Told("A", 1, (lied("B", 2, 3),))
+
+    def test_risk_grows_with_failures_and_a_liar_is_sure(self) -> None:
+        node = BASE.node("C")
+        calm, worse = Findings({}, (), 0), Findings({key("c1"): 40}, (), 100)
+        liar = Findings({}, (key("c1"),), 100)
+        assert 0 < calm.risk(node) < 0.02 < worse.risk(node) < 0.2 < liar.risk(node) < 0.5
+
+
+class TestPlan:
+    def test_pairs_go_where_most_fails_and_sizes_stay_odd(self) -> None:
+        found = Findings({key("c1"): 100, key("c2"): 90}, (), 1000)
+        made = plan(BASE, found, 2, profile="hardened")
+        assert made.sizes == {"A": 3, "B": 3, "C": 5, "D": 3}
+        assert not made.unprotected
+
+    def test_for_each_liar_a_spare_one_is_kept_back(self) -> None:
+        found = Findings({}, (key("c1"),), 1000)
+        assert sum(plan(BASE, found, 2, profile="hardened").sizes.values()) == 12
+        assert sum(plan(BASE, found, 3, profile="hardened").sizes.values()) == 14
+
+    def test_more_replicas_than_there_are_are_refused(self) -> None:
+        with pytest.raises(ConfigError, match="asks for 4 replicas, and there are 2"):
+            plan(BASE, NOTHING, 2, profile="hardened", replicas=4)
+        small = overlay(0, {"A": (0, ["a1"]), "B": (0, ["b1"])})
+        with pytest.raises(ConfigError, match="need 2 more"):
+            plan(small, NOTHING, 2, profile="hardened")
+
+    def test_the_papers_plan_is_made_and_where_hardened_cannot_carry_it_out_refused_with_the_reason(self) -> None:
+        found = Findings({key("c1"): 100, key("b2"): 50}, (), 1000)
+        made = plan(BASE, found, 0, profile="paper", way="phases")
+        assert sum(made.sizes.values()) == 12
+        assert made.sizes["A"] == 1
+        assert made.unprotected, "paths with nodes of one"
+        with pytest.raises(ConfigError, match="of the plan"):
+            plan(BASE, found, 0, profile="hardened", way="phases")
+
+    def test_paths_left_unprotected_are_named(self) -> None:
+        small = overlay(0, {"A": (0, ["a1"]), "B": (0, ["b1"]), "C": (0, ["c1"])})
+        made = plan(small, NOTHING, 2, profile="paper", ways=paths(small, {("A", "C"): 1, ("B", "B"): 5}))
+        assert made.sizes == {"A": 1, "B": 3, "C": 1}
+        assert made.unprotected == ("A - C",)
+
+    def test_nodes_on_no_path_keep_the_least(self) -> None:
+        made = plan(BASE, NOTHING, 4, profile="hardened", ways=paths(BASE, {("A", "B"): 1}))
+        assert made.sizes == {"A": 5, "B": 5, "C": 3, "D": 3}
+
+    def test_without_pairs_all_edges_talk_to_all(self) -> None:
+        assert [path.name for path in paths(overlay(0, {"A": (0, ["a1"])}))] == ["A - A"]
+        assert [path.nodes for path in paths(BASE)][2] == ("A", "B", "C", "D")
+        assert paths(BASE, {("B", "C"): Fraction(1, 2)})[0].weight == Fraction(1, 2)
+
+
+class TestCarryingOut:
+    def names(self, made: Overlay, node: str) -> list[str]:
+        return [replica.address.split(":")[0] for replica in made.node(node).replicas]
+
+    def test_a_pair_comes_in_one_order_that_follows(self) -> None:
+        found = Findings({key("c1"): 100, key("c2"): 90}, (), 1000)
+        (step,) = carry_out(BASE, plan(BASE, found, 2, profile="hardened"), SPARES, found)
+        BASE.check_successor(step.overlay)
+        step.overlay.check("hardened")
+        assert self.names(step.overlay, "C") == ["c1", "c2", "c3", "s1", "s2"]
+        assert (step.node, step.overlay.version, step.overlay.node("C").version) == ("C", 8, 1)
+
+    def test_a_liar_is_replaced_and_never_used_again(self) -> None:
+        found = Findings({}, (key("c2"),), 1000)
+        (step,) = carry_out(BASE, plan(BASE, found, 1, profile="hardened"), SPARES[:1], found)
+        assert self.names(step.overlay, "C") == ["c1", "c3", "s1"]
+        assert [replica.key for replica in step.leave] == [key("c2")]
+
+    def test_without_a_spare_one_it_stays(self) -> None:
+        found = Findings({}, (key("c2"),), 1000)
+        assert carry_out(BASE, plan(BASE, found, 0, profile="hardened"), [], found) == []
+
+    def test_who_fails_most_leaves_and_comes_where_it_is_needed_one_node_at_a_time(self) -> None:
+        wide = overlay(7, NODES | {"B": (4, ["b1", "b2", "b3", "b4", "b5"])})
+        sizes = {"A": 3, "B": 3, "C": 5, "D": 3}
+        found = Findings({key("b1"): 5, key("b4"): 9}, (), 1000)
+        first, second = carry_out(wide, Plan(sizes, 0, ()), [], found)
+        assert self.names(first.overlay, "B") == ["b2", "b3", "b5"]
+        assert self.names(second.overlay, "C") == ["c1", "c2", "c3", "b1", "b4"]
+        wide.check_successor(first.overlay)
+        first.overlay.check_successor(second.overlay)
+
+    def test_more_than_there_are_is_refused(self) -> None:
+        sizes = {"A": 3, "B": 3, "C": 7, "D": 3}
+        with pytest.raises(ConfigError, match="asks for 4 more replicas, and 1 are spare"):
+            carry_out(BASE, Plan(sizes, 0, ()), SPARES[:1], NOTHING)
+
+    def test_a_liar_that_leaves_is_not_what_another_node_needs(self) -> None:
+        wide = overlay(7, NODES | {"B": (4, ["b1", "b2", "b3", "b4", "b5"])})
+        found = Findings({}, (key("b1"),), 1000)
+        with pytest.raises(ConfigError, match="needs 2 replicas, and 1 are spare"):
+            carry_out(wide, Plan({"A": 3, "B": 3, "C": 5, "D": 3}, 0, ()), [], found)
+
+    def test_a_spare_one_is_spare(self) -> None:
+        with pytest.raises(ConfigError, match="already"):
+            carry_out(BASE, Plan(dict.fromkeys("ABCD", 3), 0, ()), [BASE.nodes[0].replicas[0]], NOTHING)
+        with pytest.raises(LocalError, match="another overlay"):
+            carry_out(BASE, Plan({"A": 3}, 0, ()), [], NOTHING)
