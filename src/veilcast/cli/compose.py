@@ -85,7 +85,8 @@ def _ways(config: NodeConfig, opened: Opened, member: LiveMember, place: Place |
         return Streams(member, over_tor(place))
     driver = mode_of(config.mode).driver
     if driver == "streams":
-        return Streams(member, over_tls(identity_of(keyring, revoked, "member"), limits_of("member")))
+        identity = identity_of(keyring, revoked, "member", *mode_of(config.mode).hosts)
+        return Streams(member, over_tls(identity, limits_of("member")))
     if driver == "mqtt":
         return Streams(member, over_mqtt(config.settings))
     assert config.listen is not None

@@ -35,6 +35,9 @@ def add_command(verbs: Any) -> None:
     new.add_argument(
         "--broker", metavar="URL", help="with foiling: mqtts://ADDRESS:PORT, or mqtt://127.0.0.1:1883 on this machine"
     )
+    new.add_argument("--overlay", metavar="FILE", help="with brokers: what the overlay's operator has signed")
+    new.add_argument("--operator", metavar="LINE", help="with brokers: by which the operator is known to everybody")
+    new.add_argument("--edge", metavar="NAME", help="with brokers: the virtual node whose replicas it calls")
     new.add_argument("--json", action="store_true", help="print one JSON object")
     new.set_defaults(run=_new, parser=new)
 
@@ -42,13 +45,16 @@ def add_command(verbs: Any) -> None:
 def _new(arguments: argparse.Namespace, context: Context) -> Report:
     relayed = bool(arguments.proxy or arguments.server_key)
     meshed, treed, foiled = (getattr(arguments, key) is not None for key in ("listen", "directory", "broker"))
-    if relayed + meshed + treed + foiled != 1:
+    brokered = any(getattr(arguments, key) is not None for key in ("overlay", "operator", "edge"))
+    if relayed + meshed + treed + foiled + brokered != 1:
         raise ConfigError(
             "a node has --listen and peers, in a mesh; --proxy and --server-key, in a relay; or --directory, in a tree;"
-            " or --broker, with foiling"
+            " or --broker, with foiling; or --overlay, --operator and --edge, with brokers"
         )
     if relayed:
         text = relay_file(arguments.keyring, arguments.proxy, arguments.server_key or "")
+    elif brokered:
+        text = brokers_file(arguments.keyring, arguments.overlay or "", arguments.operator or "", arguments.edge or "")
     elif foiled:
         text = foil_file(arguments.keyring, arguments.broker)
     elif treed:
@@ -110,6 +116,23 @@ directory = {json.dumps(directory)}
 [tor]
 # Left as it is, the node starts a tor of its own; the program must be installed. Or use the one that runs here:
 # control = "127.0.0.1:9051"
+"""
+
+
+def brokers_file(keyring: str, overlay: str, operator: str, edge: str) -> str:
+    return f"""\
+# The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
+mode = "brokers"
+keyring = {json.dumps(keyring)}
+
+[brokers]
+# The overlay, as its operator has signed it, and the line by which the operator is known. With another line it would
+# believe another operator.
+overlay = {json.dumps(overlay)}
+operator = {json.dumps(operator)}
+
+# The virtual node whose replicas it calls. They know who calls them; take one near you.
+edge = {json.dumps(edge)}
 """
 
 

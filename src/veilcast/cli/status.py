@@ -31,7 +31,7 @@ def add_commands(commands: Any) -> None:
 def warning_of(status: Status, now_us: int) -> str | None:
     if status.member_until_us <= now_us:
         return "the membership is over; ask the authority for a new grant, and start the node again"
-    if status.members >= MEMBERS_FEW or status.mode in ("relay", "foil"):
+    if status.members >= MEMBERS_FEW or status.mode in ("relay", "foil", "brokers"):
         return None
     return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
 
@@ -52,6 +52,11 @@ def _rows(status: Status) -> Iterator[tuple[str, str]]:
         yield "proxies", f"{status.neighbours} up; how many others use them they do not say"
     elif status.mode == "foil":
         yield "broker", f"{_number(status.neighbours, 'stream')} up; how many others use it it does not say"
+    elif status.mode == "brokers":
+        yield (
+            "brokers",
+            f"{_number(status.neighbours, 'replica')} of the edge node up; how many others use it is not said",
+        )
     elif status.mode == "tree":
         yield "group", f"{_number(status.members, 'member')} in the listing, {_number(status.neighbours, 'stream')} up"
     else:

@@ -70,6 +70,8 @@ def when(until_us: int | None, mode: str) -> str:
         return "notes come from when the relay has taken it on, mostly within seconds"
     if mode == "foil":
         return "notes come from when the broker has taken it on, mostly within seconds"
+    if mode == "brokers":
+        return "notes come from when the brokers have taken it on, mostly within seconds"
     if mode == "tree":
         return "notes come from when its tree stands, mostly within a minute"
     if until_us is None:

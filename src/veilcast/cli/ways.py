@@ -115,19 +115,27 @@ def over_mqtt(settings: FoilSettings) -> OverStreams:
     return drive
 
 
-def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing) -> Identity:
-    """As whom this keyring's holder shows itself in a relay, and whom it lets in or calls in that role."""
+def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing, *hosts: Standing) -> Identity:
+    """As whom this keyring's holder shows itself, and whom it lets in or calls in that role; `hosts`, if any are named,
+    are all whom it calls."""
     check_standing(keyring, standing)
     from veilcast.authority.tls import TlsParty  # Late, as there.
 
     party = TlsParty(keyring, revoked)
     return Identity(
-        chain=party.chain, key=party.key.reveal(), anchor=party.anchor, callers=party.callers, hosts=party.hosts
+        chain=party.chain,
+        key=party.key.reveal(),
+        anchor=party.anchor,
+        callers=party.callers,
+        hosts=party.judge(*hosts) if hosts else party.hosts,
     )
 
 
 def limits_of(standing: Standing) -> Limits:
-    """A proxy has many members, and must not wait for one; a member and a server have few peers, and need each."""
+    """A proxy has many members, and must not wait for one; a member and a server have few peers, and need each. A
+    broker has both, and a neighbour that is away is soon back."""
+    if standing == "broker":
+        return Limits(backoff_max_s=5.0)
     return Limits() if standing == "proxy" else Limits(patience_s=10.0)
 
 

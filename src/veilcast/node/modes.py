@@ -15,13 +15,16 @@ import msgspec
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
+from veilcast.authority.standing import Standing
+from veilcast.brokers.client import Client as BrokersClient
 from veilcast.errors import ConfigError
 from veilcast.foil.member import FoilMember
 from veilcast.machine import Address, Durable, Entropy, Member, Peers
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.prefixes import of_ip
-from veilcast.node import foil_member, relay_member, tree_member
+from veilcast.node import broker_member, foil_member, relay_member, tree_member
+from veilcast.node.broker_member import BrokersSettings
 from veilcast.node.foil_member import FoilSettings
 from veilcast.node.relay_member import RelaySettings
 from veilcast.node.tree_member import TreeSettings
@@ -68,6 +71,8 @@ class Mode(NamedTuple):
     """Whether a member is hindered by every peer that it cannot reach."""
     paths: tuple[str, ...] = ()
     """Those of its settings that are paths."""
+    hosts: tuple[Standing, ...] = ()
+    """On TLS streams: in which roles those stand whom it calls."""
 
 
 def mode_of(name: str) -> Mode:
@@ -137,9 +142,34 @@ def _foil(start: Start) -> LiveMember:
     )
 
 
+def _brokers(start: Start) -> LiveMember:
+    way: BrokersSettings = start.settings
+    return BrokersClient(
+        way.client,
+        start.keyring,
+        broker_member.read_overlay(way),
+        way.operator,
+        way.edge,
+        start.address,
+        start.rng,
+        start.entropy,
+        start.now,
+        start.records,
+    )
+
+
 MODES: Final = {
     "mesh": Mode(_mesh_settings, _mesh, "udp"),
-    "relay": Mode(relay_member.read_settings, _relay, "streams", relay_member.hindrances),
+    "relay": Mode(relay_member.read_settings, _relay, "streams", relay_member.hindrances, hosts=("proxy",)),
     "tree": Mode(tree_member.read_settings, _tree, "onions", tree_member.hindrances, needs_peers=False),
     "foil": Mode(foil_member.read_settings, _foil, "mqtt", foil_member.hindrances, paths=foil_member.PATHS),
+    "brokers": Mode(
+        broker_member.read_settings,
+        _brokers,
+        "streams",
+        broker_member.hindrances,
+        needs_peers=False,
+        paths=broker_member.PATHS,
+        hosts=("broker",),
+    ),
 }

@@ -1,0 +1,87 @@
+"""The table `brokers` of a member's file: what is right is read in full, and every mistake is told with its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, sign_overlay
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError, ForgedError
+from veilcast.node.broker_files import write_signed
+from veilcast.node.broker_keys import spell_operator
+from veilcast.node.broker_member import BrokersSettings, read_overlay
+from veilcast.node.config import NodeConfig, parse
+
+HOME = Path("/etc/veilcast")
+OPERATOR = SigningKey.generate(Random(3).randbytes)
+LINE = spell_operator(OPERATOR.public)
+FILE = f'mode = "brokers"\nkeyring = "k"\n[brokers]\noverlay = "o"\noperator = "{LINE}"\nedge = "north"\n'
+
+
+def read(text: str, home: Path = HOME) -> NodeConfig:
+    return parse(text.encode(), home / "node.toml")
+
+
+def signed(path: Path, *sizes: int, name: str = "north") -> None:
+    nodes = tuple(
+        NodeEntry(
+            f"{name}{at or ''}",
+            1,
+            tuple(Replica(bytes([at, i]) * 16, f"broker:{at}{i}@1.2.3.4:{i}", f"broker:{at}{i}") for i in range(size)),
+        )
+        for at, size in enumerate(sizes)
+    )
+    links = tuple((nodes[0].name, node.name) for node in nodes[1:])
+    write_signed(path, sign_overlay(Overlay(1, nodes, links), OPERATOR))
+
+
+def test_a_member_has_an_overlay_an_edge_and_no_address() -> None:
+    config = read(FILE + "refresh_messages = 5\n")
+    assert isinstance(config.settings, BrokersSettings)
+    assert (config.settings.overlay, config.settings.operator) == (str(HOME / "o"), OPERATOR.public)
+    assert (config.settings.edge, config.settings.client.refresh_messages) == ("north", 5)
+    assert (config.listen, config.told, config.contacts) == (None, "", ())
+
+
+MISTAKES = {
+    FILE.replace('overlay = "o"\n', ""): "brokers.overlay: needed, and not there",
+    FILE.replace('edge = "north"\n', ""): "brokers.edge: needed, and not there",
+    FILE.replace('"north"', "3"): "brokers.edge: must be a text",
+    FILE.replace(LINE, LINE + "A"): "brokers.operator: not the line",
+    FILE + "records = 3": "brokers.records: unknown key",
+    FILE + "records_max = 0": "brokers.records_max must be at least 1",
+    FILE + "profile = 'paper'": "brokers.profile: the profile is named once",
+    FILE.replace(
+        "keyring", 'listen = "127.0.0.1:4000"\nkeyring'
+    ): "listen: a node of mode 'brokers' is called by nobody",
+    FILE.replace("brokers]", "relay]"): "relay: the mode is 'brokers'",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_every_mistake_is_told_with_its_key(text: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        read(text)
+    assert f"node.toml: {MISTAKES[text]}" in str(told.value)
+
+
+def test_the_overlay_is_of_the_operator_and_has_the_edge_node(tmp_path: Path) -> None:
+    settings = read(FILE, tmp_path).settings
+    signed(tmp_path / "o", 3, 3)
+    assert read_overlay(settings).verify(OPERATOR.public).version == 1
+    elsewhere = read(FILE.replace('"north"', '"east"'), tmp_path).settings
+    with pytest.raises(ConfigError, match="no virtual node is called 'east', only north, north1"):
+        read_overlay(elsewhere)
+    other = spell_operator(SigningKey.generate(Random(4).randbytes).public)
+    with pytest.raises(ForgedError, match="not signed by this operator"):
+        read_overlay(read(FILE.replace(LINE, other), tmp_path).settings)
+
+
+def test_a_hardened_member_uses_no_overlay_with_an_even_node(tmp_path: Path) -> None:
+    signed(tmp_path / "o", 3, 2)
+    with pytest.raises(ConfigError, match="'north1' has 2 of at least 3 replicas"):
+        read_overlay(read(FILE, tmp_path).settings)
+    assert read_overlay(read('profile = "paper"\n' + FILE, tmp_path).settings)
