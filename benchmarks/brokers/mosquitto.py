@@ -33,7 +33,7 @@ def mosquitto(directory: Path, stage: Stage) -> Iterator[tuple[Broker, int]]:
     file.write_text(_SETTINGS.format(port=port, directory=directory, user=getpass.getuser()))
     assert _BROKER is not None
     with subprocess.Popen([_BROKER, "-c", file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        _wait_for(port)
+        wait_for(port)
         try:
             others = [f"other/{number}" for number in range(stage.others)]
             yield Broker({"broker": process.pid}, lambda number: _join(port, number), others), port
@@ -81,7 +81,7 @@ def _join(port: int, number: int) -> Joined:
     return Joined(MqttMember(f"member-{number}", Address(f"127.0.0.1:{port}")), drive)
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int) -> None:
     for _ in range(500):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
@@ -89,7 +89,7 @@ def _wait_for(port: int) -> None:
             time.sleep(0.01)
         else:
             return
-    raise SystemExit("mosquitto does not start")
+    raise SystemExit("the broker does not start")
 
 
 _BROKER = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")

@@ -55,7 +55,7 @@ class MqttMember:
         raise NotImplementedError
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        number, topic = self._next(), _topic_of(interest)
+        number, topic = self._next(), topic_of(interest)
         self._numbers[topic] = number
         self._post(Subscribe(number, (topic,)))
         return number
@@ -108,7 +108,7 @@ def drive(machine: Machine, act_on: Callable[[Event], object]) -> MqttDriver:
     return MqttDriver(machine, broker=Broker(PACKETS), act_on=act_on)
 
 
-def _topic_of(interest: Interest) -> str:
+def topic_of(interest: Interest) -> str:
     assert isinstance(interest, Conjunction)
     (label,) = interest.constraints
     assert isinstance(label, Equal)
