@@ -74,6 +74,7 @@ def test_an_experiment_that_there_is_not_is_not_listed(capsys: pytest.CaptureFix
         (["run", "mesh-fig12", "--seeds", "1000001"], 3, "--seeds"),
         (["run", "mesh-fig12", "--data", "/no/such/place"], 4, "/no/such/place"),
         (["run", "mesh-fig12", "mesh-gnutella"], 3, "mesh-gnutella is read from a data folder: name it with --data"),
+        (["run", "brokers-fig9", "--trace", "/no/such/trace"], 4, "/no/such/trace cannot be read as a trace"),
         (["run", "mesh-active", "--engine", "kernel"], 3, "runs on machines only, not on kernel"),
         (["run", "mesh-fig12", "--master", "spark://127.0.0.1:1"], 14, "127.0.0.1:1"),
         (["run", "mesh-fig12", "--master", "sparc://a:1"], 3, "sparc://a:1"),
@@ -92,6 +93,18 @@ def test_what_cannot_be_done_is_told_at_once(
     monkeypatch.chdir(tmp_path)
     told, error = failed(capsys, *arguments)
     assert (told, word in error) == (code, True)
+
+
+def test_a_trace_without_interactions_or_for_what_replays_none_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("sender,receiver,hours\n1,1,5\n")
+    code, error = failed(capsys, "run", "brokers-fig9", "--trace", str(file))
+    assert (code, "no interaction in it; sender and receiver are one in line 2" in error) == (3, True)
+    file.write_text("sender,receiver,hours\n1,2,5\n")
+    code, error = failed(capsys, "run", "brokers-fig7", "--trace", str(file))
+    assert (code, "brokers-fig7 replays no trace" in error) == (3, True)
 
 
 def test_an_experiment_with_a_wrong_key_is_told_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

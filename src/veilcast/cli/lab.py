@@ -12,7 +12,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from veilcast.cli.exits import FAILED_CHECK
 from veilcast.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
+    from veilcast.lab.sweep.experiment import Experiment
     from veilcast.lab.sweep.sweep import Result
 
 
@@ -51,6 +52,7 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help=f"where results go ({_OUT})")
     _add_master(run)
     run.add_argument("--data", type=Path, metavar="DIR", help="the folder of real data ($VEILCAST_DATA)")
+    run.add_argument("--trace", type=Path, metavar="FILE", help="interactions of your own, for brokers: CSV or Parquet")
     run.add_argument(
         "--engine",
         choices=("kernel", "machines", "live"),
@@ -115,8 +117,10 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.lab.sweep import experiment
 
     loaded = [experiment.load(name) for name in _chosen(arguments.names, experiment.names())]
-    chosen = [(name, definition, arguments.engine or definition.engines[0]) for name, definition in loaded]
     data = _data_folder(arguments.data)
+    if arguments.trace is not None:
+        loaded = _on_trace(loaded, arguments.trace, data, (lambda _: None) if arguments.json else context.say)
+    chosen = [(name, definition, arguments.engine or definition.engines[0]) for name, definition in loaded]
     for name, definition, engine in chosen:
         definition.check_means(name, engine, data)
     with lab_extra():
@@ -157,6 +161,18 @@ def _run(arguments: argparse.Namespace, context: Context) -> Report:
                 progress.say(context.say, _lines(result))
     lines = [f"`veilcast lab report {shlex.quote(str(arguments.out))}` draws them"]
     return Report({"experiments": [_data(result) for result in results]}, lines)
+
+
+def _on_trace(
+    loaded: list[tuple[str, Experiment]], file: Path, data: Path | None, say: Callable[[str], object]
+) -> list[tuple[str, Experiment]]:
+    with lab_extra():
+        from veilcast.lab import own_trace
+        from veilcast.lab.sweep import own_traces
+    trace = own_trace.load(file)
+    found = [(name, own_traces.replaying(name, definition, file, trace, data)) for name, definition in loaded]
+    say(own_traces.said(file, trace))
+    return found
 
 
 def _report(arguments: argparse.Namespace, _: Context) -> Report:

@@ -1,16 +1,18 @@
-"""Traces of interactions, as text: who wrote to whom, and when.
+"""Traces of interactions, as text or as columns: who wrote to whom, and when.
 
 A line has a sender, a receiver and a time, with commas between; the first line is a heading. Lines that are not so are
-counted, the first of them are named with what is wrong, and none is taken: a trace with some of them is a trace. Users
-are renumbered from 0, in the order of their names as numbers; they are numbers, and stay so. Interactions come in the
-order of senders, and of each in the order of time.
+counted, the first of them are named with what is wrong, and none is taken: a trace with some of them is a trace. So it
+is with the rows of columns. Users are renumbered from 0, in the order of their names as numbers; they are numbers, and
+stay so. Interactions come in the order of senders, and of each in the order of time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,13 +20,14 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 
-Clock: TypeAlias = Literal["hours", "stamps"]
-"""Hours since a beginning; or month/day/year and a time of twelve hours, as "4/15/04 2:56 PM"."""
+Clock: TypeAlias = Literal["hours", "stamps", "seconds", "dates"]
+"""Hours since a beginning; month/day/year and a time of twelve hours, as "4/15/04 2:56 PM"; seconds since 1970, ten
+digits before the point; or dates as ISO 8601 has them, "2004-04-15T14:56"."""
 
 
 class Refused(NamedTuple):
     line: int
-    """The heading is line 1."""
+    """The heading is line 1; of columns, the first row."""
     why: str
 
 
@@ -48,28 +51,54 @@ class Trace(NamedTuple):
 
 def parse(text: bytes, clock: Clock) -> Trace:
     """Raises `ConfigError` if nothing is left."""
-    read = _CLOCKS[clock]
-    ends: list[tuple[int, int]] = []
-    times: list[float] = []
+    return parse_lines(BytesIO(text), clock)
+
+
+def parse_lines(lines: Iterable[bytes], clock: Clock | None) -> Trace:
+    """The same, line by line. If no clock is named, the first time that one can read decides for all."""
+    ends, times = array("q"), array("d")
     named: list[Refused] = []
     refused = 0
-    for number, line in enumerate(text.splitlines()[1:], start=2):
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            continue
         try:
-            sender, receiver, time = _fields(line)
-            times.append(read(time))
-            ends.append((sender, receiver))
+            sender, receiver, time = _fields(line.rstrip(b"\r\n"))
+            clock = clock or _clock(time)
+            times.append(_CLOCKS[clock](time))
+            ends.extend((sender, receiver))
         except ValueError as error:
             refused += 1
             if len(named) < NAMED_MAX:
                 named.append(Refused(number, str(error)))
-    if not ends:
-        raise ConfigError("there is no interaction in it")
-    known, numbers = np.unique(np.array(ends, np.int64), return_inverse=True)
+    return _trace(np.array(ends, np.int64).reshape(-1, 2), np.array(times), refused, tuple(named))
+
+
+def parse_columns(sender: NDArray[np.int64], receiver: NDArray[np.int64], hour: NDArray[np.float64]) -> Trace:
+    """The same from columns; a user that is missing is negative, and a time that is missing is no number."""
+    wrong = (
+        ("the sender is no user", sender < 0),
+        ("the receiver is no user", receiver < 0),
+        ("sender and receiver are one", sender == receiver),
+        ("the time is none", ~np.isfinite(hour) | (hour < 0)),
+    )
+    bad = np.logical_or.reduce([where for _, where in wrong])
+    named = tuple(
+        Refused(int(row) + 1, next(why for why, where in wrong if where[row]))
+        for row in np.flatnonzero(bad)[:NAMED_MAX]
+    )
+    return _trace(np.stack([sender, receiver], axis=1)[~bad], hour[~bad], int(np.count_nonzero(bad)), named)
+
+
+def _trace(ends: NDArray[np.int64], hour: NDArray[np.float64], refused: int, named: tuple[Refused, ...]) -> Trace:
+    if not ends.size:
+        first = f"; {named[0].why} in line {named[0].line}" if named else ""
+        raise ConfigError(f"there is no interaction in it{first}")
+    known, numbers = np.unique(ends, return_inverse=True)
     publisher, subscriber = numbers.reshape(-1, 2).T.astype(np.int32)
-    hour = np.array(times)
-    hour -= hour.min()
+    hour = hour - hour.min()
     order = np.lexsort((hour, publisher))
-    return Trace(publisher[order], subscriber[order], hour[order], known.size, refused, tuple(named))
+    return Trace(publisher[order], subscriber[order], hour[order], known.size, refused, named)
 
 
 def _fields(line: bytes) -> tuple[int, int, str]:
@@ -103,7 +132,37 @@ def _stamped(text: str) -> float:
         raise ValueError("the time is none") from error
 
 
+def _seconds(text: str) -> float:
+    if not _SECONDS.fullmatch(text):
+        raise ValueError("the time is none")
+    return float(text) / 3600
+
+
+def _dated(text: str) -> float:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("the time is none") from error
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() / 3600
+
+
+def _clock(text: str) -> Clock:
+    for clock, read in _CLOCKS.items():
+        try:
+            read(text)
+        except ValueError:
+            continue
+        return clock
+    raise ValueError("the time is none")
+
+
 NAMED_MAX: Final = 5
 _USER: Final = re.compile(rb"\d{1,18}")
-_HOURS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?")
-_CLOCKS: Final[Mapping[Clock, Callable[[str], float]]] = {"hours": _hours, "stamps": _stamped}
+_HOURS: Final = re.compile(r"\d{1,9}(\.\d{1,18})?")
+_SECONDS: Final = re.compile(r"\d{10}(\.\d{1,18})?")
+_CLOCKS: Final[Mapping[Clock, Callable[[str], float]]] = {
+    "hours": _hours,
+    "seconds": _seconds,
+    "stamps": _stamped,
+    "dates": _dated,
+}

@@ -37,6 +37,8 @@ class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sets."""
     trace: Literal["synthetic", "facebook", "college"] = "synthetic"
     """The latter two are read from the data folder."""
+    own_trace: str = ""
+    """A file to replay in their place (`lab.own_trace`); executors must see it."""
     users: int = 3_000_000
     relations: int = 28_300_000
     interactions: int = 1_400_000
@@ -76,9 +78,13 @@ class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if self.refresh_mb <= 0:
             raise ConfigError("refresh_mb must be above 0")
 
+    def replays(self) -> bool:
+        """Whether interactions are asked for at all."""
+        return self.brokers in ("shares", "refresh", "losses")
+
     def traced(self) -> list[str]:
         """What of the data folder is read."""
-        return [self.trace] if self.brokers in ("shares", "refresh", "losses") and self.trace != "synthetic" else []
+        return [self.trace] if self.replays() and not self.own_trace and self.trace != "synthetic" else []
 
 
 COUNTED: Final = ("path", "refresh", "losses", "times")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab import data as stored
+from veilcast.lab import own_trace
 from veilcast.lab.kernels.overlay_synthetic import Law
 from veilcast.lab.kernels.overlay_trees import Overlay, grown
 from veilcast.lab.kernels.overlay_users import Matrix, Placement, Users
@@ -49,14 +50,14 @@ class Part(NamedTuple):
 
 
 def parts(params: Params, seed: int, data: Path | None) -> Iterator[Part]:
-    if params.trace == "synthetic":
+    if params.trace == "synthetic" and not params.own_trace:
         law = Law(params.users, params.relations, params.interactions, seed)
         pieces = ceil(params.interactions / PART)
         for number in range(pieces):
             made = law.interactions_of(law.part(number, pieces))
             yield Part(made.publisher, made.subscriber, made.publisher)
     else:
-        read = stored.trace(params.trace, data)
+        read = own_trace.load(Path(params.own_trace)) if params.own_trace else stored.trace(params.trace, data)
         month = (read.hour // MONTH_H).astype(np.int32)
         yield Part(read.publisher, read.subscriber, read.publisher * (month.max() + 1) + month)
 

@@ -16,7 +16,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from veilcast.errors import ConfigError, StorageError, TamperedError
-from veilcast.lab import data
+from veilcast.lab import data, own_trace
 from veilcast.lab.spark.shipping import fingerprint, package_root
 from veilcast.lab.sweep.experiment import Experiment
 from veilcast.lab.sweep.plan import Portion
@@ -51,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str | None
     """The folder of real data, where runs read one."""
     data_sha256: dict[str, str]
-    """Of the files in it that they read, by their names."""
+    """Of the files in it that they read, by their names, and of a trace of the user's own."""
     fingerprint: str
     """Of the package's source."""
     commit: str
@@ -90,6 +90,7 @@ def describe(
     }
     # What does not read the folder is the same whatever it is.
     read = data.digests(sources, folder)
+    own = {cell.params.own_trace for cell in experiment.cells(quick=quick, engine=engine)} - {""}
     commit, changed = _checkout()
     return Manifest(
         experiment=name,
@@ -97,7 +98,7 @@ def describe(
         engine=engine,
         quick=quick,
         data=str(folder.resolve()) if folder is not None and read else None,
-        data_sha256=read,
+        data_sha256=read | {path: own_trace.digest(Path(path)) for path in own},
         fingerprint=fingerprint(),
         commit=commit,
         changed=changed,
