@@ -74,6 +74,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Publications and keys that are remembered, so that a repeat is known for one."""
 
     # --- redeployment
+    prepare_us: int = 10_000_000
+    """After which a new scheme is used although not all of its replicas are ready."""
+    settle_us: int = 3_000_000
+    """How much later than the first the last honest replica goes over to it."""
     linger_us: int = 60_000_000
     """How long the replicas of an older overlay stay, at most."""
     copy_us: int = 2_000_000

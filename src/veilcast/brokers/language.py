@@ -121,7 +121,10 @@ class Predicates:
         return _write(Clear((label, *rest)))
 
     def says(self, keys: TopicKeys, publication: Publication) -> bytes:
-        return _write(publication.pairs)
+        """What was advertised of it: other labels, and attributes that are not declared, are for readers alone."""
+        declared = {domain.attribute for domain in keys.record.schema.domains}
+        label = (TOPIC, keys.record.topic)
+        return _write((label, *(pair for pair in publication.pairs if pair[0] in declared)))
 
     def read_advertisement(self, claim: Claim) -> Clear:
         return _read(claim.interest, _CLEAR)

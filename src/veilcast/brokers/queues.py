@@ -29,8 +29,8 @@ from veilcast.wire.messages import Message
 class Queues:
     """Bounded, by peer: `window` items under way; `queue_max` and `queue_bytes` that wait, and as many claims.
 
-    Peers are those that were `peer_up` and not `forget`; whoever lets peers in bounds them. `dropped` counts what went
-    for want of room.
+    Peers are those that were `expect`ed or `peer_up`, and not `forget`; whoever lets peers in bounds them. `dropped`
+    counts what went for want of room.
     """
 
     def __init__(self, window: int, queue_max: int, queue_bytes: int, entropy: Entropy) -> None:
@@ -70,6 +70,15 @@ class Queues:
 
     # --- streams
 
+    def expect(self, peer: Address) -> None:
+        """Keep what is for it until its first stream is there."""
+        if peer not in self._lines:
+            self._lines[peer] = _Line(self._entropy(_SESSION))
+
+    def never_met(self, peer: Address) -> bool:
+        """Whether its first greeting said that it knew no life of ours."""
+        return peer in self._lines and self._lines[peer].met is False
+
     def peer_up(self, peer: Address) -> None:
         line = self._lines.setdefault(peer, _Line(self._entropy(_SESSION)))
         line.up, line.greeted, line.hellos = True, False, 0
@@ -89,7 +98,7 @@ class Queues:
     # --- out
 
     def put(self, peer: Address, message: Message) -> None:
-        """Queue it for a peer that has been up; what is for one that is forgotten goes nowhere."""
+        """Queue it for a peer that is expected or has been up; what is for one that is forgotten goes nowhere."""
         line = self._lines.get(peer)
         if line is None:
             return
@@ -140,6 +149,8 @@ class Queues:
         line.hellos += 1
         if line.hellos > HELLOS_MAX:
             raise ExcessError("more greetings than a stream needs")
+        if line.met is None:
+            line.met = hello.theirs is not None
         if hello.session != line.theirs:
             line.theirs, line.got, line.told = hello.session, 0, 0
         knows_us = hello.theirs == line.session
@@ -228,6 +239,7 @@ class _Line:
     up: bool = False
     greeted: bool = False
     lost: bool = False
+    met: bool | None = None
 
     def add(self, cargo: bytes, kept: bool) -> None:
         self.place += 1

@@ -71,6 +71,10 @@ class Router:
         self._until: Alarms[bytes] = Alarms()
         self._ending: Alarms[bytes] = Alarms()
         self.outbox: list[Tell] = []
+        self.news: list[bytes] = []
+        """Advertisements that are known only now."""
+        self.changed = False
+        """Whether claims have ended; who asks sets it back."""
 
     # --- what others ask
 
@@ -217,6 +221,7 @@ class Router:
         steps = self._tables.advertise(id_, standing, hop)
         self._known[id_] = _Known(claim, hop, standing)
         self._count(hop, 1)
+        self.news.append(id_)
         self._tell(steps)
         for reader in self._tables.wanting(id_):
             if node_of(reader) is None:
@@ -302,6 +307,7 @@ class Router:
             self._count(waiting[1], -1)
         if (known := self._known.pop(id_, None)) is None:
             return
+        self.changed = True
         self._count(known.hop, -1)
         ends = self._tables.unadvertise if known.claim.kind is ClaimKind.ADVERTISEMENT else self._tables.unsubscribe
         self._tell(ends(id_, known.hop))

@@ -1,0 +1,191 @@
+"""Links: a broker's streams, with the replicas around it and with clients, and who is at the other end of each.
+
+Pure. Of two brokers one calls (`overlay.calls`), so a replica has one name here: its address if we call it, and the
+name it appears under if it calls us. Whoever else comes is a client. What is said goes through `queues`; a client that
+is gone and claims nothing is forgotten after a while, and there are only so many of them. One that says more than its
+share is cut off: what it said last was not taken, so nothing is lost if it means well, and it says it on its next
+stream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.overlay import Replica, calls
+from veilcast.brokers.queues import Queues
+from veilcast.errors import ExcessError
+from veilcast.link.bucket import TokenBucket
+from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
+from veilcast.parts.alarms import Alarms, earliest
+from veilcast.parts.calling import Caller
+from veilcast.wire.messages import Message
+
+
+class Links:
+    """Bounded: the replicas of the overlay that are near, and `clients_max` clients.
+
+    `is_needed` says of a client whether it has claims.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, me: bytes, is_needed: Callable[[Address], bool], rng: Random, entropy: Entropy
+    ) -> None:
+        self._config, self._me, self._is_needed, self._rng = config, me, is_needed, rng
+        self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy)
+        self._names: dict[bytes, Address] = {}
+        self._keys: dict[Address, bytes] = {}
+        self._callers: dict[Address, Caller] = {}
+        self._clients: dict[Address, TokenBucket] = {}
+        self._gone: Alarms[Address] = Alarms()
+        self._events: deque[Event] = deque()
+
+    # --- who is there
+
+    def key(self, peer: Address) -> bytes | None:
+        """Which replica this is; None for a client."""
+        return self._keys.get(peer)
+
+    def clients(self) -> list[Address]:
+        return list(self._clients)
+
+    def never_met(self) -> bool:
+        """Whether all replicas near have greeted us, and none knew an earlier life of ours."""
+        return all(map(self._queues.never_met, self._keys))
+
+    def behind(self) -> list[bytes]:
+        """The replicas that have not heard all that we said."""
+        return [key for peer, key in self._keys.items() if self._queues.behind(peer)]
+
+    def take_anew(self) -> list[Address]:
+        """Peers that have forgotten us; told once."""
+        peers = list(dict.fromkeys(self._queues.anew))
+        self._queues.anew.clear()
+        return peers
+
+    @property
+    def dropped(self) -> int:
+        return self._queues.dropped
+
+    def sizes(self) -> dict[str, int]:
+        return {"clients": len(self._clients), "queued": len(self._queues), "queued each": self._queues.most}
+
+    def follow(self, linked: Mapping[bytes, Replica], now: int) -> None:
+        """These are the replicas to be linked with from now on."""
+        names = {
+            key: Address(replica.address if calls(self._me, key) else replica.caller) for key, replica in linked.items()
+        }
+        if names == self._names:
+            return
+        for key, peer in self._names.items():
+            if names.get(key) != peer:
+                self._callers.pop(peer, None)
+                self._queues.forget(peer)
+                self._events.append(Disconnect(peer))
+        for key, peer in names.items():
+            self._queues.expect(peer)
+            self._clients.pop(peer, None)
+            self._gone.drop(peer)
+            if calls(self._me, key) and peer not in self._callers:
+                self._callers[peer] = Caller(peer, self._config.connect_us, self._rng, now)
+        self._names, self._keys = names, {peer: key for key, peer in names.items()}
+
+    # --- streams
+
+    def peer_up(self, peer: Address, now: int) -> bool:
+        """Whether it is let in."""
+        if peer in self._callers:
+            self._callers[peer].peer_up()
+        elif peer not in self._keys and not self._let_in(peer):
+            self._events.append(Disconnect(peer))
+            return False
+        self._gone.drop(peer)
+        self._queues.peer_up(peer)
+        return True
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        if peer in self._callers:
+            self._callers[peer].peer_lost(now)
+        elif peer in self._clients:
+            self._gone.set(peer, now + self._config.client_us)
+        self._queues.peer_lost(peer)
+
+    def leave(self) -> None:
+        """All of them, for good."""
+        self._events += [Disconnect(peer) for peer in (*self._keys, *self._clients)]
+        for peer in (*self._keys, *self._clients):
+            self._queues.forget(peer)
+        self._keys, self._names, self._callers, self._clients = {}, {}, {}, {}
+
+    # --- messages
+
+    def say(self, peer: Address, message: Message) -> None:
+        self._queues.put(peer, message)
+
+    def say_to(self, key: bytes, message: Message) -> None:
+        """To a replica; to one that is not near any more, nothing is said."""
+        if key in self._names:
+            self._queues.put(self._names[key], message)
+
+    def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
+        bucket = self._clients.get(peer)
+        if bucket is not None and not bucket.take(now):
+            self._cut(peer, now)
+            raise ExcessError("more than a client may say")
+        return self._queues.receive(data, peer, now)
+
+    def frames(self, limit: int) -> list[Frame]:
+        return self._queues.frames(limit)
+
+    # --- time
+
+    def handle(self, now: int) -> None:
+        self._queues.handle(now)
+        for caller in self._callers.values():
+            caller.handle(now)
+        for peer in self._gone.due(now):
+            if self._is_needed(peer):
+                self._gone.set(peer, now + self._config.client_us)
+            else:
+                self._forget(peer)
+
+    def next_us(self) -> int | None:
+        called = (caller.next_us for caller in self._callers.values())
+        return earliest(self._queues.next_us(), self._gone.next_us(), *called)
+
+    def next_event(self) -> Event | None:
+        if self._events:
+            return self._events.popleft()
+        for caller in self._callers.values():
+            if (event := caller.next_event()) is not None:
+                return event
+        return None
+
+    def cut_off(self, now: int) -> None:
+        """Leave streams that are of no use."""
+        while self._queues.cut:
+            self._cut(self._queues.cut.popleft(), now)
+
+    # --- inside
+
+    def _let_in(self, peer: Address) -> bool:
+        if peer in self._clients:
+            return True
+        if len(self._clients) >= self._config.clients_max:
+            idle = next((other for other in self._clients if other in self._gone and not self._is_needed(other)), None)
+            if idle is None:
+                return False
+            self._forget(idle)
+        self._clients[peer] = TokenBucket(self._config.messages_every_us, self._config.messages_burst)
+        return True
+
+    def _forget(self, client: Address) -> None:
+        del self._clients[client]
+        self._gone.drop(client)
+        self._queues.forget(client)
+
+    def _cut(self, peer: Address, now: int) -> None:
+        self._events.append(Disconnect(peer))
+        self.peer_lost(peer, now)

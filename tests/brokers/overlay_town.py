@@ -1,0 +1,248 @@
+"""A whole overlay in memory: brokers and clients, streams that break, machines that are killed, a clock of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.broker import Broker
+from veilcast.brokers.client import Client
+from veilcast.brokers.config import BrokerConfig, ClientConfig
+from veilcast.brokers.overlay import SignedOverlay, sign_overlay
+from veilcast.machine import Address, Connect, Delivered, Disconnect, Frame, Record, Settled, Waiting
+from veilcast.sim.chance import SeededEntropy, derive
+
+sys.path.insert(0, str(Path(__file__).parent))
+import village
+from village import EPOCH_US, OPERATOR, START
+
+Wire = Callable[[Frame, Address], Frame | None]
+"""What becomes of a frame on its way; None is lost."""
+
+
+@dataclass
+class Place:
+    start: Callable[[], Any]
+    machine: Any = None
+    disk: dict[int, bytes] = field(default_factory=dict)
+    alarm: int | None = None
+    life: int = 0
+
+
+class Town:
+    """`heard` has what was delivered: (client, subscription, body). Owners acknowledge at once."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        links: Sequence[tuple[str, str]] = village.CHAIN,
+        *,
+        replicas: int = 3,
+        latency_us: int = 5_000,
+        seed: int = 1,
+        broker: BrokerConfig | None = None,
+        client: ClientConfig | None = None,
+    ) -> None:
+        self.profile, self.now, self.seed, self._latency_us = profile, START, seed, latency_us
+        self.rng = Random(seed)
+        self.overlay: SignedOverlay = sign_overlay(village.overlay(links, replicas), OPERATOR)
+        self.broker_config = msgspec.structs.replace(broker or BrokerConfig(), profile=profile)
+        self.client_config = msgspec.structs.replace(client or ClientConfig(), profile=profile)
+        self.places: dict[Address, Place] = {}
+        self.streams: set[frozenset[Address]] = set()
+        self.wires: dict[Address, Wire] = {}
+        self.heard: list[tuple[str, int, bytes]] = []
+        self.stands: list[tuple[str, int]] = []
+        self.frames = 0
+        self.written = b""
+        """All that brokers have sent."""
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        for node in self.overlay.verify(OPERATOR.public).nodes:
+            for index, replica in enumerate(node.replicas, 1):
+                self._add(replica.address, lambda name=node.name, index=index: self._broker(name, index))  # type: ignore[misc]
+
+    # --- who is there
+
+    def client(self, name: str, edge: str, number: int, role: str = "subscriber", **more: Any) -> Client:
+        keyring = village.keyring(number, self.profile, role, **more)
+        address = Address(name)
+
+        def start() -> Client:
+            place = self.places[address]
+            return Client(
+                self.client_config,
+                keyring,
+                self.overlay,
+                OPERATOR.public,
+                edge,
+                address,
+                Random(f"{self.seed} {name} {place.life}"),
+                SeededEntropy(derive(self.seed, name, str(place.life))),
+                self.now,
+                dict(place.disk),
+            )
+
+        self._add(name, start)
+        machine: Client = self.places[address].machine
+        return machine
+
+    def broker(self, name: str) -> Broker:
+        machine: Broker = self.places[Address(name)].machine
+        return machine
+
+    def brokers(self) -> list[Broker]:
+        return [place.machine for place in self.places.values() if isinstance(place.machine, Broker)]
+
+    def kill(self, name: str) -> None:
+        address = Address(name)
+        self.places[address].machine = None
+        for stream in [stream for stream in self.streams if address in stream]:
+            self._lose(*stream)
+
+    def revive(self, name: str) -> None:
+        place = self.places[Address(name)]
+        place.life += 1
+        place.machine = place.start()
+        self._look(Address(name))
+
+    def cut(self, one: str, other: str) -> None:
+        self._lose(Address(one), Address(other))
+
+    # --- time
+
+    def run(self, seconds: float) -> None:
+        until = self.now + int(seconds * 1_000_000)
+        while self._queue and self._queue[0][0] <= until:
+            self.now, _, act = heappop(self._queue)
+            act()
+        self.now = until
+
+    def touch(self, name: str) -> None:
+        """After a call of the test's own."""
+        self._look(Address(name))
+
+    # --- inside
+
+    def _broker(self, node: str, index: int) -> Broker:
+        address = Address(f"{node}.{index}")
+        life = self.places[address].life
+        return Broker(
+            self.broker_config,
+            self.overlay,
+            OPERATOR.public,
+            address,
+            village.signing(node, index),
+            village.root(self.profile),
+            EPOCH_US,
+            Random(f"{self.seed} {address} {life}"),
+            SeededEntropy(derive(self.seed, address, str(life))),
+            self.now,
+        )
+
+    def _add(self, name: str, start: Callable[[], Any]) -> None:
+        address = Address(name)
+        self.places[address] = Place(start)
+        self.places[address].machine = start()
+        self._after(0, lambda: self._look(address))
+
+    def _after(self, wait_us: int, act: Callable[[], None]) -> None:
+        self._count += 1
+        heappush(self._queue, (self.now + wait_us, self._count, act))
+
+    def _look(self, address: Address) -> None:
+        place = self.places[address]
+        machine = place.machine
+        if machine is None:
+            return
+        for frame in machine.frames_to_send(self.now, 1 << 20):
+            self._send(frame, address)
+        while (event := machine.next_event()) is not None:
+            self._act(event, address, place)
+        when = machine.next_timer()
+        if when is not None and when != place.alarm:
+            place.alarm = when
+            self._after(max(0, when - self.now), lambda: self._ring(address, machine, when))
+
+    def _ring(self, address: Address, machine: Any, when: int) -> None:
+        place = self.places[address]
+        if place.machine is machine and place.alarm == when:
+            place.alarm = None
+            machine.handle_timer(self.now)
+            self._look(address)
+
+    def _send(self, frame: Frame, source: Address) -> None:
+        wire = self.wires.get(source)
+        kept = frame if wire is None else wire(frame, source)
+        stream = frozenset((source, frame.destination))
+        if kept is None or stream not in self.streams:
+            return
+        self.frames += 1
+        if isinstance(self.places[source].machine, Broker):
+            self.written += kept.data
+        target = self.places[kept.destination].machine
+
+        def arrive() -> None:
+            if stream in self.streams and self.places[kept.destination].machine is target:
+                target.receive(kept.data, source, self.now)
+                self._look(kept.destination)
+
+        self._after(self._latency_us, arrive)
+
+    def _act(self, event: Any, address: Address, place: Place) -> None:
+        match event:
+            case Connect(peer):
+                self._after(self._latency_us, lambda: self._connect(address, peer))
+            case Disconnect(peer):
+                self._after(0, lambda: self._lose(address, peer))
+            case Record(record, data):
+                place.disk[record] = data
+                machine = place.machine
+                self._after(0, lambda: self._stored(address, machine, record))
+            case Settled(record):
+                place.disk.pop(record, None)
+            case Waiting(number, until) if until is not None:
+                self.stands.append((address, number))
+            case Delivered(number, note):
+                self.heard.append((address, number, note.publication.body))
+                place.machine.acknowledge(note.id, self.now)
+            case _:
+                pass
+
+    def _stored(self, address: Address, machine: Any, record: int) -> None:
+        if self.places[address].machine is machine:
+            machine.stored(record, self.now)
+            self._look(address)
+
+    def _connect(self, one: Address, other: Address) -> None:
+        machines = [self.places[end].machine for end in (one, other) if end in self.places]
+        stream = frozenset((one, other))
+        if len(machines) < 2 or None in machines:
+            if self.places[one].machine is not None:
+                self.places[one].machine.peer_lost(other, self.now)
+                self._look(one)
+            return
+        if stream in self.streams:
+            return
+        self.streams.add(stream)
+        for end, peer in ((one, other), (other, one)):
+            self.places[end].machine.peer_up(peer, self.now)
+            self._look(end)
+
+    def _lose(self, one: Address, other: Address) -> None:
+        stream = frozenset((one, other))
+        if stream not in self.streams:
+            return
+        self.streams.discard(stream)
+        for end, peer in ((one, other), (other, one)):
+            if self.places[end].machine is not None:
+                self.places[end].machine.peer_lost(peer, self.now)
+                self._look(end)

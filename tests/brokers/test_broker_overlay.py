@@ -1,0 +1,44 @@
+"""Brokers and clients together: publications over three nodes of three replicas, in both profiles."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.machine import Publication
+from veilcast.topics import All, Label, Range
+
+sys.path.insert(0, str(Path(__file__).parent))
+from overlay_town import Town
+from village import TOPIC
+
+PROFILES: list[Profile] = ["paper", "hardened"]
+
+
+def publication(body: bytes, level: int = 1) -> Publication:
+    return Publication((("topic", TOPIC), ("level", level)), body)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_publication_is_carried_over_three_nodes_and_settled(profile: Profile) -> None:
+    town = Town(profile)
+    publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
+    town.run(1)
+    assert all(broker.complete for broker in town.brokers())
+    number = reader.subscribe(All(Label(TOPIC), Range("level", 0, 3)), town.now)
+    town.touch("R")
+    town.run(5)
+    assert town.stands == [("R", number)]
+    publisher.publish(publication(b"wanted"), town.now)
+    publisher.publish(publication(b"not wanted", level=9), town.now)
+    town.touch("P")
+    town.run(5)
+    assert town.heard == [("R", number, b"wanted")]
+    assert publisher.sizes()["pending"] == 0, "both are settled: nobody lacks anything"
+    for broker in town.brokers():
+        assert broker.sizes()["contents"] == 0
+        assert not broker.suspects()
+        assert set(broker.refused) <= {"StaleError"}, "the last to say that it is done says so to those who are"
