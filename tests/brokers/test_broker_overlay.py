@@ -12,8 +12,8 @@ from veilcast.machine import Publication
 from veilcast.topics import All, Label, Range
 
 sys.path.insert(0, str(Path(__file__).parent))
+from hamlet import TOPIC
 from overlay_town import Town
-from village import TOPIC
 
 PROFILES: list[Profile] = ["paper", "hardened"]
 
