@@ -21,8 +21,8 @@ from veilcast.machine import Address, Connect, Delivered, Disconnect, Frame, Rec
 from veilcast.sim.chance import SeededEntropy, derive
 
 sys.path.insert(0, str(Path(__file__).parent))
-import hamlet
-from hamlet import EPOCH_US, OPERATOR, START
+import broker_grants
+from broker_grants import EPOCH_US, OPERATOR, START
 
 Wire = Callable[[Frame, Address], Frame | None]
 """What becomes of a frame on its way; None is lost."""
@@ -43,7 +43,7 @@ class Town:
     def __init__(
         self,
         profile: Profile,
-        links: Sequence[tuple[str, str]] = hamlet.CHAIN,
+        links: Sequence[tuple[str, str]] = broker_grants.CHAIN,
         *,
         replicas: int = 3,
         latency_us: int = 5_000,
@@ -53,7 +53,7 @@ class Town:
     ) -> None:
         self.profile, self.now, self.seed, self._latency_us = profile, START, seed, latency_us
         self.rng = Random(seed)
-        self.overlay: SignedOverlay = sign_overlay(hamlet.overlay(links, replicas), OPERATOR)
+        self.overlay: SignedOverlay = sign_overlay(broker_grants.overlay(links, replicas), OPERATOR)
         self.broker_config = msgspec.structs.replace(broker or BrokerConfig(), profile=profile)
         self.client_config = msgspec.structs.replace(client or ClientConfig(), profile=profile)
         self.places: dict[Address, Place] = {}
@@ -73,7 +73,7 @@ class Town:
     # --- who is there
 
     def client(self, name: str, edge: str, number: int, role: str = "subscriber", **more: Any) -> Client:
-        keyring = hamlet.keyring(number, self.profile, role, **more)
+        keyring = broker_grants.keyring(number, self.profile, role, **more)
         address = Address(name)
 
         def start() -> Client:
@@ -140,8 +140,8 @@ class Town:
             self.overlay,
             OPERATOR.public,
             address,
-            hamlet.signing(node, index),
-            hamlet.root(self.profile),
+            broker_grants.signing(node, index),
+            broker_grants.root(self.profile),
             EPOCH_US,
             Random(f"{self.seed} {address} {life}"),
             SeededEntropy(derive(self.seed, address, str(life))),

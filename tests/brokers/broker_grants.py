@@ -29,7 +29,7 @@ OPERATOR = SigningKey(Secret(b"the operator of all these brokers"[:32]))
 
 @cache
 def authority(profile: Profile) -> Authority:
-    entropy = SeededEntropy(derive(0, "hamlet", profile))
+    entropy = SeededEntropy(derive(0, "village", profile))
     made = issuer.create(EPOCH_US, entropy)
     for topic in (TOPIC, OTHER):
         made = issuer.declare(made, TopicRecord(topic, SCHEMA, profile=profile), entropy)
@@ -38,7 +38,7 @@ def authority(profile: Profile) -> Authority:
 
 @cache
 def keyring(number: int, profile: Profile, role: str = "publisher", topics: tuple[str, ...] = (TOPIC,)) -> Keyring:
-    entropy = SeededEntropy(derive(number + 1, "hamlet member", profile, role, *topics))
+    entropy = SeededEntropy(derive(number + 1, "village member", profile, role, *topics))
     wanted: list[Any] = [(topic, role) for topic in topics]
     return issuer.grant_ready(authority(profile), f"{role} {number} {topics}", wanted, EPOCH, 64, entropy)[1]
 
