@@ -40,4 +40,5 @@ def test_a_publication_is_carried_over_three_nodes_and_settled(profile: Profile)
     assert publisher.sizes()["pending"] == 0, "both are settled: nobody lacks anything"
     for broker in town.brokers():
         assert not broker.suspects()
+        assert broker.observed >= 1
         assert set(broker.refused) <= {"StaleError"}, "the last to say that it is done says so to those who are"

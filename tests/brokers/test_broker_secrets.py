@@ -1,0 +1,120 @@
+"""What a hardened broker never holds and never says: topics, values, bodies and keys, hunted where planted."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.record import Profile
+from veilcast.authority.subjects import subject_key
+from veilcast.brokers.broker import Broker
+from veilcast.brokers.claims import reader_key
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.machine import Publication
+from veilcast.topics import All, Equal, Label, Range
+
+sys.path.insert(0, str(Path(__file__).parent))
+from broker_grants import EPOCH, TOPIC, keys_of
+from overlay_town import Town
+
+KIND, PRICE, BODY = "a-planted-kind", 423.25, b"the planted body of a publication"
+
+
+def hold(thing: Any, seen: dict[int, Any]) -> Iterator[bytes]:
+    """All bytes and texts that can be reached from there."""
+    if id(thing) in seen:
+        return
+    seen[id(thing)] = thing  # Kept alive: an id is used again.
+    if isinstance(thing, Secret):
+        yield thing.reveal()
+    elif isinstance(thing, SigningKey):
+        yield thing.seed.reveal()
+    elif isinstance(thing, bytes | bytearray):
+        yield bytes(thing)
+    elif isinstance(thing, str):
+        yield thing.encode()
+    elif isinstance(thing, float):
+        yield struct.pack(">d", thing)
+    elif isinstance(thing, dict):
+        for pair in thing.items():
+            yield from hold(pair, seen)
+    elif isinstance(thing, list | tuple | set | frozenset):
+        for each in thing:
+            yield from hold(each, seen)
+    elif callable(getattr(thing, "popleft", None)):
+        for each in list(thing):
+            yield from hold(each, seen)
+    else:
+        if isinstance(thing, msgspec.Struct):
+            names: list[str] = list(thing.__struct_fields__)
+        else:
+            slots = [getattr(kind, "__slots__", ()) for kind in type(thing).__mro__]
+            names = [name for each in slots for name in ([each] if isinstance(each, str) else each)]
+        for name in names:
+            yield from hold(getattr(thing, name, None), seen)
+        yield from hold(getattr(thing, "__dict__", {}), seen)
+
+
+def planted(keys: TopicKeys) -> dict[str, bytes]:
+    return {
+        "the topic": TOPIC.encode(),
+        "the kind": KIND.encode(),
+        "the price": struct.pack(">d", PRICE),
+        "the body": BODY,
+        "the content key": keys.content.reveal(),
+        "the key of tags": subject_key(keys, b"p4").reveal(),
+        "the readers' key": reader_key(keys).seed.reveal(),
+    }
+
+
+def busy(profile: Profile) -> tuple[Town, TopicKeys]:
+    """An overlay in the middle of everything: claims stand, something has been read, and something is on its way."""
+    town = Town(profile)
+    publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
+    town.run(1)
+    reader.subscribe(All(Label(TOPIC), Equal("kind", KIND), Range("price", PRICE, 900)), town.now)
+    town.touch("R")
+    town.run(5)
+    for _ in range(2):
+        publisher.publish(Publication((("topic", TOPIC), ("kind", KIND), ("price", PRICE)), BODY), town.now)
+        town.touch("P")
+        town.run(0.012 if town.heard else 4)
+    assert town.heard == [("R", 1, BODY)]
+    return town, keys_of(0, profile, epoch=EPOCH)
+
+
+def found(town: Town, what: bytes) -> set[str]:
+    places = {"the wire"} if what in town.written else set()
+    for broker in town.brokers():
+        assert isinstance(broker, Broker)
+        if any(what in held for held in hold(broker, {})):
+            places.add("tables")
+    return places
+
+
+def test_a_hardened_broker_holds_and_says_nothing_of_what_was_planted() -> None:
+    town, keys = busy("hardened")
+    assert any(broker.sizes()["contents"] for broker in town.brokers()), "there is something to be found"
+    for name, what in planted(keys).items():
+        assert not found(town, what), name
+
+
+@pytest.mark.parametrize("name", ["the topic", "the kind", "the price"])
+def test_the_hunt_finds_what_is_there_to_be_found(name: str) -> None:
+    """In `paper` topics and values are in the clear; bodies and keys are not."""
+    town, keys = busy("paper")
+    assert found(town, planted(keys)[name]) == {"the wire", "tables"}
+
+
+def test_not_even_in_paper_brokers_hold_or_say_what_was_published() -> None:
+    town, keys = busy("paper")
+    for name in ("the body", "the content key", "the readers' key"):
+        assert not found(town, planted(keys)[name]), name
