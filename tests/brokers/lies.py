@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import msgspec
-from overlays import U, Liar, Script
+from overlays import Liar, Script, U
 
 from veilcast.brokers.hop import Said
 from veilcast.brokers.routes import Outgoing, replicas
@@ -124,15 +124,18 @@ def say(what: Callable[[attendance.Table, int], attendance.Table | None]) -> Scr
         if not isinstance(message, Spoken) or message.flood is not Flood.ATTENDANCE:
             return [(0, outgoing)]
         said = Said.decode(message.word)
-        if [vouched.author for vouched in said.words] != [liar.place.index] or said.words[0].vouchers:
-            return [(0, outgoing)]
-        table = what(attendance.decode(said.words[0].word), index_of(outgoing))
-        if table is None:
-            return []
-        about = msgspec.msgpack.encode((_origin(message), said.old))
-        flood = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.roster, liar.signing)
-        word = replace(said, words=(flood.say(attendance.encode(table)),))
-        return [(0, outgoing._replace(message=replace(message, word=word.encode())))]
+        words = []
+        for vouched in said.words:
+            if vouched.author != liar.place.index:
+                words.append(vouched)
+                continue
+            table = what(attendance.decode(vouched.word), index_of(outgoing))
+            if table is not None:
+                about = msgspec.msgpack.encode((_origin(message), said.old))
+                flood = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.roster, liar.signing)
+                words.append(flood.say(attendance.encode(table)))
+        word = replace(said, words=tuple(words)).encode()
+        return [(0, outgoing._replace(message=replace(message, word=word)))]
 
     return script
 
@@ -242,6 +245,5 @@ LIES: dict[str, Script] = {
     "deny, hide and drop": both(say(lambda table, to: without(table, 2)), hide, drop(Spoken, only=(3,))),
 }
 
-PROVEN = {"spoil portions", "spoil last shares", "spoil words", "two words 1", "two words 2"}
-"""Those that leave a proof, wherever they are told to brokers that hear both sides."""
-
+PROVEN = {"spoil portions", "spoil last shares", "spoil words"}
+"""Those that prove themselves, wherever the liar is."""

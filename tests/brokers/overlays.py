@@ -330,7 +330,7 @@ class World:
                 _, _, source, to, message = heapq.heappop(self._queue)
                 self._deliver(source, to, message)
                 self._flush()
-            for place, replica in self.replicas.items():
+            for replica in self.replicas.values():
                 replica.handle(self.now)
             for address, reader in self.readers.items():
                 for outgoing in reader.handle(self.now):
@@ -406,9 +406,7 @@ class Pool:
     def reconstructs(self) -> bool:
         """Some attempt's key."""
         threshold = {old: by.threshold for old, by in self._olds.items()}
-        return any(
-            len(shares) >= threshold[old] for old, shares in self._known.items() if old in threshold
-        )
+        return any(len(shares) >= threshold[old] for old, shares in self._known.items() if old in threshold)
 
     def _see(self, message: Message, *, liar: bool) -> None:
         try:

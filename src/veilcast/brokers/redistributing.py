@@ -11,12 +11,13 @@ so, whatever is seen for the first time is left alone for good.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections import Counter
+from typing import Final, TypeAlias
 
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.early import Early
 from veilcast.brokers.handing import Handing
-from veilcast.brokers.hop import Hop, Said, show_us
+from veilcast.brokers.hop import Hop, Said, whole_us
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
 from veilcast.brokers.sharing.paper import Origin
@@ -24,7 +25,7 @@ from veilcast.brokers.sharing.redistribution import First, Holding, Portion, tak
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.crypto.sign import SigningKey
-from veilcast.errors import ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Entropy
 from veilcast.parts.alarms import Alarms
 from veilcast.wire.brokers import Disputed, FirstShare, NextShare, Spoken, Taken
@@ -52,6 +53,9 @@ class Redistributing:
         self._handing: dict[Passage, Handing] = {}
         self._by_origin: dict[Origin, dict[Passage, None]] = {}
         self._alarms: Alarms[Passage] = Alarms()
+        self._met: Counter[Place] = Counter()
+        self._first: dict[Passage, Place] = {}
+        """Hops that have not begun, by the holder that dealt first."""
         self._until: dict[Passage, int] = {}
         """When a hop that has not begun is given up, and one that has is over."""
         self._words: Early[Passage, Place, tuple[Spoken, Said]] = Early(
@@ -132,12 +136,28 @@ class Redistributing:
             self._suspicions.accuse(holder, Reason.PORTION)
             raise
         if known is None:
-            self._enter(passage, publisher, now, quiet=False)
-            self._hops[passage] = hop
-            self._until[passage] = now + self._patience(place.scheme)
+            self._meet(passage, hop, holder, now)
             for author, (spoken, said) in self._words.take(passage):
                 sent += self._hear(hop, spoken, said, author, now, strict=False)
         return sent + self._moved(passage, now)
+
+    def _meet(self, passage: Passage, hop: Hop, holder: Place, now: int) -> None:
+        """A hop of which one holder has dealt. Liars may be early, or may repeat what is long over: each holder has so
+        much room of its own for that, and the publisher's is not touched."""
+        if self._met[holder] >= max(1, self._config.keys_max // _MET):
+            raise ExcessError("no room for more that nobody else has dealt")
+        self._met[holder] += 1
+        self._first[passage] = holder
+        self._hops[passage] = hop
+        self._until[passage] = now + 2 * whole_us(self._config.bound_us, hop.old.tolerated)
+
+    def _part_with(self, passage: Passage) -> None:
+        """It is no longer one that only few have dealt."""
+        holder = self._first.pop(passage, None)
+        if holder is not None:
+            self._met[holder] -= 1
+            if not self._met[holder]:
+                del self._met[holder]
 
     # --- words --------------------------------------------------------------------------------------------------------
 
@@ -204,6 +224,13 @@ class Redistributing:
         """Something has changed: hand on what is ours now, and set the next alarm, or none."""
         sent: list[Outgoing] = []
         hop, handing = self._hops.get(passage), self._handing.get(passage)
+        if hop is not None and hop.begun and passage in self._first:
+            self._part_with(passage)
+            try:
+                self._room.enter(passage, hop.publisher, now)
+            except ExcessError:
+                self._drop(passage, now)
+                raise
         if hop is not None:
             if hop.holding is not None and handing is None and hop.advertisement is not None:
                 taken = Taken(hop.origin.key, hop.origin.attempt)
@@ -216,13 +243,14 @@ class Redistributing:
             if self._until[passage] <= now:
                 self._suspicions.accuse_all(hop.two_dealings, Reason.TWO_DEALINGS)
                 self._suspicions.accuse_all(hop.two_words, Reason.TWO_WORDS)
+                self._part_with(passage)
                 del self._hops[passage], self._until[passage]
                 hop = None
         if handing is not None and not len(handing):
             del self._handing[passage]
             handing = None
         if hop is None and handing is None:
-            self._leave(passage, now)
+            self._drop(passage, now)
             return sent
         times = [handing.next_us() if handing else None]
         times += [hop.next_us(), self._until[passage]] if hop else []
@@ -240,6 +268,7 @@ class Redistributing:
             branches = ()
         sent = handing.hand_on(holding, branches, self._signing, self._entropy, now)
         self._handing[passage] = handing
+        self._by_origin.setdefault(passage[0], {})[passage] = None
         return sent + (self._moved(passage, now) if passage not in self._hops else [])
 
     def _enter(self, passage: Passage, publisher: bytes, now: int, *, quiet: bool) -> None:
@@ -249,11 +278,14 @@ class Redistributing:
         if passage in self._handing:
             raise StaleError("this has been handed on already")
         self._room.enter(passage, publisher, now)
-        self._by_origin.setdefault(passage[0], {})[passage] = None
 
-    def _leave(self, passage: Passage, now: int) -> None:
+    def _drop(self, passage: Passage, now: int) -> None:
+        """It is over, whatever came of it."""
+        hop = self._hops.pop(passage, None)
+        self._until.pop(passage, None)
         self._alarms.drop(passage)
         self._room.leave(passage, now)
+        self._room.shun(passage, hop.publisher if hop else b"", now)
         of_origin = self._by_origin.get(passage[0], {})
         of_origin.pop(passage, None)
         if not of_origin:
@@ -270,9 +302,7 @@ class Redistributing:
                 return place
         raise StaleError("a share for a scheme of which we are none")
 
-    def _patience(self, scheme: Scheme) -> int:
-        return show_us(self._config.bound_us, scheme.tolerated)
 
-
-_PORTION = 512
+_MET: Final = 4
+_PORTION: Final = 512
 """More than the rest of a portion takes."""

@@ -1,0 +1,137 @@
+"""Who is proven to lie is counted, named and left out; what merely failed proves nothing; nothing grows for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from veilcast.brokers.early import Early
+from veilcast.brokers.room import Room
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.errors import ExcessError, LocalError, StaleError
+
+NODE = Scheme(b"n" * 16, 0, 3)
+ONE, TWO, THREE = (Place(NODE, index) for index in (1, 2, 3))
+
+
+def test_proofs_name_and_failures_do_not() -> None:
+    known = Suspicions(10)
+    known.accuse(ONE, Reason.BLOCK)
+    known.accuse(ONE, Reason.BLOCK)
+    known.accuse_all([TWO, TWO], Reason.LATE)
+    assert known.liars() == [ONE]
+    assert known.marks() == {ONE: {Reason.BLOCK: 2}, TWO: {Reason.LATE: 2}}
+    assert known.is_liar(ONE)
+    assert not known.is_liar(TWO)
+    known.forgive(ONE)
+    assert known.liars() == []
+
+
+def test_liars_are_gone_around_if_enough_others_are_left() -> None:
+    known = Suspicions(10)
+    known.accuse(TWO, Reason.TWO_WORDS)
+    assert known.around([ONE, TWO, THREE], 2) == [ONE, THREE]
+    known.accuse(ONE, Reason.PORTION)
+    assert known.around([ONE, TWO, THREE], 2) == [ONE, TWO, THREE]
+
+
+def test_when_it_is_full_who_has_the_fewest_marks_goes_and_never_a_liar_for_a_failure() -> None:
+    known = Suspicions(2)
+    known.accuse(ONE, Reason.LATE)
+    known.accuse(TWO, Reason.BLOCK)
+    known.accuse(THREE, Reason.BLOCK)
+    assert known.liars() == [TWO, THREE]
+    known.accuse(ONE, Reason.LATE)
+    assert known.liars() == [TWO, THREE]
+    assert len(known) == 2
+    with pytest.raises(LocalError):
+        Suspicions(0)
+
+
+def test_a_replica_is_found_under_another_scheme_by_its_key() -> None:
+    roster = Roster(nodes=2)
+    newer = Scheme(NODE.node, 1, 5)
+    roster.put(NODE, [bytes((at,)) * 32 for at in (1, 2, 3)])
+    roster.put(newer, [bytes((at,)) * 32 for at in (5, 4, 3, 2, 1)])
+    assert roster.find(newer, roster.key(ONE)) == Place(newer, 5)
+    assert roster.find(NODE, b"\5" * 32) is None
+    assert roster.find(Scheme(NODE.node, 2, 3), b"\1" * 32) is None
+
+
+# --- room -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_publisher_has_a_quarter_of_the_room_and_others_find_theirs() -> None:
+    room: Room[int] = Room(8, 64, 100)
+    for key in (1, 2):
+        room.enter(key, b"a", 0)
+    room.enter(1, b"a", 0)
+    with pytest.raises(ExcessError):
+        room.enter(3, b"a", 0)
+    for key in range(10, 16):
+        room.enter(key, bytes((key // 2,)), 0)
+    with pytest.raises(ExcessError):
+        room.enter(20, b"z", 0)
+    assert len(room) == 8
+
+
+def test_what_was_refused_is_over_and_so_is_what_has_left_for_a_while() -> None:
+    room: Room[int] = Room(4, 64, 100)
+    room.enter(1, b"a", 0)
+    with pytest.raises(ExcessError):
+        room.enter(2, b"a", 0)
+    room.leave(1, 10)
+    room.leave(7, 10)
+    for key in (1, 2):
+        with pytest.raises(StaleError):
+            room.enter(key, b"a", 50)
+    room.enter(2, b"a", 100)
+    assert room.is_past(1, 109)
+    assert not room.is_past(1, 110)
+
+
+def test_a_publisher_that_floods_is_refused_until_all_of_it_is_forgotten() -> None:
+    room: Room[int] = Room(4, 8, 100)
+    for key in (1, 2):
+        room.enter(key, b"a", 0)
+        room.leave(key, 0)
+    with pytest.raises(ExcessError):
+        room.enter(3, b"a", 60)
+    with pytest.raises(ExcessError):
+        room.enter(3, b"a", 120)
+    room.enter(4, b"b", 120)
+    room.enter(3, b"a", 10_000)
+    assert room.remembered == 0
+    with pytest.raises(LocalError):
+        Room(0, 1, 1)
+
+
+def test_the_room_for_what_is_over_is_bounded_too() -> None:
+    room: Room[int] = Room(4, 6, 100)
+    for key in range(50):
+        try:
+            room.enter(key, bytes((key,)), key // 10)
+        except ExcessError:
+            continue
+        room.leave(key, key // 10)
+    assert room.remembered == 6
+
+
+# --- early ------------------------------------------------------------------------------------------------------------
+
+
+def test_of_each_sender_so_much_is_kept_and_the_oldest_goes() -> None:
+    early: Early[str, str, int] = Early(count=2, size=100, senders=2, keep_us=10)
+    assert early.put("k", "one", 1, 10, 0) == []
+    assert early.put("j", "one", 2, 10, 0) == []
+    assert early.put("k", "one", 3, 10, 0) == [1]
+    assert early.put("k", "two", 4, 95, 0) == []
+    assert early.put("k", "two", 5, 10, 0) == [4]
+    assert early.put("k", "two", 6, 101, 0) == [6]
+    assert early.put("k", "three", 7, 1, 0) == [7]
+    assert early.take("k") == [("one", 3), ("two", 5)]
+    assert len(early) == 1
+    assert early.expire(10) == [2]
+    assert early.put("k", "three", 8, 1, 10) == []
+    with pytest.raises(LocalError):
+        Early(count=0, size=1, senders=1, keep_us=1)
