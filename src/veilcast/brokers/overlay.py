@@ -16,7 +16,7 @@ from typing import Annotated, Final, Self
 import msgspec
 
 from veilcast.authority.record import Profile
-from veilcast.brokers.sharing.scheme import NODE, Place, Roster, Scheme
+from veilcast.brokers.sharing.scheme import NODE, Place, Roster, Scheme, check_hardened
 from veilcast.brokers.topology import NODES_MAX, Topology
 from veilcast.crypto.derive import digest
 from veilcast.crypto.shares import MAX_SHARES
@@ -66,19 +66,28 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     version: Version
     nodes: Annotated[tuple[NodeEntry, ...], msgspec.Meta(min_length=1, max_length=NODES_MAX)]
     links: Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=NODES_MAX)] = ()
+    repository: NodeEntry | None = None
+    """Replicas that hold keys out of band (`repository`), apart from the tree."""
+
+    @property
+    def every(self) -> tuple[NodeEntry, ...]:
+        """All nodes, and the repository."""
+        return self.nodes if self.repository is None else (*self.nodes, self.repository)
 
     def check(self, profile: Profile) -> Topology:
         """`ConfigError` unless it is a tree of different replicas and, in `hardened`, each node can keep a secret."""
-        names = [node.name for node in self.nodes]
+        names = [node.name for node in self.every]
         if len(set(names)) != len(names):
             raise ConfigError("two virtual nodes have one name")
         topology = Topology.of({node.name: len(node.replicas) for node in self.nodes}, self.links)
         for what in ("key", "address", "caller"):
-            every = [getattr(replica, what) for node in self.nodes for replica in node.replicas]
-            if len(set(every)) != len(every):
+            told = [getattr(replica, what) for node in self.every for replica in node.replicas]
+            if len(set(told)) != len(told):
                 raise ConfigError(f"two replicas have one {what}")
         if profile == "hardened":
             topology.check_hardened()
+            if self.repository is not None:
+                check_hardened(len(self.repository.replicas), "the repository")
         return topology
 
     def node(self, name: str | bytes) -> NodeEntry:
@@ -115,7 +124,9 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
             raise StaleError("an overlay that does not follow ours")
         if newer.links != self.links or [node.name for node in newer.nodes] != [node.name for node in self.nodes]:
             raise MalformedError("an order changes replicas, and not the tree")
-        for old, new in zip(self.nodes, newer.nodes, strict=True):
+        if (self.repository is None) != (newer.repository is None):
+            raise MalformedError("an order changes replicas of the repository, and not whether there is one")
+        for old, new in zip(self.every, newer.every, strict=True):
             if new.version < old.version or (new.version == old.version and new.replicas != old.replicas):
                 raise StaleError("a node's replicas change without a newer scheme")
             if newer.version == self.version + 1 and any(
@@ -178,14 +189,14 @@ def node_of(hop: Address) -> bytes | None:
 def roster_of(overlays: Iterable[Overlay]) -> Roster:
     """The keys of all replicas, under the schemes of these overlays, the oldest first."""
     every = list(overlays)
-    roster = Roster(nodes=NODES_MAX)
+    roster = Roster(nodes=NODES_MAX + 1)
     for overlay in every:
         enrol(roster, overlay)
     return roster
 
 
 def enrol(roster: Roster, overlay: Overlay) -> None:
-    for node in overlay.nodes:
+    for node in overlay.every:
         roster.put(node.scheme, [replica.key for replica in node.replicas])
 
 

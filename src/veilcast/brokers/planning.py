@@ -208,7 +208,7 @@ class _Works:
         replicas = (*(replica for replica in node.replicas if replica in stay), *come)
         changed = NodeEntry(node.name, node.version + 1, replicas)
         nodes = tuple(changed if each.name == node.name else each for each in self._overlay.nodes)
-        self._overlay = Overlay(self._overlay.version + 1, nodes, self._overlay.links)
+        self._overlay = msgspec.structs.replace(self._overlay, version=self._overlay.version + 1, nodes=nodes)
         self._steps.append(Step(self._overlay, node.name, tuple(come), tuple(leave)))
 
 

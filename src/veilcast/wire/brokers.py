@@ -236,15 +236,18 @@ class Copied(Message, frozen=True):
 class Pull(Message, frozen=True):
     """A reader to a replica of the repository: the share of this key that you hold for those who can show this."""
 
+    advertisement: ClaimId
     key: KeyId
     proof: Signature
 
 
 class Push(Message, frozen=True):
-    """A publisher to a replica of the repository, or that one to a reader: a share of this key."""
+    """A publisher to a replica of the repository, or that one to a reader: its share of this key.
 
+    In `paper`, a parcel; in `hardened`, what a replica of a last node delivers."""
+
+    advertisement: ClaimId
     key: KeyId
-    reader: PublicKey
     share: Blob
 
 
