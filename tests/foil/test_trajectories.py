@@ -103,6 +103,15 @@ def test_at_first_sign_flip_has_few_different_values() -> None:
     assert different[3] >= 9
 
 
+def test_blocks_that_grow_end_at_one_moment_for_all_and_are_at_their_length_soon() -> None:
+    rng = np.random.default_rng(12)
+    values = walk(rng)
+    candidates, _ = foiled(Trajectories(K, SignFlip(block=5, growing=True)), values, rng)
+    signs = np.sign(np.diff(candidates, axis=1) / np.diff(values, axis=1)[:, :, None])
+    turns = np.flatnonzero((np.diff(signs, axis=1) != 0).any(axis=(0, 2))) + 1
+    assert turns.tolist() == [1, 3, 7, 12, 17, 22, 27], "after blocks of 1, 2, 4, and then of 5"
+
+
 def test_a_truth_that_rests_lets_all_rest() -> None:
     rng = np.random.default_rng(9)
     candidates, _ = foiled(Trajectories(K, SignFlip()), np.full((3, 10), 7.0), rng)

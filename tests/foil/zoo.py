@@ -56,6 +56,7 @@ def _numbers(k: int) -> dict[str, Generator[Any, np.float64]]:
         "sign-flip": Trajectories(k, SignFlip(), span=CENTS),
         "sign-flip in blocks": Trajectories(k, SignFlip(block=5, relative=True, lean=Lean(-0.2, -0.1))),
         "moran": Moran(Trajectories(k, Gaussian(0, 1), span=CENTS), rate=2.0),
+        "sign-flip in blocks that grow": Trajectories(k, SignFlip(block=5, growing=True), span=CENTS),
         "moran sign-flip": Moran(Trajectories(k, SignFlip()), rate=2.0),
     }
 

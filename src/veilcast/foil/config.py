@@ -45,7 +45,8 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     law: Law = "gaussian"
     """By which trajectories and moran move; the others are fitted to `history`."""
     block: int = 20
-    """Steps that one coin of sign-flip serves for, or that are taken out of the history together."""
+    """Steps that one coin of sign-flip serves for, the first ones for 1, 2, 4 and so on; or that are taken out of the
+    history together."""
     lean: tuple[float, float] = (0.0, 0.0)
     """Constant and slope of the law by which moves turn back (`lean`), where there is no history to fit it to."""
     public_after: int = 0

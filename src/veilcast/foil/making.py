@@ -83,7 +83,7 @@ def _numbers(domain: Integers | Reals, told: Attribute, kind: Kind, k: int) -> G
                 raise _wrong(domain, "has moran, which needs public_after: after how many steps values are known")
             return Moran(Trajectories(k, _mover(domain, told), span), rate_for(k + 1, told.public_after))
         case _:
-            return Trajectories(k, SignFlip(told.block, told.relative, _lean(told)), span)
+            return Trajectories(k, SignFlip(told.block, told.relative, _lean(told), growing=True), span)
 
 
 def _deviation(domain: Integers | Reals, told: Attribute) -> float:

@@ -9,10 +9,12 @@ of moves within. A drift is not copied.
 
 From a common start there are two places to be after one step and four after two, so at first many candidates share one
 value, and who names the value of most is right more often than 1 / n: paths spread out only as steps of different sizes
-come together. With blocks that takes as many times longer, and with Moran branching, which makes new copies at every
-step, it never ends: laws whose moves are drawn are better there. A truth that rests lets all candidates rest, and a
-truth that never moves stands alone in their midst: there is nothing to copy, and what did not change since the public
-start is public.
+come together. With blocks that takes as many times longer, unless they grow: the first of one step, the next of two,
+then of four, up to their length. They end at one moment for all candidates, and depend on nothing but how many steps
+there were, so their ends tell nothing; at each there are as many paths again. With Moran branching, which makes new
+copies at every step, it never ends: laws whose moves are drawn are better there. A truth that rests lets all candidates
+rest, and a truth that never moves stands alone in their midst: there is nothing to copy, and what did not change since
+the public start is public.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ class Coins:
     """Of [streams, n]: where each was a step ago, as it was published."""
     left: int
     """For how many steps more the signs hold."""
+    length: int = 0
+    """Of the block that they are of; 0 before the first."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +46,26 @@ class SignFlip:
     block: int = 1
     relative: bool = False
     lean: Lean = FAIR
+    growing: bool = False
+    """Whether the first block is of one step and each next one twice as long, up to `block`."""
 
     def __post_init__(self) -> None:
         if self.block < 1:
             raise ConfigError("a block is of 1 step or more")
 
     def begin(self, streams: int, n: int, rng: Chance) -> Coins:
-        return Coins(np.ones((streams, n)), None, 0)
+        return Coins(np.ones((streams, n)), None, 0, 0)
 
     def move(self, memory: Coins, values: Numbers, before: Numbers, now: Numbers, rng: Chance) -> tuple[Coins, Numbers]:
         if self.relative and not ((before > 0) & (now > 0)).all():
             raise LocalError("relative moves are of values above 0")
         true = self._moves(before, now)[:, None]
-        signs = memory.signs
-        if not memory.left:
+        signs, left, length = memory.signs, memory.left, memory.length
+        if not left:
+            left = length = min(2 * length or 1, self.block) if self.growing else self.block
             last = np.zeros(values.shape) if memory.stood is None else self._moves(memory.stood, values)
             signs = self._signs(last, true, rng)
-        return Coins(signs, values, (memory.left or self.block) - 1), moved(values, signs * true, self.relative)
+        return Coins(signs, values, left - 1, length), moved(values, signs * true, self.relative)
 
     def inherited(self, memory: Coins, rows: Places, parent: Places, victim: Places) -> Coins:
         """How the parent moved last. Where one coin serves for a block, the child has its own until the next."""
@@ -66,7 +73,7 @@ class SignFlip:
             return memory
         stood = memory.stood.copy()
         stood[rows, victim] = stood[rows, parent]
-        return Coins(memory.signs, stood, memory.left)
+        return Coins(memory.signs, stood, memory.left, memory.length)
 
     def _moves(self, before: Numbers, now: Numbers) -> Numbers:
         return np.log(now / before) if self.relative else now - before

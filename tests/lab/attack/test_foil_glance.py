@@ -10,6 +10,8 @@ from veilcast.foil.entropy import Levelling
 from veilcast.foil.generator import foiled
 from veilcast.foil.noise import Noise
 from veilcast.foil.pmf import Pmf
+from veilcast.foil.signflip import SignFlip
+from veilcast.foil.trajectory import Trajectories
 from veilcast.foil.window import Window
 from veilcast.lab.attack.foil_attackers import ATTACKERS
 from veilcast.lab.attack.foil_model import KNOWS_NOTHING, Model
@@ -72,3 +74,15 @@ def test_what_are_no_candidates_and_what_is_not_known_is_refused() -> None:
     for wrong in (np.zeros((2, 2)), np.full((1, 1, 2), np.nan), np.zeros((0, 1, 2))):
         with pytest.raises(ConfigError, match="candidates are finite numbers"):
             ATTACKERS["uniform"].score(wrong, KNOWS_NOTHING)
+
+
+def test_at_the_beginning_who_names_the_value_of_most_finds_less_where_blocks_grow() -> None:
+    found = []
+    for growing in (False, True):
+        lineages = Trajectories(9, SignFlip(block=20, growing=growing))
+        candidates, position = foiled(lineages, walk(8), np.random.default_rng(8))
+        cells = np.floor(4 * candidates)  # A step is four cells wide, about.
+        chosen = likeliest(ATTACKERS["most"].score(cells, KNOWS_NOTHING))
+        found.append(value_known(chosen, cells, position)[:, 1:20].mean())
+    assert found[0] > 0.58
+    assert found[1] < 0.36

@@ -7,6 +7,7 @@ farthest, and `degraded`, how much worse that is; `value`, how often a guess has
 
 `best` is whoever is the strongest: chosen on half of the days and measured on the others (`identified`), and chosen and
 measured on all of them (`largest`), which flatters it; the interval of this one draws whole days (`measure.strongest`).
+Its `value` is that of whoever finds most true values, whichever messages hold them; chosen on all days, too.
 """
 
 from __future__ import annotations
@@ -73,11 +74,14 @@ def told(parts: Sequence[Foiled], params: Params, seed: int) -> list[Measure]:
         Measure("", "deviation", 0, float(np.concatenate([_off(part) for part in parts]).mean())),
     ]
     by_day: dict[str, Numbers] = {}
+    value = 0.0
     for attack in [attack for attack in found[0] if all(attack in each for each in found)]:
         every = _together([each[attack] for each in found])
         by_day[attack] = _means(every.identified.mean(axis=1), day)
-        measures += [Measure(attack, metric, 0, value) for metric, value in _summed(every, far).items()]
-    return [*measures, *best(by_day, seed)]
+        summed = _summed(every, far)
+        value = max(value, summed["value"])
+        measures += [Measure(attack, metric, 0, number) for metric, number in summed.items()]
+    return [*measures, *best(by_day, seed), Measure("best", "value", 0, value)]
 
 
 def streams(params: Params, seed: int, data: Path | None) -> Iterator[Foiled]:

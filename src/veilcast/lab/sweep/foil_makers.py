@@ -58,9 +58,9 @@ def mover(params: Params, past: Past) -> Mover[Any]:
         case "history" | "moran" | "naive":
             return Blocks(past.moves, min(_IN_A_ROW, len(past.moves)), past.relative)
         case "sign-flip":
-            return SignFlip(params.block, past.relative)
+            return SignFlip(params.block, past.relative, growing=params.growing)
         case "leaning" | "moran-leaning":
-            return SignFlip(params.block, past.relative, past.lean)
+            return SignFlip(params.block, past.relative, past.lean, params.growing)
         case other:
             raise ConfigError(f"{other} makes no trajectories")
 

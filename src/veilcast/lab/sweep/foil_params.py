@@ -68,6 +68,8 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """What the Kalman filter takes for the deviation of moves; 0: what it is."""
     block: int = 1
     """Sign-flip: the steps that one coin serves for."""
+    growing: bool = False
+    """Sign-flip: whether the first coin serves for one step, and each next one for twice as many, up to `block`."""
     public: int = 0
     """After how many steps the truth is public; 0: never. Moran branching is as frequent as this asks for."""
     rate: float = -1.0
