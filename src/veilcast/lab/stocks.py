@@ -34,8 +34,14 @@ class Bars:
 
     def days(self) -> list[NDArray[np.float64]]:
         """The closes of each day, of the hours of trade."""
-        close, day = self.close[self.trading], self.day[self.trading]
-        return np.split(close, np.flatnonzero(np.diff(day)) + 1)
+        return self._by_day(self.close)
+
+    def traded(self) -> list[NDArray[np.float64]]:
+        """The volumes of the same."""
+        return self._by_day(self.volume)
+
+    def _by_day(self, column: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        return np.split(column[self.trading], np.flatnonzero(np.diff(self.day[self.trading])) + 1)
 
 
 def minutes(symbol: str, folder: Path | None) -> Bars:

@@ -34,7 +34,9 @@ def minutes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for length, size in ((120, 0.02), (90, 0.05), (130, 0.03))
     ]
     foil_truths._days.cache_clear()
+    traded = [1e4 * np.abs(np.diff(day, prepend=day[0])) for day in days]
     monkeypatch.setattr(foil_truths, "_read", lambda truth, folder: tuple(days))
+    monkeypatch.setattr(foil_truths, "_traded", lambda truth, folder: tuple(traded))
     yield
     foil_truths._days.cache_clear()
 
@@ -111,6 +113,24 @@ def test_in_cells_lineages_go_on_beneath_and_who_trains_is_shown_other_days() ->
     assert 0 <= found["trained", "identified"] <= 1
     with pytest.raises(ConfigError, match="training must not be negative"):
         Params(foil="noise", training=-1)
+
+
+@pytest.mark.usefixtures("minutes")
+def test_who_sees_the_volume_finds_the_truth_among_fakes_that_are_calm_by_themselves() -> None:
+    given = {"truth": "goog", "fakes": 3, "length": 60, "copies": 40, "guessers": ("restless",)}
+    calm = of(foil="student", **given)
+    assert calm["restless", "identified"] > 0.8, "here volume goes with moves as it never does outside"
+    flips = of(foil="sign-flip", **given)
+    assert flips["restless", "identified"] == pytest.approx(0.25, abs=0.05)
+
+
+def test_who_sees_the_questions_of_a_reader_finds_what_no_fake_hides() -> None:
+    given = {"foil": "gaussian", "fakes": 4, "streams": 60, "length": 60, "guessers": ("confirmation",)}
+    asked, all_asked = of(**given, asking=0.3), of(**given, asking=1.0)
+    assert asked["confirmation", "identified"] > 0.28 > 1.3 * asked["", "chance"]
+    assert all_asked["confirmation", "identified"] > 1.5 * all_asked["", "chance"]
+    with pytest.raises(ConfigError, match="asking must be a share"):
+        Params(foil="noise", asking=1.5)
 
 
 def test_who_trains_finds_noise() -> None:

@@ -5,7 +5,7 @@ are not of the truth's law give a fake away, a little at each step, and after so
 
 `likelihood_ratio` weighs the moves of a slot by the law of the truth against that of the fakes. `turns` looks at signs
 alone, given the sizes: whether moves go on or turn back. Sign-flip copies the sizes, and this is what is left of it.
-`restless` knows from elsewhere (an index, the volume traded) how restless each step was, up to a factor, and prefers
+`restless` knows from elsewhere (the volume traded, an index) how restless each step was, up to a factor, and prefers
 the slot whose moves were large at those times: fakes of any law of their own are calm when the day is not.
 """
 

@@ -107,12 +107,21 @@ def _trained(
     found = {}
     for fold in range(FOLDS):
         lessons = [
-            replace(truth, values=np.repeat(truth.values[:: params.copies], params.training, axis=0))
+            replace(
+                truth,
+                values=_lessons(truth.values, params),
+                traded=None if truth.traded is None else _lessons(truth.traded, params),
+            )
             for truth in truths
             if truth.day[0] % FOLDS != fold
         ]
         found[fold] = _fitted([_foiled(params, lesson, rng) for lesson in lessons])
     return found
+
+
+def _lessons(rows: Numbers, params: Params) -> Numbers:
+    """Each stream as often as it is foiled to learn from it."""
+    return np.repeat(rows[:: params.copies], params.training, axis=0)
 
 
 def _fitted(parts: Sequence[Foiled]) -> Trained:
@@ -165,7 +174,7 @@ def _together(parts: Sequence[Guessed]) -> Guessed:
 
 
 def _foiled(params: Params, truth: Streams, rng: np.random.Generator) -> Foiled:
-    proxy = foil_truths.restlessness(truth.values, truth.past.relative, rng)
+    proxy = foil_truths.restlessness(truth, rng)
     maker = foil_makers.maker(params, truth.past, whole=truth.unit > 0)
     model = foil_makers.known(params, truth, proxy)
     ancestral = None
@@ -175,7 +184,19 @@ def _foiled(params: Params, truth: Streams, rng: np.random.Generator) -> Foiled:
     else:
         candidates, position = foiled(maker, truth.values, rng)
     seen, values = truth.in_cells(candidates), truth.in_cells(truth.values)
+    if params.asking:
+        model = replace(model, asked=_asked(seen, values, params.asking, rng))
     return Foiled(seen, position, values, truth.day, model, truth.unit or 1.0, ancestral)
+
+
+def _asked(candidates: Numbers, values: Numbers, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """P3's step 4: a reader whose range holds so large a share of a stream's values asks about all that it is sent."""
+    ordered = np.sort(values, axis=1)
+    held = max(1, round(share * values.shape[1]))
+    first = rng.integers(values.shape[1] - held + 1, size=len(values))
+    rows = np.arange(len(values))
+    low, high = (ordered[rows, at][:, None, None] for at in (first, first + held - 1))
+    return np.asarray((low <= candidates) & (candidates <= high), np.bool_)
 
 
 def _branched(maker: Moran[Any], values: Numbers, rng: np.random.Generator) -> tuple[Numbers, Places, Numbers]:

@@ -64,6 +64,8 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Of real prices: the mean size of moves to which they are brought; 0 leaves them."""
     cell: float = 0.0
     """Of real prices: the width of the cells that a broker sees; 0: it sees cents."""
+    asking: float = 0.0
+    """P3's step 4: the share of true values in the range of a reader who asks about all it gets; 0: nobody asks."""
     process: float = 0.0
     """What the Kalman filter takes for the deviation of moves; 0: what it is."""
     block: int = 1
@@ -99,7 +101,7 @@ class Foiling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         for name in ("price", "moves", "cell", "process", "public", "training", "cache", "false_interests"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
-        for name in ("lasting", "width"):
+        for name in ("lasting", "width", "asking"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
         if not 0 <= self.rho < 1 or min(self.factor, self.noise) <= 0 or self.categories < 2:

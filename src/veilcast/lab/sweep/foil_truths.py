@@ -71,6 +71,8 @@ class Streams:
     """What values are multiples of; 0: of nothing."""
     width: float = 0.0
     """Of a cell, in units; 0: brokers see values as they are."""
+    traded: Numbers | None = None
+    """Of [streams, steps]: the volume that was traded, which everybody sees; None of what a law draws."""
 
     def in_cells(self, values: Numbers) -> Numbers:
         return np.floor(values / self.width) * self.width if self.width else values
@@ -81,6 +83,7 @@ class _Days:
     """Series that no window reaches beyond, in units, each with the past that the others are to it."""
 
     prices: tuple[Numbers, ...]
+    traded: tuple[Numbers, ...]
     pasts: tuple[Past, ...]
     seen: tuple[Past, ...]
     unit: float
@@ -93,12 +96,16 @@ def drawn(params: Params, rng: np.random.Generator, data: Path | None) -> Iterat
         return
     days = _days(params.truth, data, params.price, params.moves, params.cell)
     empty = True
-    for number, (prices, past, seen) in enumerate(zip(days.prices, days.pasts, days.seen, strict=True)):
-        starts = range(0, len(prices) - params.length + 1, params.length)
-        windows = [prices[start : start + params.length] for start in starts for _ in range(params.copies)]
-        if windows:
+    every = zip(days.prices, days.traded, days.pasts, days.seen, strict=True)
+    for number, (prices, volumes, past, seen) in enumerate(every):
+        many = len(prices) // params.length
+        if many:
             empty = False
-            yield Streams(np.array(windows), np.full(len(windows), number), past, seen, days.unit, days.width)
+            windows, traded = (
+                np.repeat(day[: many * params.length].reshape(many, -1), params.copies, axis=0)
+                for day in (prices, volumes)
+            )
+            yield Streams(windows, np.full(len(windows), number), past, seen, days.unit, days.width, traded)
     if empty:
         raise ConfigError(f"no day of {params.truth} has {params.length} steps")
 
@@ -136,7 +143,8 @@ def _days(truth: str, data: Path | None, price: float, moves: float, cell: float
     width = round(cell / CENT) if unit else 0
     pasts = _pasts(series, relative, whole=unit > 0)
     celled = tuple(np.floor(each / width) * width for each in series) if width else series
-    return _Days(series, pasts, _pasts(celled, relative, whole=True) if width else pasts, unit, float(width))
+    seen = _pasts(celled, relative, whole=True) if width else pasts
+    return _Days(series, _traded(truth, data), pasts, seen, unit, float(width))
 
 
 def _pasts(series: tuple[Numbers, ...], relative: bool, *, whole: bool) -> tuple[Past, ...]:
@@ -154,6 +162,12 @@ def _read(truth: str, data: Path | None) -> tuple[Numbers, ...]:
     return tuple(minutes(truth.upper(), data).days())
 
 
+def _traded(truth: str, data: Path | None) -> tuple[Numbers, ...]:
+    if truth == "daily":
+        return tuple(daily(symbol, data).volume for symbol in DAILY.rows)
+    return tuple(minutes(truth.upper(), data).traded())
+
+
 def _brought(series: tuple[Numbers, ...], price: float, moves: float) -> tuple[Numbers, ...]:
     """To the mean price and the mean size of moves that are asked for."""
     if moves:
@@ -168,8 +182,15 @@ def _brought(series: tuple[Numbers, ...], price: float, moves: float) -> tuple[N
     return series
 
 
-def restlessness(values: Numbers, relative: bool, rng: np.random.Generator) -> Numbers:
-    """How far the truth moves these minutes, as an index or the volume tells it to everybody: not exactly."""
+def restlessness(truth: Streams, rng: np.random.Generator) -> Numbers:
+    """How restless each step is, as everybody sees it elsewhere, up to a factor.
+
+    Of real prices, the root of the volume traded: the variance of moves grows with it (Clark 1973). Laws have none; for
+    them an index is made up that moves about as the truth does, and not exactly.
+    """
+    if truth.traded is not None:
+        return np.asarray(np.sqrt(np.maximum(truth.traded, 1.0)), np.float64)
+    values, relative = truth.values, truth.past.relative
     moves = np.abs(np.diff(np.log(values) if relative else values, axis=1, prepend=values[:, :1]))
     sums = np.cumsum(moves, axis=1)
     sums[:, _RECENT:] -= np.cumsum(moves, axis=1)[:, :-_RECENT]
