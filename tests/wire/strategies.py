@@ -88,8 +88,8 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
         return ANCHORS
     if hint is Chain:
         return CHAINS
-    if isinstance(hint, enum.EnumMeta):
-        return st.sampled_from(hint)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return st.sampled_from(list(hint))
     if hint in (Listed, Routing):
         return st.builds(hint, **{f.name: _field(f.type) for f in msgspec.structs.fields(hint)})
     if hint is Candidacy:
