@@ -16,7 +16,7 @@ from veilcast.authority.record import Profile
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.client import Client
 from veilcast.brokers.config import BrokerConfig, ClientConfig
-from veilcast.brokers.overlay import SignedOverlay, sign_overlay
+from veilcast.brokers.overlay import Overlay, SignedOverlay, sign_overlay
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Frame, Record, Settled, Waiting
 from veilcast.sim.chance import SeededEntropy, derive
 
@@ -113,6 +113,15 @@ class Town:
         place.life += 1
         place.machine = place.start()
         self._look(Address(name))
+
+    def order(self, overlay: Overlay, first: str, fresh: Sequence[str] = ()) -> None:
+        """The operator hands an order to one broker; those who are new start by it."""
+        self.overlay = sign_overlay(overlay, OPERATOR)
+        self.broker(first).order(self.overlay.encode(), self.now)
+        self.touch(first)
+        for name in fresh:
+            node, _, index = name.rpartition(".")
+            self._add(name, lambda node=node, index=int(index): self._broker(node, index))  # type: ignore[misc]
 
     def cut(self, one: str, other: str) -> None:
         self._lose(Address(one), Address(other))
