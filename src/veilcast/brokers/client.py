@@ -90,6 +90,7 @@ class Client:
             self._renewing.advertised,
             self._language,
             lambda: self._edge.scheme,
+            self._edge.enough,
             self._edge.send,
             self._records,
             rng,
@@ -105,6 +106,8 @@ class Client:
             self._openings,
             self._edge.up,
             self._edge.tell,
+            self._edge.say,
+            self._room,
             self._deliver,
             self._suspicions,
             self._refuse,
@@ -282,9 +285,10 @@ class Client:
                 self._edge.bring(peer, owned)
         self._renewing.linked(self._edge.carries, now)
 
-    def _deliver(self, letter: Letter, content: bytes, now: int) -> bool | None:
-        if len(self._inbox) >= self._config.unread_max:
-            return None
+    def _room(self) -> bool:
+        return len(self._inbox) < self._config.unread_max
+
+    def _deliver(self, letter: Letter, content: bytes, now: int) -> bool:
         publication = letter.content.publication
         wishes = [wish for wish in self._renewing.wishes if wish.topic == letter.topic]
         readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.readers]
@@ -301,7 +305,7 @@ class Client:
             self._put_own(id_, mine, now)
 
     def _put_own(self, id_: bytes, readers: list[int], now: int) -> None:
-        if len(self._inbox) >= self._config.unread_max:
+        if not self._room():
             self._own_later[id_] = readers
             return
         letter = self._own[id_][1]

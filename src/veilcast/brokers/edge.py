@@ -8,6 +8,7 @@ sent by now, and for a while under another, while the node changes (`redeploying
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from random import Random
 
 from veilcast.brokers.claims import bring
@@ -77,6 +78,11 @@ class Edge:
         keys = {self._keys[peer] for peer in self.up()}
         return sum(replica.key in keys for replica in self._deployment.replicas(self.scheme)) >= self.scheme.threshold
 
+    def enough(self, peers: Collection[Address]) -> bool:
+        """Whether one of these replicas is honest."""
+        keys = [self._keys[peer] for peer in peers if peer in self._keys]
+        return self._deployment.enough(self.node, keys)
+
     def places(self, peer: Address) -> list[Place]:
         """Of one replica, the one to send by first."""
         if peer not in self._keys:
@@ -92,13 +98,18 @@ class Edge:
     def tell(self, peer: Address, message: Message) -> None:
         self._queues.put(peer, message)
 
-    def claim(self, said: Owned | Withdraw) -> None:
-        """To all of them: a claim of ours, or its end."""
+    def say(self, message: Message) -> None:
+        """To all of them."""
         for peer in self._callers:
-            if isinstance(said, Withdraw):
-                self._queues.put(peer, said)
-            else:
-                self.bring(peer, said)
+            self._queues.put(peer, message)
+
+    def claim(self, said: Owned | Withdraw) -> None:
+        """The same with a claim of ours, or its end."""
+        if isinstance(said, Withdraw):
+            self.say(said)
+            return
+        for peer in self._callers:
+            self.bring(peer, said)
 
     def bring(self, peer: Address, owned: Owned) -> None:
         """To one of them, with a word for it alone."""

@@ -113,7 +113,7 @@ class Openings:
 
     def _open(self, name: Name, key: _Key, attempt: int, secret: Secret) -> Name:
         """From now on there is nothing but the chain, which goes forward: shares that come late are only checked."""
-        key.opening, key.attempt = Opening(name[1], secret, skipped=SKIPPED_MAX), attempt
+        key.opening, key.attempt = Opening(name[1], secret), attempt
         key.collecting, key.gathering = {}, {}
         return name
 
@@ -149,7 +149,5 @@ def _first(places: Sequence[Place]) -> Place:
 
 KEYS_EACH: Final = 128
 ATTEMPTS_OPEN: Final = 3
-SKIPPED_MAX: Final = 1024
-"""Publications of a bulk that may overtake one another."""
 PIECES_MAX: Final = 1 << 14
 """In `paper`, of one key: r^h of them come over h hops of r replicas."""

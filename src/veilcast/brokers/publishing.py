@@ -16,7 +16,7 @@ dealing every `again_us`, and ever fewer, and a key that has been dealt too ofte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
@@ -56,13 +56,14 @@ class Publishing:
         advertising: Advertising,
         language: Words,
         edge: Callable[[], Scheme],
+        enough: Callable[[Collection[Address]], bool],
         send: Send,
         records: Records,
         rng: Random,
         entropy: Entropy,
     ) -> None:
         self._config, self._advertising, self._language, self._edge = config, advertising, language, edge
-        self._send, self._records, self._rng, self._entropy = send, records, rng, entropy
+        self._enough, self._send, self._records, self._rng, self._entropy = enough, send, records, rng, entropy
         self._hardened = config.profile == "hardened"
         self._refresh = Refresh(config.refresh_messages, config.refresh_bytes)
         self._sendings: dict[int, list[_Sending]] = {}
@@ -118,7 +119,7 @@ class Publishing:
         if sending is None:
             return  # We had heard enough.
         sending.done[source] = None
-        if len(sending.done) > self._edge().tolerated:
+        if self._enough(sending.done):
             sending.through = True
             self._leave(sending)
             if all(other.through for other in self._sendings.get(sending.record, ())):

@@ -5,14 +5,14 @@ manifest, and the manifest is of its routing. Blocks are held against the manife
 repeat or keep back what it brings, and is known by it; others bring the same. It cannot make anything up.
 
 Blocks that do not come are asked for, one replica at a time, drawn each time; a key that does not come is asked for by
-way of all of them. When the owner has what was in it, each replica that brought the content is told: `Done`. So is who
-brings it again. What nobody here wants any more is done, too.
+way of all of them. When the owner has what was in it, all replicas are told: `Done`, for all wait for it, also those
+who left it to others to bring it. So is who brings it again. What nobody here wants any more is done, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, TypeAlias
 
@@ -35,9 +35,8 @@ from veilcast.wire.brokers import Carry, Done, LastShare, Missing, Routing, Want
 from veilcast.wire.geometry import RELAYED_MAX
 from veilcast.wire.messages import Message
 
-Deliver: TypeAlias = Callable[[Letter, bytes, int], bool | None]
-"""A letter, and the id of its content. True: it is done with; False: it is to be done when its owner has it; None:
-there is no room for it now."""
+Deliver: TypeAlias = Callable[[Letter, bytes, int], bool]
+"""A letter, and the id of its content: whether it is done with at once, or when its owner has it."""
 
 
 class Reading:
@@ -51,17 +50,20 @@ class Reading:
         openings: Openings,
         replicas: Callable[[], list[Address]],
         send: Callable[[Address, Message], None],
+        say: Callable[[Message], None],
+        room: Callable[[], bool],
         deliver: Deliver,
         suspicions: Suspicions,
         refuse: Callable[[RemoteError], None],
         rng: Random,
     ) -> None:
         self._config, self._adverts, self._openings, self._replicas = config, adverts, openings, replicas
-        self._send, self._deliver, self._suspicions, self._refuse, self._rng = send, deliver, suspicions, refuse, rng
-        self._hardened = config.profile == "hardened"
+        self._send, self._say, self._deliver, self._refuse = send, say, deliver, refuse
+        self._suspicions, self._rng = suspicions, rng
+        self._room, self._hardened = room, config.profile == "hardened"
         self._texts: dict[bytes, _Text] = {}
-        self._opened: dict[bytes, dict[Address, int]] = {}
-        """What the owner has not acknowledged, and who brought it, in which attempt."""
+        self._opened: dict[bytes, int] = {}
+        """What the owner has not acknowledged, and the last attempt of it that was seen."""
         self._done: dict[bytes, None] = {}
         self._wants: dict[Name, int] = {}
         """Keys that are lacking, and how often they were asked for."""
@@ -86,10 +88,10 @@ class Reading:
             self._send(source, Done(id_, carry.attempt))
             return
         if id_ in self._opened:
-            self._opened[id_][source] = carry.attempt
+            self._opened[id_] = max(self._opened[id_], carry.attempt)
             return
         text = self._texts.get(id_) or self._take(id_, carry, now)
-        text.sources[source] = carry.attempt
+        text.attempt = max(text.attempt, carry.attempt)
         if carry.block is None:
             return
         waits = text.assembly.complete
@@ -118,10 +120,9 @@ class Reading:
 
     def settle(self, content: bytes) -> None:
         """Its owner has it, or wants it no more."""
-        sources = self._opened.pop(content, {})
+        attempt = self._opened.pop(content, 0)
         remember(self._done, content, None, self._config.seen_max)
-        for source, attempt in sources.items():
-            self._send(source, Done(content, attempt))
+        self._say(Done(content, attempt))
 
     def end(self, advertisement: bytes) -> None:
         """Nothing comes under it any more."""
@@ -176,6 +177,8 @@ class Reading:
                 self._wants[text.name] = 0
                 self._alarms.set(("want", text.name), now + self._config.want_us)
             return
+        if not self._room() or len(self._opened) >= 2 * self._config.unread_max:
+            return  # The latter, where one publication is sealed again and again by its publisher.
         number = text.routing.number
         try:
             key = opening.key(number, text.advert.keys.content if self._hardened else None)
@@ -189,18 +192,14 @@ class Reading:
             self._leave(id_, text)
             self.settle(id_)
             return
-        if len(self._opened) >= 2 * self._config.unread_max:
-            return  # One publication, sealed again and again by its publisher.
-        taken = self._deliver(letter, id_, now)
-        if taken is not None:
-            opening.done(number)
-            self._leave(id_, text)
-            if taken:
-                self.settle(id_)
+        opening.done(number)
+        self._leave(id_, text)
+        if self._deliver(letter, id_, now):
+            self.settle(id_)
 
     def _leave(self, id_: bytes, text: _Text) -> None:
         self._drop(id_)
-        self._opened[id_] = text.sources
+        self._opened[id_] = text.attempt
 
     def _drop(self, id_: bytes) -> None:
         text = self._texts.pop(id_, None)
@@ -219,8 +218,7 @@ class Reading:
     def _want(self, name: Name, now: int) -> None:
         self._wants[name] += 1
         self._alarms.set(("want", name), now + backoff(self._rng, self._config.want_us, self._wants[name]))
-        for replica in self._replicas():
-            self._send(replica, WantKey(*name))
+        self._say(WantKey(*name))
 
 
 @dataclass(slots=True)
@@ -228,7 +226,7 @@ class _Text:
     routing: Routing
     advert: Advert
     assembly: Assembly
-    sources: dict[Address, int] = field(default_factory=dict)
+    attempt: int = 0
 
     @property
     def name(self) -> Name:

@@ -132,6 +132,8 @@ class Renewing:
 
     def linked(self, linked: bool, now: int) -> None:
         """Whether a majority of the edge node's replicas hears us."""
+        if linked == self._linked:
+            return
         self._linked = linked
         if linked:
             for row in self._rows():

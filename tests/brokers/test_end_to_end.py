@@ -1,0 +1,179 @@
+"""Clients, and three nodes of three brokers between them: what is published reaches whoever wants it, once, and nobody
+else, in both profiles; held against the plain definition of a match."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.content import Strategy
+from veilcast.machine import Address, Publication
+from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
+
+sys.path.insert(0, str(Path(__file__).parent))
+from three_nodes import BROKER, CLIENT, EPOCH_US, NODES, OTHER, TOPIC, ThreeNodes, names_of
+
+both = pytest.mark.parametrize("profile", ["hardened", "paper"])
+
+
+@both
+def test_a_publication_crosses_three_nodes_and_is_settled(profile: Profile) -> None:
+    net = ThreeNodes(profile, clients={"p": "a", "s": "c", "t": "b", "u": "a"})
+    for name in ("s", "t", "u"):
+        net.subscribe(name, Label(TOPIC))
+    net.stand()
+    for number in range(3):
+        net.publish("p", b"%d" % number)
+    net.until(lambda: len(net.heard) >= 9 and not net.pending("p"), 10)
+    net.run(10)
+    for name in ("s", "t", "u"):
+        assert sorted(net.heard_by(name)) == [b"0", b"1", b"2"]
+        assert not net.machine(name).suspects()
+    for name in (name for node in NODES for name in names_of(node)):
+        assert not net.machine(name).suspects()
+        assert net.machine(name).sizes()["contents"] == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@both
+def test_every_reader_gets_just_what_its_interests_match_by_the_plain_definition(profile: Profile, seed: int) -> None:
+    """Completeness and no excess: labels, ranges, boxes and equalities, several at each reader, on two topics."""
+    rng = Random(seed)
+    readers = ("s", "t", "u", "p")
+    net = ThreeNodes(profile, clients={"p": "a", "q": "b", "s": "c", "t": "b", "u": "a"}, seed=seed)
+    for name in readers:
+        for _ in range(3):
+            net.subscribe(name, interest(rng))
+    net.stand()
+    said: dict[bytes, Publication] = {}
+    for number in range(24):
+        topics = rng.choice([(TOPIC,), (OTHER,), (TOPIC, OTHER)])
+        pairs = tuple(pair for pair in values(rng) if rng.random() < 0.8)
+        body = b"%d" % number
+        said[body] = Publication((*(Label(topic).pair for topic in topics), *pairs), body)
+        net.publish(rng.choice("pq"), body, *pairs, topics=topics)
+        net.run(0.1)
+    net.until(lambda: not net.pending("p") and not net.pending("q"), 30)
+    net.run(2)
+    for name in readers:
+        for number, wanted in enumerate(net.wants[name], 1):
+            got = sorted(body for reader, which, body in net.heard if (reader, which) == (name, number))
+            # Of a publication with two labels, each topic's readers get the letter of their own.
+            assert got == sorted(body for body, publication in said.items() if wanted.matches(publication))
+
+
+def values(rng: Random) -> list[tuple[str, int | float | str]]:
+    return [
+        ("level", rng.randrange(16)),
+        ("lat", rng.choice([0.0, 1.5, 2.25, 4.0, 7.999])),
+        ("lon", rng.uniform(0, 7.9)),
+        ("kind", rng.choice(["a", "b"])),
+        ("undeclared", rng.randrange(3)),
+    ]
+
+
+def interest(rng: Random) -> Conjunction:
+    label = Label(rng.choice([TOPIC, OTHER]))
+    low = rng.randrange(16)
+    south, west = rng.uniform(0, 6), rng.uniform(0, 6)
+    return rng.choice(
+        [
+            label,
+            All(label, Range("level", low, rng.randrange(low, 16))),
+            All(label, Range("level", None, low), Equal("kind", "a")),
+            All(label, Box({"lat": (south, south + 2), "lon": (west, west + 4)})),
+            All(label, Box({"lat": (0, 4), "lon": (0, 8)}), Range("level", 3, None), Equal("kind", "b")),
+        ]
+    )
+
+
+def test_epochs_turn_and_nothing_is_lost() -> None:
+    net = ThreeNodes(clients={"p": "a", "s": "c"})
+    net.subscribe("s", All(Label(TOPIC), Range("level", 0, 7)))
+    net.stand()
+    for number in range(10):
+        net.publish("p", b"%d" % number, ("level", number % 8))
+        net.run(EPOCH_US / 1_000_000 / 3.3)
+    net.run(5)
+    assert net.heard_by("s") == [b"%d" % number for number in range(10)]
+    assert not net.pending("p")
+
+
+@both
+def test_a_broker_of_each_node_is_killed_and_comes_back_and_nothing_is_lost(profile: Profile) -> None:
+    net = ThreeNodes(profile, clients={"p": "a", "s": "c"})
+    net.subscribe("s", Label(TOPIC))
+    net.stand()
+    count = 0
+    for node in ("a", "b", "c"):
+        for fate in (net.world.crash, net.world.restart):
+            fate(Address(f"{node}2"))
+            for _ in range(2):
+                net.publish("p", b"%d" % count)
+                count += 1
+                net.run(3)
+    net.until(lambda: not net.pending("p"), 60)
+    assert sorted(net.heard_by("s"), key=int) == [b"%d" % number for number in range(count)]
+
+
+@both
+def test_a_reader_that_was_killed_gets_what_was_published_meanwhile(profile: Profile) -> None:
+    net = ThreeNodes(profile, clients={"p": "a", "s": "c", "t": "b"})
+    for name in ("s", "t"):
+        net.subscribe(name, Label(TOPIC))
+    net.stand()
+    net.publish("p", b"before")
+    net.run(3)
+    net.world.crash(Address("s"))
+    net.publish("p", b"meanwhile")
+    net.run(5)
+    assert net.heard_by("t") == [b"before", b"meanwhile"]
+    assert net.pending("p") == 1
+    net.world.restart(Address("s"))
+    net.until(lambda: not net.pending("p"), 60)
+    assert net.heard_by("s") == [b"before", b"meanwhile"]
+    assert net.heard_by("t") == [b"before", b"meanwhile"]
+
+
+@both
+def test_who_ends_a_subscription_is_waited_for_no_more(profile: Profile) -> None:
+    net = ThreeNodes(profile, clients={"p": "a", "s": "c"})
+    number = net.subscribe("s", Label(TOPIC))
+    net.stand()
+    net.publish("p", b"one")
+    net.run(3)
+    net.do("s", lambda client, now: client.unsubscribe(number, now))
+    net.run(3)
+    net.publish("p", b"two")
+    net.until(lambda: not net.pending("p"), 10)
+    assert net.heard_by("s") == [b"one"]
+    net.wants["s"].clear()
+    net.subscribe("s", Label(TOPIC))
+    net.run(3)
+    net.publish("p", b"three")
+    net.until(lambda: not net.pending("p"), 10)
+    assert net.heard_by("s") == [b"one", b"three"]
+
+
+@both
+@pytest.mark.parametrize("strategy", ["one", "coded"])
+def test_other_strategies_bring_the_same(profile: Profile, strategy: str) -> None:
+    net = ThreeNodes(
+        profile,
+        clients={"p": "a", "s": "c", "t": "b"},
+        client=msgspec.structs.replace(CLIENT, strategy=Strategy(strategy)),
+        broker=msgspec.structs.replace(BROKER, strategy=Strategy(strategy)),
+    )
+    for name in ("s", "t"):
+        net.subscribe(name, Label(TOPIC))
+    net.stand()
+    for number in range(5):
+        net.publish("p", b"%d" % number * 500)
+    net.until(lambda: not net.pending("p"), 30)
+    for name in ("s", "t"):
+        assert sorted(net.heard_by(name)) == [b"%d" % number * 500 for number in range(5)]
