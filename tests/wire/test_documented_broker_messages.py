@@ -67,8 +67,8 @@ LARGEST: list[Message] = [
     Order(SHARING),
     Stands(NUMBER, True),
     CopyRouting(NUMBER),
-    Pull(NAME, SIGNATURE),
-    Push(NAME, KEY, SHARING),
+    Pull(NAME, NAME, SIGNATURE),
+    Push(NAME, NAME, SHARING),
     Copied(NUMBER),
     Bring(CLAIM, SIGNATURE),
 ]
