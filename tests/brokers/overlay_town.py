@@ -62,7 +62,7 @@ class Town:
         self.heard: list[tuple[str, int, bytes]] = []
         self.stands: list[tuple[str, int]] = []
         self.frames = 0
-        self.written = b""
+        self.written = bytearray()
         """All that brokers have sent."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0

@@ -1,0 +1,279 @@
+"""Who may say what to a broker, and how much of it: strangers, clients that flood, claims that others brought."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.brokers import claims
+from veilcast.brokers.broker import Broker
+from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.language import language_of
+from veilcast.brokers.overlay import node_id
+from veilcast.brokers.queues import Queues
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Connect, Disconnect, Event, Listen
+from veilcast.sim.chance import SeededEntropy, derive
+from veilcast.topics import Label
+from veilcast.wire import encode
+from veilcast.wire.brokers import (
+    Bring,
+    Claim,
+    Copied,
+    CopyRouting,
+    Disputed,
+    Done,
+    FirstShare,
+    Item,
+    NextShare,
+    Spoken,
+    Taken,
+)
+from veilcast.wire.brokers import Flood as WhichFlood
+from veilcast.wire.messages import Message
+
+sys.path.insert(0, str(Path(__file__).parent))
+import broker_grants
+from broker_grants import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of
+
+
+class Bench:
+    """One broker of B2, replica 1, with whoever a test puts on the other ends."""
+
+    def __init__(self, profile: Profile = "hardened", **settings: int) -> None:
+        self.config = BrokerConfig(profile=profile, **settings)  # type: ignore[arg-type]
+        self.broker = Broker(
+            self.config,
+            broker_grants.signed(),
+            OPERATOR.public,
+            Address("B2.1"),
+            broker_grants.signing("B2", 1),
+            broker_grants.root(profile),
+            EPOCH_US,
+            Random(1),
+            SeededEntropy(derive(1, "bench")),
+            START,
+        )
+        self.now = START
+        self.ends: dict[Address, Queues] = {}
+        self.got: dict[Address, list[Message]] = {}
+        self.events: list[Event] = []
+
+    def up(self, *names: str) -> None:
+        for name in names:
+            peer = Address(name)
+            if peer not in self.ends:
+                self.ends[peer] = Queues(256, 4096, 1 << 24, SeededEntropy(derive(2, name)))
+            self.got.setdefault(peer, [])
+            self.broker.peer_up(peer, self.now)
+            self.ends[peer].peer_up(Address("B2.1"))
+        self.run()
+
+    def say(self, name: str, *messages: Message) -> None:
+        for message in messages:
+            self.ends[Address(name)].put(Address("B2.1"), message)
+        self.run()
+
+    def run(self) -> None:
+        busy = True
+        while busy:
+            busy = False
+            for peer, end in self.ends.items():
+                for frame in end.frames(1 << 20):
+                    busy = True
+                    self.broker.receive(frame.data, peer, self.now)
+            for frame in self.broker.frames_to_send(self.now, 1 << 20):
+                busy = True
+                if frame.destination in self.ends:
+                    message = self.ends[frame.destination].receive(frame.data, Address("B2.1"), self.now)
+                    if message is not None:
+                        self.got[frame.destination].append(message)
+            while (event := self.broker.next_event()) is not None:
+                self.events.append(event)
+        for end in self.ends.values():
+            end.handle(self.now + 1_000_000)
+            for frame in end.frames(1 << 20):
+                self.broker.receive(frame.data, next(peer for peer, each in self.ends.items() if each is end), self.now)
+
+    def complete(self) -> None:
+        """All replicas around come, and have nothing to tell."""
+        others = [f"B{node}.{index}" for node in (1, 2, 3) for index in (1, 2, 3) if (node, index) != (2, 1)]
+        self.up(*others)
+        for name in others:
+            self.say(name, Copied(1))
+        assert self.broker.complete
+
+
+def holder(number: int) -> SigningKey:
+    return SigningKey(Secret(derive(number, "holder")))
+
+
+def subscription(number: int, profile: Profile = "hardened", edge: str = "B2") -> Claim:
+    keys = keys_of(1, profile, "subscriber")
+    until = claims.last_us(EPOCH, EPOCH_US) - 1 if profile == "hardened" else START + 100_000_000
+    words = language_of(profile).subscription(keys, Label(TOPIC))
+    return claims.subscribe(keys, node_id(edge), EPOCH, until, words, holder(number).public)
+
+
+def brought(number: int, index: int = 1) -> Bring:
+    return claims.bring(subscription(number), holder(number), broker_grants.signing("B2", index).public)
+
+
+def test_a_broker_listens_calls_half_of_its_peers_and_asks_all_for_their_claims() -> None:
+    bench = Bench()
+    bench.run()
+    assert Listen("broker") in bench.events
+    called = {event.peer for event in bench.events if isinstance(event, Connect)}
+    mine = bench.broker.key
+    overlay = broker_grants.overlay()
+    assert called == {replica.address for node in overlay.nodes for replica in node.replicas if mine < replica.key}
+    bench.up("B1.1", "B2.2")
+    for name in ("B1.1", "B2.2"):
+        assert CopyRouting(1) in bench.got[Address(name)]
+
+
+def test_a_key_that_is_no_replicas_makes_no_broker() -> None:
+    with pytest.raises(ConfigError):
+        Broker(
+            BrokerConfig(),
+            broker_grants.signed(),
+            OPERATOR.public,
+            Address("x"),
+            SigningKey(Secret(bytes(32))),
+            bytes(32),
+            EPOCH_US,
+            Random(1),
+            SeededEntropy(bytes(32)),
+            START,
+        )
+
+
+def test_a_claim_is_its_clients_alone_who_hears_it_elsewhere_cannot_bring_it() -> None:
+    bench = Bench()
+    bench.complete()
+    bench.up("friend", "reader")
+    bench.say("friend", brought(1, index=2), subscription(1))
+    assert bench.broker.sizes()["claims"] == bench.broker.sizes()["waiting"] == 0
+    assert bench.broker.refused == {"ForgedError": 1, "MalformedError": 1}
+    bench.say("reader", brought(1))
+    bench.say("friend", brought(1))
+    assert bench.broker.sizes()["waiting"] == 1
+    assert bench.broker.refused["ForgedError"] >= 1
+    bench.say("friend", claims.withdraw(subscription(1).id, holder(1)))
+    assert bench.broker.sizes()["waiting"] == 1, "not even with the holder's word, on another link"
+    bench.say("reader", claims.withdraw(subscription(1).id, holder(1)))
+    assert bench.broker.sizes()["waiting"] == 0
+
+
+BLOB, NAME = b"x", bytes(16)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        subscription(1),
+        NextShare(NAME, BLOB),
+        Spoken(NAME, 0, NAME, WhichFlood.ATTENDANCE, BLOB),
+        Disputed(NAME, 0, bytes(32), (1,)),
+        Taken(NAME, 0),
+        CopyRouting(1),
+        Copied(1),
+        Item(1, encode(Taken(NAME, 0))),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_what_replicas_say_is_not_for_clients_to_say(message: Message) -> None:
+    bench = Bench()
+    bench.complete()
+    bench.up("client")
+    before = bench.broker.sizes()
+    bench.say("client", message)
+    assert bench.broker.refused == {"MalformedError": 1}
+    assert bench.broker.sizes() == before
+
+
+@pytest.mark.parametrize("message", [brought(1), FirstShare(NAME, BLOB)], ids=lambda m: type(m).__name__)
+def test_what_clients_say_is_not_for_replicas_to_say(message: Message) -> None:
+    bench = Bench()
+    bench.complete()
+    bench.say("B1.1", message)
+    assert bench.broker.refused.total() == 1
+    assert bench.broker.sizes()["waiting"] == 0
+
+
+def test_what_siblings_tell_of_clients_is_waited_for_and_never_routed() -> None:
+    bench = Bench()
+    bench.up("B2.2", "B2.3")
+    for name in ("B2.2", "B2.3"):
+        bench.say(name, subscription(1))
+    assert bench.broker.sizes()["awaited"] == 1
+    assert bench.broker.sizes()["claims"] == bench.broker.sizes()["waiting"] == 0
+    bench.say("B2.2", subscription(2, edge="B3"))
+    assert bench.broker.refused == {"StaleError": 1}
+
+
+def test_a_client_that_floods_is_cut_off_and_one_that_means_well_loses_nothing() -> None:
+    bench = Bench(messages_burst=16, messages_every_us=1_000_000)
+    bench.complete()
+    bench.up("client")
+    bench.say("client", *[Done(number.to_bytes(16, "big"), 0) for number in range(40)], brought(1))
+    assert Disconnect(Address("client")) in bench.events
+    assert bench.broker.refused["ExcessError"] >= 1
+    assert bench.broker.sizes()["waiting"] == 0
+    for _ in range(5):
+        bench.ends[Address("client")].peer_lost(Address("B2.1"))
+        bench.broker.peer_lost(Address("client"), bench.now)
+        bench.now += 20_000_000
+        bench.up("client")
+    assert bench.broker.sizes()["waiting"] == 1, "what it said came in the end"
+
+
+def test_there_are_so_many_clients_and_those_who_are_gone_make_room() -> None:
+    bench = Bench(clients_max=3)
+    bench.complete()
+    bench.up("c1", "c2", "c3")
+    bench.up("c4")
+    assert Disconnect(Address("c4")) in bench.events
+    bench.say("c1", brought(1))
+    for name in ("c1", "c2"):
+        bench.broker.peer_lost(Address(name), bench.now)
+    bench.up("c5")
+    assert bench.broker.sizes()["clients"] == 3
+    bench.events.clear()
+    bench.up("c6")
+    assert bench.events == [Disconnect(Address("c6"))], "who has claims keeps its place, though it is gone for a while"
+
+
+def test_a_client_that_is_gone_is_forgotten_when_its_claims_have_ended() -> None:
+    bench = Bench(client_us=10_000_000)
+    bench.complete()
+    bench.up("client")
+    bench.say("client", brought(1))
+    bench.broker.peer_lost(Address("client"), bench.now)
+    while bench.broker.sizes()["clients"]:
+        when = bench.broker.next_timer()
+        assert when is not None
+        bench.now = max(bench.now, when)
+        bench.broker.handle_timer(bench.now)
+    assert bench.now >= subscription(1).until_us
+    assert bench.broker.sizes()["waiting"] == 0
+
+
+def test_hostile_bytes_change_nothing_but_a_count() -> None:
+    bench = Bench()
+    bench.complete()
+    rng = Random(5)
+    before = bench.broker.sizes()
+    for _ in range(500):
+        data = rng.randbytes(rng.randrange(1, 60))
+        bench.broker.receive(data, Address("B1.1"), bench.now)
+        bench.broker.receive(bytes((0x81,)) + data, Address("B1.1"), bench.now)
+        bench.broker.receive(data, Address("nobody"), bench.now)
+    assert bench.broker.refused.total() == 1500
+    assert bench.broker.sizes() == before
