@@ -214,7 +214,7 @@ class Life:
         """What a neighbour was asked covers all it should know, and nothing in it covers anything else in it."""
         for tables in self.overlay.brokers.values():
             for to, frontier in tables._asked.items():
-                sent = [frontier._wanted[id_] for id_ in frontier._sent]
+                sent = [tables.prt[id_].interest for id_ in frontier.sent]
                 for entry in tables.prt.values():
                     drawn = any(overlaps(a.interest, entry.interest) for a in tables.srt.values() if a.hop == to)
                     if entry.hop != to and drawn:
@@ -242,7 +242,7 @@ def test_when_all_are_gone_nothing_is_left(seed: int) -> None:
         life.overlay.do(broker, life.overlay.brokers[broker].drop(hop(id_)))
     for tables in life.overlay.brokers.values():
         assert tables.srt == tables.prt == {}
-        assert not any(f._wanted or f._sent for f in [*tables._asked.values(), *tables._told.values()])
+        assert not any(f._of or f._subjects for f in [*tables._asked.values(), *tables._told.values()])
 
 
 def test_covering_sends_less() -> None:

@@ -15,6 +15,7 @@ check that an advertisement is of the topic that its publisher was granted; in c
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Annotated, Final, Protocol, TypeVar
 
 import msgspec
@@ -41,6 +42,9 @@ T = TypeVar("T")
 
 class Meaning(Protocol[I_contra, P_contra]):
     """What tables ask of interests and publications."""
+
+    def about(self, what: I_contra | P_contra) -> Hashable:
+        """The subject: what differs in that neither covers, overlaps nor matches."""
 
     def covers(self, s: I_contra, t: I_contra) -> bool:
         """Whether s matches whatever t matches; False where one cannot tell."""
@@ -89,6 +93,10 @@ class Clear(Conjunction, msgspec.Struct, frozen=True, array_like=True, forbid_un
 
 class Predicates:
     """P4, Fig. 1. Any interest will do; only a `Clear` one has other attributes."""
+
+    def about(self, what: Conjunction | Publication) -> Hashable:
+        """Anything may have to do with anything."""
+        return None
 
     def covers(self, s: Conjunction, t: Conjunction) -> bool:
         return predicates.covers(s, t)
@@ -160,6 +168,9 @@ class Tagged(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 class Tags:
     """Keyed elements."""
+
+    def about(self, what: Tagged) -> Hashable:
+        return what.topic
 
     def covers(self, s: Tagged, t: Tagged) -> bool:
         return s.topic == t.topic and all(any(inner <= outer for inner in t.groups) for outer in s.groups)

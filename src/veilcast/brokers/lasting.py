@@ -6,6 +6,7 @@ not on who came first: so replicas of a node that know the same claims tell a ne
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +37,10 @@ class Lasting:
 
     def __init__(self, language: Language[Any, Any]) -> None:
         self._language = language
+
+    def about(self, what: Standing | Said) -> Hashable:
+        """What has other readers has nothing to do with it."""
+        return what.reader
 
     def covers(self, s: Standing, t: Standing) -> bool:
         """Of two that want the same the longer one does, or that with the larger id."""

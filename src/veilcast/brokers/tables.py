@@ -10,15 +10,15 @@ all that it alone covered is sent first, and only then is it withdrawn; and a ne
 withdrawn. At no time does a neighbour know less than it has to.
 
 What interests and publications are, and which covers which, is a matter of the `Meaning` that tables are built with
-(`language`). The answers are steps for the caller to send, in this order. What is remembered is bounded, by hop and in
-all.
+(`language`). It also says what they are about: only those of one subject are ever held against one another. The answers
+are steps for the caller to send, in this order. What is remembered is bounded, by hop and in all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias
 
 from veilcast.brokers.language import I, Meaning, P
 from veilcast.errors import ExcessError, ForgedError, LocalError
@@ -57,10 +57,11 @@ class Tables(Generic[I, P]):
         if not 1 <= most_of_one <= most:
             raise LocalError("tables have room for something, and for no more of one hop than in all")
         self._neighbours, self._meaning = tuple(neighbours), meaning
-        self._advertisements: _Table[I] = _Table(most, most_of_one)
-        self._subscriptions: _Table[I] = _Table(most, most_of_one)
-        self._told: dict[Address, _Frontier[I]] = {hop: _Frontier(meaning.covers_advertisement) for hop in neighbours}
-        self._asked: dict[Address, _Frontier[I]] = {hop: _Frontier(meaning.covers) for hop in neighbours}
+        self._advertisements: _Table[I] = _Table(meaning.about, most, most_of_one)
+        self._subscriptions: _Table[I] = _Table(meaning.about, most, most_of_one)
+        told, asked = meaning.covers_advertisement, meaning.covers
+        self._told: dict[Address, _Frontiers[I]] = {hop: _Frontiers(meaning.about, told) for hop in neighbours}
+        self._asked: dict[Address, _Frontiers[I]] = {hop: _Frontiers(meaning.about, asked) for hop in neighbours}
 
     @property
     def srt(self) -> dict[bytes, Entry[I]]:
@@ -82,18 +83,19 @@ class Tables(Generic[I, P]):
             if to != hop
             for step in _steps(to, "advertise", "unadvertise", self._told[to].add(id_, advertisement))
         ]
-        for number, entry in self._subscriptions.rows.items():
+        for number, entry in self._subscriptions.about(advertisement).items():
             if entry.hop != hop and hop in self._asked and self._meaning.overlaps(advertisement, entry.interest):
                 steps += _steps(hop, "subscribe", "unsubscribe", self._asked[hop].add(number, entry.interest))
         return steps
 
     def unadvertise(self, id_: bytes, hop: Address) -> list[Step[I]]:
         """Tell the others; what was asked of this hop for this advertisement alone is asked no more."""
-        if not self._advertisements.remove(id_, hop):
+        advertisement = self._advertisements.remove(id_, hop)
+        if advertisement is None:
             return []
         steps = []
         if hop in self._asked:
-            for number in self._asked[hop].wanted:
+            for number in self._asked[hop].wanted(advertisement):
                 if not self._is_advertised(hop, self._subscriptions.rows[number].interest):
                     steps += _steps(hop, "subscribe", "unsubscribe", self._asked[hop].remove(number))
         for to in self._neighbours:
@@ -114,7 +116,7 @@ class Tables(Generic[I, P]):
 
     def unsubscribe(self, id_: bytes, hop: Address) -> list[Step[I]]:
         """Ask for what only this one covered, and withdraw it."""
-        if not self._subscriptions.remove(id_, hop):
+        if self._subscriptions.remove(id_, hop) is None:
             return []
         return [
             step
@@ -127,21 +129,22 @@ class Tables(Generic[I, P]):
 
         `ForgedError` if nobody has advertised it on this hop: such a publication would not reach everybody anyway.
         """
-        if not any(self._meaning.conforms(publication, entry.interest) for entry in self._advertisements.of(hop)):
+        advertised = self._advertisements.about(publication).values()
+        if not any(entry.hop == hop and self._meaning.conforms(publication, entry.interest) for entry in advertised):
             raise ForgedError("a publication that was not advertised here")
-        return self._hops(hop, lambda interest: self._meaning.matches(publication, interest))
+        return self._hops(publication, hop, lambda interest: self._meaning.matches(publication, interest))
 
     def wanting(self, id_: bytes) -> list[Address]:
         """The hops where something of this advertisement is wanted."""
         advertisement, hop = self._advertisements.rows[id_]
-        return self._hops(hop, lambda interest: self._meaning.overlaps(advertisement, interest))
+        return self._hops(advertisement, hop, lambda interest: self._meaning.overlaps(advertisement, interest))
 
     def offered(self, id_: bytes) -> list[bytes]:
         """The advertisements that this subscription overlaps, but for those of its own hop."""
         subscription, hop = self._subscriptions.rows[id_]
         return [
             number
-            for number, entry in self._advertisements.rows.items()
+            for number, entry in self._advertisements.about(subscription).items()
             if entry.hop != hop and self._meaning.overlaps(entry.interest, subscription)
         ]
 
@@ -160,19 +163,24 @@ class Tables(Generic[I, P]):
                 steps += self.unadvertise(id_, hop)
         return steps
 
-    def _hops(self, source: Address, wants: Callable[[I], bool]) -> list[Address]:
-        rows = self._subscriptions.rows.values()
+    def _hops(self, what: I | P, source: Address, wants: Callable[[I], bool]) -> list[Address]:
+        rows = self._subscriptions.about(what).values()
         return list(dict.fromkeys(entry.hop for entry in rows if entry.hop != source and wants(entry.interest)))
 
     def _is_advertised(self, hop: Address, subscription: I) -> bool:
-        return any(self._meaning.overlaps(entry.interest, subscription) for entry in self._advertisements.of(hop))
+        return any(
+            entry.hop == hop and self._meaning.overlaps(entry.interest, subscription)
+            for entry in self._advertisements.about(subscription).values()
+        )
 
 
 class _Table(Generic[I]):
     """Rows by id, at most so many, and so many of one hop."""
 
-    def __init__(self, most: int, most_of_one: int) -> None:
+    def __init__(self, subject: Callable[[Any], Hashable], most: int, most_of_one: int) -> None:
         self.rows: dict[bytes, Entry[I]] = {}
+        self._subject = subject
+        self._about: dict[Hashable, dict[bytes, Entry[I]]] = {}
         self._most, self._most_of_one = most, most_of_one
         self._of_hop: Counter[Address] = Counter()
 
@@ -187,28 +195,68 @@ class _Table(Generic[I]):
         if len(self.rows) >= self._most or self._of_hop[entry.hop] >= self._most_of_one:
             raise ExcessError("no more room in the table, or no more for this hop")
         self.rows[id_] = entry
+        self._about.setdefault(self._subject(entry.interest), {})[id_] = entry
         self._of_hop[entry.hop] += 1
         return True
 
-    def remove(self, id_: bytes, hop: Address) -> bool:
-        """Whether it was there, and this hop's to end."""
+    def remove(self, id_: bytes, hop: Address) -> I | None:
+        """What was there, if it was there and this hop's to end."""
         entry = self.rows.get(id_)
         if entry is None:
-            return False
+            return None
         if entry.hop != hop:
             raise ForgedError("another hop's, and not this one's to end")
         del self.rows[id_]
+        subject = self._subject(entry.interest)
+        del self._about[subject][id_]
+        if not self._about[subject]:
+            del self._about[subject]
         self._of_hop[hop] -= 1
         if not self._of_hop[hop]:
             del self._of_hop[hop]
-        return True
+        return entry.interest
 
-    def of(self, hop: Address) -> list[Entry[I]]:
-        return [entry for entry in self.rows.values() if entry.hop == hop] if self._of_hop[hop] else []
+    def about(self, what: object) -> Mapping[bytes, Entry[I]]:
+        """All rows that can have to do with this interest or publication."""
+        return self._about.get(self._subject(what), {})
+
+
+class _Frontiers(Generic[I]):
+    """What one neighbour should know, subject by subject."""
+
+    def __init__(self, subject: Callable[[Any], Hashable], covering: Callable[[I, I], bool]) -> None:
+        self._subject, self._covers = subject, covering
+        self._of: dict[Hashable, _Frontier[I]] = {}
+        self._subjects: dict[bytes, Hashable] = {}
+
+    @property
+    def sent(self) -> list[bytes]:
+        return [id_ for frontier in self._of.values() for id_ in frontier.sent]
+
+    def wanted(self, what: I) -> list[bytes]:
+        """Those about the same as this."""
+        frontier = self._of.get(self._subject(what))
+        return [] if frontier is None else frontier.wanted
+
+    def add(self, id_: bytes, interest: I) -> list[tuple[bool, bytes, I]]:
+        subject = self._subjects.setdefault(id_, self._subject(interest))
+        if subject not in self._of:
+            self._of[subject] = _Frontier(self._covers)
+        return self._of[subject].add(id_, interest)
+
+    def remove(self, id_: bytes) -> list[tuple[bool, bytes, I]]:
+        if id_ not in self._subjects:
+            return []
+        subject = self._subjects.pop(id_)
+        frontier = self._of[subject]
+        moves = frontier.remove(id_)
+        if not frontier.wanted:
+            del self._of[subject]
+        return moves
 
 
 class _Frontier(Generic[I]):
-    """What one neighbour should know, and the part of it that is sent there: all else is covered by that."""
+    """What one neighbour should know of a subject, and the part of it that is sent: all else is covered by that."""
 
     def __init__(self, covering: Callable[[I, I], bool]) -> None:
         self._covers = covering
