@@ -298,6 +298,8 @@ class Broker:
                 self._router.changed = False
                 self._carrying.changed(now)
         for part in (self._passing, self._carrying):
+            if not part.outbox:
+                continue
             sent, part.outbox = part.outbox, []
             for outgoing in sent:
                 self._say(outgoing)

@@ -11,6 +11,7 @@ the same version is refused, since shares of one scheme must not mix with anothe
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Final, Self
 
 import msgspec
@@ -171,6 +172,7 @@ def sign_overlay(overlay: Overlay, operator: SigningKey) -> SignedOverlay:
     return signed
 
 
+@lru_cache(maxsize=NODES_MAX)
 def node_id(name: str) -> bytes:
     """What a virtual node is called on the wire."""
     return digest(name.encode(), purpose=b"vc/virtual-node", size=NODE)
