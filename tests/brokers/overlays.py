@@ -171,14 +171,14 @@ class Reader:
             parcel = Parcel.decode(message.share)
             trails = Trails(PUBLISHER.public, self.world.roster)
             gathering = self.keys.setdefault(parcel.origin, Gathering(parcel.origin, trails))
-            found: Any = gathering.add(parcel, source)
+            origin, found = parcel.origin, gathering.add(parcel, source)
         else:
             delivery = Delivery.decode(message.share)
             origin = delivery.root.origin
             collecting = self.keys.setdefault(origin, Collecting(origin, PUBLISHER.public))
-            parcel, found = delivery, collecting.add(delivery, source)
+            found = collecting.add(delivery, source)
         if found is not None:
-            self.got[parcel.origin if isinstance(parcel, Parcel) else parcel.root.origin] = found
+            self.got[origin] = found
 
     def _content(self, carry: Carry, source: Place, now: int) -> list[Outgoing]:
         manifest = Manifest.decode(carry.manifest)
@@ -243,6 +243,8 @@ class World:
         self.before = {hop: hop - 1 for hop in range(1, hops + 1)} | {hops + 1: hops - 1}
         self.replicas: dict[Place, Replica] = {}
         self.liars = liars or {}
+        self.forgetful = True
+        """Whether who was killed knows that it has forgotten something."""
         for each in self.schemes:
             for at in range(1, size + 1):
                 self.replicas[Place(each, at)] = self._born(Place(each, at))
@@ -270,7 +272,7 @@ class World:
     def kill(self, hop: int, index: int) -> None:
         """And start it again, with nothing that it knew."""
         place = Place(scheme(hop, self.size), index)
-        self.replicas[place] = self._born(place, first_life=False)
+        self.replicas[place] = self._born(place, first_life=not self.forgetful)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class World:
         self.messages[type(outgoing.message).__name__] += 1
         if isinstance(outgoing.message, NextShare | FirstShare | LastShare):
             self.shares.append((outgoing.message, source, outgoing.to))
-        heapq.heappush(self._queue, (when, self._count, source, outgoing.to, outgoing.message))  # type: ignore[misc]
+        heapq.heappush(self._queue, (when, self._count, source, outgoing.to, outgoing.message))
 
     def deal(self, attempt: int = 0, key: bytes = b"k" * 16) -> Origin:
         origin, first = Origin(key, attempt), self.schemes[0]
@@ -319,8 +321,8 @@ class World:
         end = self.now + until
         self._flush()
         while True:
-            due = [when for each in [*self.replicas.values(), *self.readers.values()] if (when := each.next_us())]
-            due += [self.now for each in self.replicas.values() if each.next_us() == 0]
+            due = [when for each in self.replicas.values() if (when := each.next_us()) is not None]
+            due += [when for reader in self.readers.values() if (when := reader.next_us()) is not None]
             due += [self._queue[0][0]] if self._queue else []
             if not due or min(due) > end:
                 self.now = end

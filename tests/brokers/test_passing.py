@@ -262,9 +262,7 @@ def killed(seed: int, *, first_life: bool = False) -> World:
     liars = mixed(seed, 3)
     hops = max(hop for hop, _ in liars)
     world = World(hops, liars=liars, seed=seed)
-    if first_life:
-        born = world._born
-        world._born = lambda place, first_life=True: born(place)  # type: ignore[method-assign]
+    world.forgetful = not first_life
     world.deal()
     honest = [at for at in itertools.product(range(1, hops + 1), (1, 2, 3)) if at not in liars]
     for _ in range(rng.randint(1, 4)):
@@ -493,9 +491,10 @@ def test_nobody_but_who_should_brings_shares_or_words() -> None:
     world.run()
     one = world.replicas[Place(scheme(2), 1)]
     portions = [(m, s, t) for m, s, t in world.shares if isinstance(m, NextShare) and t == one.place]
-    message = portions[0][0]
+    message, source, _ = portions[0]
+    assert isinstance(source, Place)
     with pytest.raises(ForgedError, match="another holder"):
-        one.passing.receive(message, Place(scheme(1), portions[0][1].index % 3 + 1), world.now)  # type: ignore[union-attr]
+        one.passing.receive(message, Place(scheme(1), source.index % 3 + 1), world.now)
     with pytest.raises(ForgedError, match="client"):
         one.passing.receive(message, Address("somebody"), world.now)
     with pytest.raises(ForgedError, match="another way"):

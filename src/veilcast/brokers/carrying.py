@@ -51,13 +51,15 @@ class Carrying:
         self._early: Early[bytes, Peer, Carry] = Early(
             count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
         )
+        self._ends: Early[bytes, Peer, Done] = Early(count=256, size=256, senders=4096, keep_us=config.hold_us)
+        """Of what has not come here: who has it from others may be done before it comes."""
 
     def sizes(self) -> dict[str, int]:
         return {
             "contents": len(self._contents),
             "content bytes": self._bytes.total(),
             "contents done": len(self._done),
-            "contents early": len(self._early),
+            "contents early": len(self._early) + len(self._ends),
         }
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
@@ -94,6 +96,7 @@ class Carrying:
                 continue
             self._ask(content, now)
         self._early.expire(now)
+        self._ends.expire(now)
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
@@ -107,10 +110,8 @@ class Carrying:
             self._answer(carry, source)
             return
         try:
-            before, publisher = (
-                self._routes.came_from(routing.advertisement),
-                self._routes.publisher(routing.advertisement),
-            )
+            before = self._routes.came_from(routing.advertisement)
+            publisher = self._routes.publisher(routing.advertisement)
         except StaleError:
             size = len(carry.manifest) + len(routing.says) + len(carry.block or b"")
             self._early.put(routing.advertisement, source, carry, size, now)
@@ -182,6 +183,8 @@ class Carrying:
         for branch in self._routes.wanting(content.routing):
             hop = branch.node if isinstance(branch, Scheme) else branch
             content.branches.setdefault(hop, _Waiting()).branch = branch
+        for peer, _ in self._ends.take(content.id):
+            content.hear_done(peer)
         content.sent.clear()
         content.served.clear()
         self._spread(content, list(content.blocks), manifest=True)
@@ -290,10 +293,9 @@ class Carrying:
         if content is None and message.content in self._done:
             return
         if content is None:
-            raise StaleError("the end of what is not here")
-        for waiting in content.branches.values():
-            if is_from(source, waiting.branch):
-                waiting.hear(source)
+            self._ends.put(message.content, source, message, 1, now)
+            return
+        content.hear_done(source)
         self._finish(content, now)
 
     def _finish(self, content: _Content, now: int) -> None:
@@ -389,6 +391,11 @@ class _Content:
         """With this block, or none."""
         block = None if index is None else self.blocks[index]
         return Carry(self.routing, self.encoded, block, index or 0, self.attempt)
+
+    def hear_done(self, source: Peer) -> None:
+        for waiting in self.branches.values():
+            if is_from(source, waiting.branch):
+                waiting.hear(source)
 
     def lacking(self) -> list[int]:
         """What others want of us and we have not."""

@@ -7,6 +7,7 @@ goes when there is too much, and the caller is told.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
@@ -17,8 +18,9 @@ Sender = TypeVar("Sender", bound=Hashable)
 Kept = TypeVar("Kept")
 
 
-class _Entry(NamedTuple, Generic[Key, Kept]):
+class _Entry(NamedTuple, Generic[Key, Sender, Kept]):
     key: Key
+    sender: Sender
     what: Kept
     size: int
     until: int
@@ -31,40 +33,49 @@ class Early(Generic[Key, Sender, Kept]):
         if min(count, size, senders, keep_us) < 1:
             raise LocalError("there is room for at least one thing, for a while")
         self._count, self._size, self._most, self._keep_us = count, size, senders, keep_us
-        self._entries: dict[Sender, list[_Entry[Key, Kept]]] = {}
+        self._entries: dict[int, _Entry[Key, Sender, Kept]] = {}
+        """In the order they came, under numbers."""
+        self._of_key: dict[Key, dict[int, None]] = {}
+        self._of_sender: dict[Sender, dict[int, None]] = {}
+        self._sizes: Counter[Sender] = Counter()
+        self._number = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._entries.values()))
+        return len(self._entries)
 
     def put(self, key: Key, sender: Sender, what: Kept, size: int, now: int) -> list[Kept]:
         """What had to go instead, or this very thing if there is no room for it."""
         dropped = self.expire(now)
-        if size > self._size or (sender not in self._entries and len(self._entries) >= self._most):
+        if size > self._size or (sender not in self._of_sender and len(self._of_sender) >= self._most):
             return [*dropped, what]
-        entries = self._entries.setdefault(sender, [])
-        entries.append(_Entry(key, what, size, now + self._keep_us))
-        while len(entries) > self._count or sum(entry.size for entry in entries) > self._size:
-            dropped.append(entries.pop(0).what)
+        self._number += 1
+        self._entries[self._number] = _Entry(key, sender, what, size, now + self._keep_us)
+        self._of_key.setdefault(key, {})[self._number] = None
+        numbers = self._of_sender.setdefault(sender, {})
+        numbers[self._number] = None
+        self._sizes[sender] += size
+        while len(numbers) > self._count or self._sizes[sender] > self._size:
+            dropped.append(self._remove(next(iter(numbers))).what)
         return dropped
 
     def take(self, key: Key) -> list[tuple[Sender, Kept]]:
-        """All that belongs to this, in the order it came from each; it is gone then."""
-        found = []
-        for sender in list(self._entries):
-            found += [(sender, entry.what) for entry in self._entries[sender] if entry.key == key]
-            self._keep(sender, [entry for entry in self._entries[sender] if entry.key != key])
-        return found
+        """All that belongs to this, in the order it came; it is gone then."""
+        entries = [self._remove(number) for number in list(self._of_key.get(key, ()))]
+        return [(entry.sender, entry.what) for entry in entries]
 
     def expire(self, now: int) -> list[Kept]:
         """What nobody came for."""
         dropped = []
-        for sender in list(self._entries):
-            dropped += [entry.what for entry in self._entries[sender] if entry.until <= now]
-            self._keep(sender, [entry for entry in self._entries[sender] if entry.until > now])
+        while self._entries and (first := next(iter(self._entries.items())))[1].until <= now:
+            dropped.append(self._remove(first[0]).what)
         return dropped
 
-    def _keep(self, sender: Sender, entries: list[_Entry[Key, Kept]]) -> None:
-        if entries:
-            self._entries[sender] = entries
-        else:
-            del self._entries[sender]
+    def _remove(self, number: int) -> _Entry[Key, Sender, Kept]:
+        entry = self._entries.pop(number)
+        del self._of_key[entry.key][number], self._of_sender[entry.sender][number]
+        self._sizes[entry.sender] -= entry.size
+        if not self._of_key[entry.key]:
+            del self._of_key[entry.key]
+        if not self._of_sender[entry.sender]:
+            del self._of_sender[entry.sender], self._sizes[entry.sender]
+        return entry
