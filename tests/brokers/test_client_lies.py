@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -22,10 +24,11 @@ from veilcast.brokers.sharing.redistribution import Delivery, First, deal_key, t
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
-from veilcast.errors import ForgedError, LocalError
+from veilcast.errors import ForgedError, LocalError, RemoteError
 from veilcast.machine import Address, Publication
 from veilcast.sim.chance import SeededEntropy
 from veilcast.topics import Label
+from veilcast.wire import decode, encode
 from veilcast.wire.brokers import (
     Bring,
     Carry,
@@ -471,3 +474,31 @@ def test_what_is_not_for_a_client_is_refused_whoever_says_it() -> None:
     world.publish("p", b"hello")
     world.run(3)
     assert world.heard_by("s") == [b"hello"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@both
+def test_a_replica_that_mangles_whatever_it_says_breaks_nothing(profile: Profile, seed: int) -> None:
+    """Bytes are changed inside of messages that are well-formed to the queues, so that all of it is looked at."""
+    world, rng = two(profile), Random(seed)
+
+    def mangle(message: Message, to: Address) -> list[Message]:
+        said: list[Message] = [message]
+        for _ in range(30):
+            data = bytearray(encode(message))
+            for _ in range(rng.choice([1, 1, 1, 4])):
+                data[rng.randrange(1, len(data))] = rng.randrange(256)
+            with suppress(RemoteError):
+                said.append(decode(bytes(data)))
+        rng.shuffle(said)
+        return said
+
+    world.replicas["r2"].rewrite = mangle
+    for number in range(6):
+        world.publish("p", b"%d" % number, level=number)
+        world.run(1)
+    world.run(10)
+    assert world.heard_by("s") == [b"%d" % number for number in range(6)]
+    assert not world.posts["p"].disk
+    for name in ("p", "s"):
+        assert set(world.posts[name].machine.suspects()) <= {world.replicas["r2"].place}
