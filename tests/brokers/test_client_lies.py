@@ -242,12 +242,15 @@ def test_contents_that_come_again_are_done_and_not_delivered(profile: Profile) -
     world.publish("p", b"hello")
     world.run(2)
     (carry,) = [carry for carry in world.replicas["r1"].of(Carry) if carry.block is not None]
-    before = len(world.replicas["r2"].of(Done, "s"))
+    before, others = (len(world.replicas[name].of(Done, "s")) for name in ("r2", "r3"))
     for attempt in range(20):
         world.replicas["r2"].lie("s", msgspec.structs.replace(carry, attempt=attempt))
     world.run(2)
     assert world.heard_by("s") == [b"hello"]
     assert len(world.replicas["r2"].of(Done, "s")) == before + 20
+    assert (
+        len(world.replicas["r3"].of(Done, "s")) == others + 1
+    )  # All are told again once in a while, and not each time.
 
 
 def test_contents_of_an_epoch_that_is_over_are_not_looked_at_even_by_who_has_forgotten_them() -> None:

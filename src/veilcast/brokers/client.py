@@ -319,7 +319,7 @@ class Client:
             return
         for name, kind in stubs:
             if kind == _CONTENT:
-                self._reading.settle(name)
+                self._reading.settle(name, now)
             elif (own := self._own.pop(name, None)) is not None:
                 self._publishing.read(*own)
         later, self._own_later = self._own_later, {}

@@ -64,7 +64,8 @@ class Reading:
         self._texts: dict[bytes, _Text] = {}
         self._opened: dict[bytes, int] = {}
         """What the owner has not acknowledged, and the last attempt of it that was seen."""
-        self._done: dict[bytes, None] = {}
+        self._done: dict[bytes, int] = {}
+        """What is done, and when all replicas were told so last."""
         self._wants: dict[Name, int] = {}
         """Keys that are lacking, and how often they were asked for."""
         self._alarms: Alarms[_Due] = Alarms()
@@ -85,7 +86,7 @@ class Reading:
     def carry(self, carry: Carry, source: Address, bearer: Place, now: int) -> None:
         id_ = carry.routing.content
         if id_ in self._done:
-            self._send(source, Done(id_, carry.attempt))
+            self._done_again(id_, carry.attempt, source, now)
             return
         if id_ in self._opened:
             self._opened[id_] = max(self._opened[id_], carry.attempt)
@@ -118,10 +119,10 @@ class Reading:
             if text.assembly.complete and name in (None, text.name):
                 self._open(id_, now)
 
-    def settle(self, content: bytes) -> None:
+    def settle(self, content: bytes, now: int) -> None:
         """Its owner has it, or wants it no more."""
         attempt = self._opened.pop(content, 0)
-        remember(self._done, content, None, self._config.seen_max)
+        remember(self._done, content, now, self._config.seen_max)
         self._say(Done(content, attempt))
 
     def end(self, advertisement: bytes) -> None:
@@ -190,12 +191,20 @@ class Reading:
         except RemoteError as error:
             self._refuse(error)  # Its publisher sealed what nobody can open: nothing will come of it.
             self._leave(id_, text)
-            self.settle(id_)
+            self.settle(id_, now)
             return
         opening.done(number)
         self._leave(id_, text)
         if self._deliver(letter, id_, now):
-            self.settle(id_)
+            self.settle(id_, now)
+
+    def _done_again(self, id_: bytes, attempt: int, source: Address, now: int) -> None:
+        """To whoever brings it again; and now and then to all, for the one who lacks this word may not be the one."""
+        if now < self._done[id_] + self._config.want_us:
+            self._send(source, Done(id_, attempt))
+        else:
+            self._done[id_] = now
+            self._say(Done(id_, attempt))
 
     def _leave(self, id_: bytes, text: _Text) -> None:
         self._drop(id_)
