@@ -183,6 +183,32 @@ def test_a_publisher_that_deals_keys_without_end_is_remembered_for_the_last_of_t
     assert not reader.refused
 
 
+def test_a_publisher_that_deals_or_signs_in_two_ways_gets_no_honest_replica_suspected() -> None:
+    world = two()
+    keys, advert = keys_of(world), advert_of(world)
+    assert keys.signing is not None
+    scheme, origin = world.replicas["r1"].place.scheme, Origin(bytes(16))
+    one, other = (deal_key(Scalar.draw(ENTROPY), origin, scheme, keys.signing, ENTROPY) for _ in range(2))
+    manifests = [crafted(world, keys.signing) for _ in range(2)]
+    routing = manifests[0].routing
+    signed = [
+        prepare(routing.content, carry.block or b"", Strategy.COPIES, scheme, keys.signing) for carry in manifests
+    ]
+    for replica, firsts, (manifest, blocks) in (
+        (world.replicas["r3"], other, signed[1]),
+        (world.replicas["r1"], one, signed[0]),
+        (world.replicas["r2"], one, signed[0]),
+    ):
+        delivery = take_first(firsts[replica.index - 1], replica.place, keys.signing.public).delivery()
+        replica.lie("s", LastShare(advert.id, delivery.encode().reveal()))
+        replica.lie("s", Carry(routing, msgspec.msgpack.encode(manifest), blocks[0].data, 1, 0))
+    world.run(2)
+    reader = world.posts["s"].machine
+    assert reader.suspects() == []
+    assert reader.sizes()["keys"] == 1
+    assert reader.refused["ForgedError"]
+
+
 @both
 def test_a_replica_gets_one_share_of_each_attempt_and_no_two_are_of_one_polynomial(profile: Profile) -> None:
     world = two(profile)

@@ -3,7 +3,8 @@
 Pure. Shares come from the replicas of the edge node; each is one replica's word, and none is believed alone: the key is
 known by the publisher's signed commitment, and comes out of a majority's shares (`Collecting`, `Gathering`). Nothing is
 remembered for a share whose publisher did not sign for its key, so no broker can fill this. Attempts never mix; the
-last few of each key are open, and the first that comes out is it.
+last few of each key are open, and the first that comes out is it. Nor does what a publisher that lies dealt twice in
+one attempt: its brokers are not to be blamed for that.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ class Openings:
         origin = delivery.root.origin
         name = (advert.id, origin.key)
         key = self._keys.get(name) or _Key()
-        if key.opening is not None and key.attempt != origin.attempt:
+        dealt = (origin.attempt, delivery.root.points)
+        if key.opening is not None and key.dealt != dealt:
             return None  # Dealt again, for others.
-        collecting = key.collecting.get(origin.attempt) or Collecting(origin, advert.publisher)
+        collecting = key.collecting.get(dealt) or Collecting(origin, advert.publisher)
         known = collecting.liars
         try:
             secret = collecting.add(delivery, bearer)
@@ -69,10 +71,10 @@ class Openings:
             raise ForgedError("a share of a sharing that a majority does not have")
         if key.opening is None:
             self._keep(name, key)
-            _newest(key.collecting, origin.attempt, collecting)
+            _newest(key.collecting, dealt, collecting)
             if secret is not None:
                 key.points[bearer.scheme] = delivery.points
-                return self._open(name, key, origin.attempt, secret)
+                return self._open(name, key, dealt, secret)
         return None
 
     def _gather(self, advert: Advert, share: bytes, bearers: Sequence[Place]) -> Name | None:
@@ -81,11 +83,12 @@ class Openings:
         origin = parcel.origin
         name = (advert.id, origin.key)
         key = self._keys.get(name) or _Key()
-        if key.opening is not None and key.attempt != origin.attempt:
+        dealt = (origin.attempt, b"")
+        if key.opening is not None and key.dealt != dealt:
             return None
         if key.trails is None:
             key.trails = Trails(advert.publisher, self._roster)
-        gathering = key.gathering.get(origin.attempt) or Gathering(origin, key.trails, most=PIECES_MAX)
+        gathering = key.gathering.get(dealt) or Gathering(origin, key.trails, most=PIECES_MAX)
         known = gathering.liars
         try:
             secret = gathering.add(parcel, bearer)
@@ -95,9 +98,9 @@ class Openings:
                     self._suspicions.accuse(liar, Reason.TWO_DEALINGS if how == TWO_FACES else Reason.PIECE)
         if key.opening is None:
             self._keep(name, key)
-            _newest(key.gathering, origin.attempt, gathering)
+            _newest(key.gathering, dealt, gathering)
             if secret is not None:
-                return self._open(name, key, origin.attempt, secret)
+                return self._open(name, key, dealt, secret)
         return None
 
     def _keep(self, name: Name, key: _Key) -> None:
@@ -111,20 +114,24 @@ class Openings:
             del self._keys[next(iter(self._keys))]
         self._keys[name] = key
 
-    def _open(self, name: Name, key: _Key, attempt: int, secret: Secret) -> Name:
+    def _open(self, name: Name, key: _Key, dealt: _Dealt, secret: Secret) -> Name:
         """From now on there is nothing but the chain, which goes forward: shares that come late are only checked."""
-        key.opening, key.attempt = Opening(name[1], secret), attempt
+        key.opening, key.dealt = Opening(name[1], secret), dealt
         key.collecting, key.gathering = {}, {}
         return name
+
+
+_Dealt: TypeAlias = tuple[int, bytes]
+"""An attempt to bring a key over; in `hardened` with the commitments that the publisher signed."""
 
 
 @dataclass(slots=True)
 class _Key:
     opening: Opening | None = None
-    attempt: int = 0
-    """By which it came."""
-    collecting: dict[int, Collecting] = field(default_factory=dict)
-    gathering: dict[int, Gathering] = field(default_factory=dict)
+    dealt: _Dealt = (0, b"")
+    """How it came."""
+    collecting: dict[_Dealt, Collecting] = field(default_factory=dict)
+    gathering: dict[_Dealt, Gathering] = field(default_factory=dict)
     points: dict[Scheme, bytes] = field(default_factory=dict)
     """The sharing that it came out of."""
     trails: Trails | None = None
@@ -133,9 +140,9 @@ class _Key:
 What = TypeVar("What")
 
 
-def _newest(attempts: dict[int, What], attempt: int, what: What) -> None:
+def _newest(attempts: dict[_Dealt, What], dealt: _Dealt, what: What) -> None:
     """Of the attempts of a key, the last few."""
-    attempts[attempt] = what
+    attempts[dealt] = what
     while len(attempts) > ATTEMPTS_OPEN:
         del attempts[min(attempts)]
 

@@ -95,6 +95,9 @@ class Reading:
         text.attempt = max(text.attempt, carry.attempt)
         if carry.block is None:
             return
+        if carry.manifest != text.manifest:
+            # Its publisher may have signed two of them; who brings the other has done nothing wrong.
+            raise ForgedError("a second manifest of one content")
         waits = text.assembly.complete
         try:
             text.assembly.add(Block(id_, carry.index, carry.block), bearer)
@@ -164,7 +167,7 @@ class Reading:
         own = sum(text.name[0] == advert.id for text in self._texts.values())
         if len(self._texts) >= self._config.contents_max or own >= max(1, self._config.contents_max // 2):
             raise ExcessError("more contents than there is room for")
-        text = self._texts[id_] = _Text(carry.routing, advert, assembly)
+        text = self._texts[id_] = _Text(carry.routing, advert, carry.manifest, assembly)
         self._alarms.set(("missing", id_), now + self._config.missing_us)
         self._alarms.set(("hold", id_), now + self._config.hold_us)
         return text
@@ -234,6 +237,7 @@ class Reading:
 class _Text:
     routing: Routing
     advert: Advert
+    manifest: bytes
     assembly: Assembly
     attempt: int = 0
 
