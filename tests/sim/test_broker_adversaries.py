@@ -9,11 +9,12 @@ from random import Random
 import msgspec
 import pytest
 
+from veilcast.brokers.hop import Said
 from veilcast.brokers.queues import Queues
 from veilcast.brokers.sharing import attendance, redistribution
 from veilcast.brokers.sharing.attendance import Dealt
 from veilcast.brokers.sharing.flooding import Flood as Flooding
-from veilcast.brokers.sharing.flooding import Vouched, check
+from veilcast.brokers.sharing.flooding import check
 from veilcast.brokers.sharing.paper import Origin, Parcel, resplit, split_key
 from veilcast.brokers.sharing.redistribution import Portion
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
@@ -195,7 +196,7 @@ def test_who_spoils_blocks_spoils_each() -> None:
     assert isinstance(heard, Carry)
     assert heard.block != b"block"
     assert msgspec.structs.replace(heard, block=b"block") == carry()
-    assert lies_of(liar.liar) == 1
+    assert lies_of(liar.liar).total() == 1
 
 
 def dealt(to: Scheme = NEXT) -> list[Portion]:
@@ -221,7 +222,7 @@ def test_who_corrupts_shares_is_caught_by_who_gets_one() -> None:
     assert isinstance(heard, NextShare)
     with pytest.raises(RemoteError):
         Portion.decode(heard.share).check(roster())
-    assert lies_of(liar.liar) == 1
+    assert lies_of(liar.liar).total() == 1
 
 
 def test_who_equivocates_deals_its_own_share_twice_and_both_hold() -> None:
@@ -245,19 +246,19 @@ def test_who_equivocates_deals_its_own_share_twice_and_both_hold() -> None:
         seen[name].check(roster())
         assert seen[name].share.index == PEERS[name].index
     assert [len({seen[name].header.name for name in names}) for names in (("3.1", "3.3"), ("3.1", "3.2"))] == [1, 2]
-    assert lies_of(liars) == 1
+    assert lies_of(liars).total() == 1
 
 
 def test_who_equivocates_says_two_words_and_signs_both() -> None:
     context = digest(msgspec.msgpack.encode((Origin(KEY), OLD)), purpose=b"vc/attend")
     table = {holder: Dealt(bytes(32), bytes(32)) for holder in (1, 2)}
     word = Flooding(context, PLACE, roster(), SIGNING).say(attendance.encode(table))
-    spoken = Spoken(KEY, 0, OLD.node, Flood.ATTENDANCE, msgspec.msgpack.encode(word))
+    spoken = Spoken(KEY, 0, OLD.node, Flood.ATTENDANCE, Said(OLD, HERE, (word,)).encode())
     words = []
     for peer in ("2.2", "2.3"):
         (heard,) = pair("equivocate", peer).say(spoken)
         assert isinstance(heard, Spoken)
-        said = msgspec.msgpack.decode(heard.word, type=Vouched)
+        (said,) = Said.decode(heard.word).words
         check(said, context, PLACE, roster())
         words.append(attendance.decode(said.word))
     assert words == [{1: table[1]}, table]

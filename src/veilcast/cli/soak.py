@@ -18,7 +18,7 @@ from rich.progress import track
 from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
-from veilcast.sim import foil_soak, relay_soak, soak, tree_soak
+from veilcast.sim import broker_every, broker_liars, broker_soak, foil_soak, relay_soak, soak, tree_soak
 from veilcast.sim.scenario import Outcome
 
 
@@ -28,7 +28,7 @@ def add_command(verbs: Any) -> None:
         help="many small networks under every fault, with every check",
         description="Run small networks, each of a variant and with faults that its seed draws, and check everything.",
     )
-    parser.add_argument("--of", choices=tuple(_SOAKS), default="mesh", help="meshes, relays, trees or foiling (mesh)")
+    parser.add_argument("--of", choices=tuple(_SOAKS), default="mesh", help="what kind of network (mesh)")
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="so many seeds from --seed on (100)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
     cores = min(os.cpu_count() or 1, _JOBS_MAX)
@@ -102,7 +102,15 @@ def _end_on_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-_SOAKS: Final = {"mesh": soak, "relay": relay_soak, "tree": tree_soak, "foil": foil_soak}
+_SOAKS: Final = {
+    "mesh": soak,
+    "relay": relay_soak,
+    "tree": tree_soak,
+    "foil": foil_soak,
+    "brokers": broker_soak,
+    "brokers-liars": broker_liars,
+    "brokers-every": broker_every,
+}
 _SEEDS_MAX: Final = 1_000_000
 _JOBS_MAX: Final = 256
 _AHEAD: Final = 4

@@ -5,12 +5,12 @@ says otherwise is numbered and acknowledged as it should be (`broker_streams`), 
 stream. All Byzantine brokers pool what they have, whatever else they do: that is `broker_checkers.Secret`, and who does
 nothing but that is no class here.
 
-`lies` counts what can be held against a liar by who gets it: it must be named then.
+`lies` counts what can be held against a liar, by whom it was told.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from veilcast.brokers.hop import Said
 from veilcast.brokers.sharing import attendance
 from veilcast.brokers.sharing.flooding import Flood as Flooding
 from veilcast.brokers.sharing.flooding import Vouched
@@ -72,7 +73,8 @@ class Liar(Speaker):
     def __init__(self, inner: Machine, view: Standpoint) -> None:
         super().__init__(inner)
         self._view = view
-        self.lies = 0
+        self.lies: Counter[Address] = Counter()
+        """What can be held against it, by who was told it."""
 
 
 class Drop(Liar):
@@ -102,7 +104,7 @@ class CorruptShare(Liar):
     def say(self, message: Message, peer: Address) -> list[Message]:
         if not isinstance(message, NextShare | LastShare):
             return [message]
-        self.lies += 1
+        self.lies[peer] += 1
         if not self._view.hardened and isinstance(message, NextShare) and self._view.rng.random() < 0.5:
             parcel = Parcel.decode(message.share)
             parcel = self._pieces(parcel)[parcel.index]
@@ -125,7 +127,7 @@ class CorruptBlock(Liar):
     def say(self, message: Message, peer: Address) -> list[Message]:
         if not isinstance(message, Carry) or message.block is None:
             return [message]
-        self.lies += 1
+        self.lies[peer] += 1
         return [msgspec.structs.replace(message, block=_spoilt(message.block, self._view.rng))]
 
 
@@ -169,12 +171,15 @@ class Equivocate(Liar):
         place = self._view.peers.get(peer)
         if place is None or place.index % 2:
             return [message]
+        said: Message = message
         match message:
             case NextShare():
-                return [self._other_share(message)]
+                said = self._other_share(message)
             case Spoken(flood=Flood.ATTENDANCE):
-                return [self._other_word(message)]
-        return [message]
+                said = self._other_word(message)
+        if said != message:
+            self.lies[peer] += 1
+        return [said]
 
     def _dealt_again(self, portions: Sequence[Portion]) -> Handed:
         header = portions[0].header
@@ -195,7 +200,6 @@ class Equivocate(Liar):
             if portion.header.name not in self._second:
                 return message
             other = self._second[portion.header.name][portion.share.index - 1]
-        self.lies += 1
         return msgspec.structs.replace(message, share=other.encode().reveal())
 
     def _split_again(self, parcel: Parcel) -> list[Any]:
@@ -207,21 +211,26 @@ class Equivocate(Liar):
         return self._second[statement.name]
 
     def _other_word(self, message: Spoken) -> Spoken:
-        """That it has nothing of the last holder."""
-        vouched, old = msgspec.msgpack.decode(message.word, type=Vouched), self._view.schemes.get(message.node)
-        if vouched.author != self._view.place.index or old is None:
-            return message
+        """That it has nothing of the last holder who dealt to it."""
+        said, old = Said.decode(message.word), self._view.schemes.get(message.node)
+        words = []
+        for vouched in said.words:
+            if vouched.author == self._view.place.index and old is not None:
+                vouched = self._denied(vouched, Origin(message.key, message.attempt), old)
+            words.append(vouched)
+        return msgspec.structs.replace(message, word=msgspec.structs.replace(said, words=tuple(words)).encode())
+
+    def _denied(self, vouched: Vouched, origin: Origin, old: Scheme) -> Vouched:
         try:
             table = attendance.decode(vouched.word)
         except RemoteError:
-            return message
-        if table:
-            table.popitem()
-        about = msgspec.msgpack.encode((Origin(message.key, message.attempt), old))
-        flood = Flooding(digest(about, purpose=b"vc/attend"), self._view.place, Roster(nodes=1), self._view.signing)
-        self.lies += 1
-        word = flood.say(attendance.encode(table))
-        return msgspec.structs.replace(message, word=msgspec.msgpack.encode(word))
+            return vouched
+        if not table:
+            return vouched
+        table.popitem()
+        about = digest(msgspec.msgpack.encode((origin, old)), purpose=b"vc/attend")
+        flood = Flooding(about, self._view.place, Roster(nodes=1), self._view.signing)
+        return flood.say(attendance.encode(table))
 
     def _remember(self, name: bytes, made: list[Any]) -> None:
         self._second[name] = made
@@ -283,11 +292,11 @@ def disguise(behaviour: str, inner: Machine, view: Standpoint, bound_us: int) ->
     return _LIARS[behaviour](inner, view)
 
 
-def lies_of(machine: Any) -> int:
-    """How many lies that can be proven this one has told; none, if it is no liar of that kind."""
+def lies_of(machine: Any) -> Counter[Address]:
+    """The lies that can be proven which this one has told; none, if it is no liar of that kind."""
     while machine is not None and not isinstance(machine, Liar):
         machine = getattr(machine, "inner", None)
-    return 0 if machine is None else machine.lies
+    return Counter() if machine is None else machine.lies
 
 
 def _spoilt(data: bytes, rng: Random) -> bytes:

@@ -51,7 +51,8 @@ class Secret(Checker):
 
 
 class Named(Checker):
-    """Whoever is proven to lie does; and, if that is asked for, whoever told a lie that can be proven is named.
+    """Whoever is proven to lie does; and, if that is asked for, whoever told an honest broker a lie that can be proven
+    is named. A reader that has what it wanted does not look at what else comes.
 
     `suspects` says whom a machine holds for proven.
     """
@@ -78,8 +79,10 @@ class Named(Checker):
             if place not in byzantine:
                 raise ViolationError(f"{witness} calls an honest broker a liar: {_told(place, self._places)}")
         for place, liar in byzantine.items():
-            if self._all and lies_of(world.machine(liar)) and place not in named:
-                raise ViolationError(f"{liar} lied, and nobody says so")
+            lies = lies_of(world.machine(liar)) if self._all and place not in named else {}
+            victims = [told for told in lies if lies[told] and told in self._places and told not in self._liars]
+            if victims:
+                raise ViolationError(f"{liar} lied to {victims[0]}, and nobody says so")
 
 
 def _told(place: Place, places: Mapping[Address, Place]) -> str:

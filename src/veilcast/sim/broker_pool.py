@@ -11,14 +11,13 @@ leaks by some way that nobody has thought of is found here if the leaked shares 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from veilcast.brokers.sharing.flooding import Vouched
 from veilcast.brokers.sharing.paper import Parcel, Statement
 from veilcast.brokers.sharing.redistribution import Delivery, First, Header, Portion
 from veilcast.crypto import shares
@@ -226,23 +225,28 @@ def _bytes_at_zero(values: Mapping[int, bytes]) -> bytes:
 
 
 def _shown(message: Message) -> Iterator[bytes]:
-    """The shares that stand in a message, in the open as a word's evidence too."""
+    """The shares that stand in a message; what replicas say to one another may show some as evidence."""
     if isinstance(message, FirstShare | NextShare | LastShare | Push):
         yield message.share
     elif isinstance(message, Spoken):
+        yield from _inside(message.word, DEPTH_MAX)
+
+
+def _inside(data: object, depth: int) -> Iterator[bytes]:
+    """All long enough strings of bytes in what is encoded there, whatever is encoded in these included."""
+    if isinstance(data, bytes) and len(data) >= PORTION_MIN and depth:
+        yield data
         try:
-            evidence = msgspec.msgpack.decode(msgspec.msgpack.decode(message.word, type=Vouched).word)
-        except (msgspec.DecodeError, RemoteError):
+            data = msgspec.msgpack.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return
-        yield from _portions_in(evidence)
-
-
-def _portions_in(evidence: object) -> Iterable[bytes]:
-    match evidence:
-        case [list(portions), list()]:
-            return [each for each in portions if isinstance(each, bytes)]
-    return ()
+    if isinstance(data, list):
+        for each in data:
+            yield from _inside(each, depth - isinstance(each, bytes))
 
 
 TRIES_MAX: Final = 5_000
 """Of what could be taken together for one thing that is hidden: a bound on work, which no test reaches."""
+DEPTH_MAX: Final = 5
+PORTION_MIN: Final = 300
+"""A portion has at least two signatures and three commitments."""

@@ -13,6 +13,7 @@ import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Publication
+from veilcast.sim.brokers import BrokersPopulation
 from veilcast.sim.chance import derive, generator
 from veilcast.sim.checkers import AtMostOnce, Bounded, Checker, Everyone, Intact
 from veilcast.sim.flood import ID_SIZE, Flood
@@ -96,7 +97,13 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
 
 AnyPopulation: TypeAlias = (
-    FloodPopulation | MeshPopulation | SybilPopulation | RelayPopulation | TreePopulation | FoilPopulation
+    FloodPopulation
+    | MeshPopulation
+    | SybilPopulation
+    | RelayPopulation
+    | TreePopulation
+    | FoilPopulation
+    | BrokersPopulation
 )
 
 _CHECKS: Final = ("once", "intact", "everyone", "memory")

@@ -1,0 +1,345 @@
+"""The population of secret forwarding: an overlay of virtual nodes with their replicas, and clients at its edge.
+
+All machines are the real ones, with the real cryptography; streams are ties of the world. Some replicas of each node,
+never more than it bears, are Byzantine: each is the real machine and does one thing besides (`broker_adversaries`).
+Which they are and what they do, how the nodes hang together, and who is at which edge, the seed draws.
+
+An owner subscribes whenever its client starts, and acknowledges at once what is delivered. A publication is owed as
+soon as it is on its publisher's disk, to everybody whose interest it matches.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.keyring import Keyring
+from veilcast.brokers.broker import Broker
+from veilcast.brokers.client import Client
+from veilcast.brokers.config import BrokerConfig, ClientConfig
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay, node_id, sign_overlay
+from veilcast.brokers.sharing.scheme import Place, tolerated
+from veilcast.crypto.secret import Secret as SecretBytes
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Machine
+from veilcast.sim.adversaries import innermost
+from veilcast.sim.broker_adversaries import BEHAVIOURS, Standpoint, disguise, lies_of
+from veilcast.sim.broker_checkers import Named, Secret
+from veilcast.sim.broker_intruder import Coalition, Intruder, Spy
+from veilcast.sim.chance import derive, generator
+from veilcast.sim.host import Birth
+from veilcast.sim.mesh_keys import keyring_of
+from veilcast.sim.mesh_owners import Clients
+from veilcast.sim.reader_checkers import Diary, reader_checker
+from veilcast.sim.wishes import Promising, Vocabulary, plan_notes
+from veilcast.sim.world import World
+from veilcast.topics import Conjunction, Equal
+
+
+class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="brokers"):
+    """`notes` are published, one every `every_us` from `first_us` on, by the publishers in turn."""
+
+    nodes: int = 3
+    replicas: int = 3
+    """Of each node."""
+    shape: Literal["line", "random"] = "line"
+    """On a line publishers are at one end and readers at the other; else all is drawn."""
+    liars: int = 0
+    """Byzantine replicas of each node."""
+    behaviours: tuple[str, ...] = BEHAVIOURS
+    """What they do: each of them one of these, drawn."""
+    cast: dict[str, str] = {}
+    """Who lies, and how, where that is not drawn."""
+    intruders: int = 0
+    """Clients of theirs, which have no grant."""
+    publishers: int = 1
+    readers: int = 2
+    topics: int = 2
+    interests: int = 1
+    """Of each reader."""
+    bits: int = 4
+    """Of the number that topics have: it counts to 2^bits; with none, all want all of a topic."""
+    notes: int = 20
+    first_us: int = 5_000_000
+    every_us: int = 1_000_000
+    owed_us: int = 0
+    """Notes that are published from this time on must reach everybody who wants them."""
+    broker: BrokerConfig = BrokerConfig()
+    client: ClientConfig = ClientConfig()
+    checks: tuple[str, ...] = ("once", "intact", "matching", "complete", "secret", "named", "bounds")
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "replicas", "publishers", "readers", "topics", "interests", "every_us"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"population.{name} must be at least 1")
+        for name in ("liars", "intruders", "bits", "notes", "first_us", "owed_us"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"population.{name} must not be negative")
+        if self.liars > tolerated(self.replicas):
+            raise ConfigError(f"population.liars: {self.replicas} replicas bear {tolerated(self.replicas)}")
+        acts, names = (*self.behaviours, *self.cast.values()), self.broker_names()
+        for known, given in ((BEHAVIOURS, acts), (_CHECKS, self.checks), (names, tuple(self.cast))):
+            for each in given:
+                if each not in known:
+                    raise ConfigError(f"population: there is no {each!r}, only {', '.join(known)}")
+        for node in range(self.nodes):
+            if sum(name in self.cast for name in self.replica_names(node)) > tolerated(self.replicas):
+                raise ConfigError(f"population.cast: v{node} bears {tolerated(self.replicas)} liars")
+        if not self.behaviours or self.broker.profile != self.client.profile:
+            raise ConfigError("population: liars do something, and all of an overlay is of one profile")
+
+    @property
+    def hardened(self) -> bool:
+        return self.broker.profile == "hardened"
+
+    def addresses(self) -> tuple[Address, ...]:
+        return (*self.broker_names(), *self.client_names(), *self.intruder_names())
+
+    def broker_names(self) -> tuple[Address, ...]:
+        return tuple(name for node in range(self.nodes) for name in self.replica_names(node))
+
+    def replica_names(self, node: int) -> tuple[Address, ...]:
+        return tuple(Address(f"v{node}.{index}") for index in range(1, self.replicas + 1))
+
+    def client_names(self) -> tuple[Address, ...]:
+        """Publishers come first."""
+        return tuple(Address(f"c{number}") for number in range(self.publishers + self.readers))
+
+    def intruder_names(self) -> tuple[Address, ...]:
+        return tuple(Address(f"x{number}") for number in range(self.intruders))
+
+    def reader_names(self) -> tuple[Address, ...]:
+        return self.client_names()[self.publishers :]
+
+    def wishes(self, seed: int) -> dict[Address, tuple[Conjunction, ...]]:
+        """What each reader wants under this seed, each of it once."""
+        return self._vocabulary.wishes(seed, self.reader_names(), self.interests)
+
+    def ground(self, seed: int) -> Ground:
+        """Who stands where under this seed, and who lies."""
+        rng = generator(seed, "overlay")
+        parents = [node - 1 if self.shape == "line" else rng.randrange(node) for node in range(1, self.nodes)]
+        links = tuple((f"v{parent}", f"v{node}") for node, parent in enumerate(parents, 1))
+        liars = {Address(name): behaviour for name, behaviour in self.cast.items()}
+        for node in range(0 if self.cast else self.nodes):
+            for name in rng.sample(self.replica_names(node), self.liars):
+                liars[name] = rng.choice(self.behaviours)
+        edges: dict[Address, str] = {}
+        for number, client in enumerate(self.client_names()):
+            end = 0 if number < self.publishers else self.nodes - 1
+            edges[client] = f"v{end if self.shape == 'line' else rng.randrange(self.nodes)}"
+        reading = [edges[reader] for reader in self.reader_names()]
+        edges |= {name: rng.choice(reading) for name in self.intruder_names()}
+        return Ground(_overlay(self.nodes, self.replicas, links), liars, edges)
+
+    def settle(self, world: World, duration_us: int) -> None:
+        wishes, diary, ground, coalition = self.wishes(world.seed), Diary(), self.ground(world.seed), Coalition()
+        overlay = ground.overlay.verify(operator_key().public)
+        places = {name: overlay.place(signing_key(name).public) for name in self.broker_names()}
+        known = {name: place for name, place in places.items() if place is not None}
+        honest = [name for name in (*known, *self.client_names()) if name not in ground.liars]
+        others = {
+            "secret": lambda: Secret((*ground.liars, *self.intruder_names()), self.hardened),
+            "named": lambda: Named(known, tuple(ground.liars), honest, _suspects),
+            "all named": lambda: Named(known, tuple(ground.liars), honest, _suspects, all_of_them=True),
+        }
+        for check in self.checks:
+            world.watch(reader_checker(check, diary, wishes, lambda machine: _bounds(self, machine), others))
+        world.watch(Clients())
+        for name in self.broker_names():
+            world.add(name, self._broker(ground, known, world.epoch_us, coalition))
+        for number, client in enumerate(self.client_names()):
+            keyring = self._keyring(number, world.epoch_us)
+            world.add(client, self._owner(ground, keyring, wishes.get(client, ()), diary))
+            for interest in wishes.get(client, ()):
+                topic = next(each.text for each in interest.constraints if isinstance(each, Equal))
+                world.label(topic, client, "subscriber", world.start, world.start + duration_us)
+        for name in self.intruder_names():
+            world.add(name, self._intruder(ground, coalition))
+        plan_notes(
+            world,
+            self.client_names()[: self.publishers],
+            self._vocabulary,
+            self.notes,
+            lambda number: self.first_us + number * self.every_us,
+            self.owed_us,
+            diary,
+        )
+
+    def facts(self, world: World) -> dict[str, int]:
+        """What came of it: claims that stand, lies that were told, how many are named for it, what was refused."""
+        names = (*self.broker_names(), *self.client_names())
+        machines = [machine for name in names if (machine := world.machine(name)) is not None]
+        liars = [world.machine(name) for name in self.ground(world.seed).liars]
+        return {
+            "liars": len(liars),
+            "lies": sum(lies_of(liar).total() for liar in liars),
+            "named": len({place: None for machine in machines for place in _suspects(innermost(machine))}),
+            "refused": sum(innermost(machine).refused.total() for machine in machines),
+        }
+
+    @property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary(tuple(f"brokers/{number}" for number in range(self.topics)), self.bits)
+
+    def _keyring(self, number: int, epoch_us: int) -> Keyring:
+        words, profile = self._vocabulary, self.client.profile
+        role, length_us = "publisher" if number < self.publishers else "subscriber", self._length(epoch_us)
+        return keyring_of(words.declared(profile), length_us, tuple((each, role) for each in words.topics), number)
+
+    def _length(self, epoch_us: int) -> int:
+        return epoch_us if self.hardened else HOUR_US
+
+    def _broker(self, ground: Ground, places: dict[Address, Place], epoch_us: int, coalition: Coalition) -> Any:
+        root = self._keyring(0, epoch_us).root
+        schemes = {place.scheme.node: place.scheme for place in places.values()}
+
+        def start(birth: Birth) -> Machine:
+            name = birth.address
+            signing = signing_key(name)
+            broker = Broker(
+                self.broker,
+                ground.overlay,
+                operator_key().public,
+                name,
+                signing,
+                root,
+                self._length(epoch_us),
+                birth.rng,
+                birth.entropy,
+                birth.now,
+            )
+            if name not in ground.liars:
+                return broker
+            rng = generator(birth.seed, "liar", name, str(birth.incarnation))
+            peers = {other: place for other, place in places.items() if other != name}
+            view = Standpoint(places[name], signing, peers, schemes, rng, birth.entropy, self.hardened)
+            spy = Spy(disguise(ground.liars[name], broker, view, self.broker.bound_us))
+            spy.coalition = coalition
+            return spy
+
+        return start
+
+    def _owner(self, ground: Ground, keyring: Keyring, wishes: tuple[Conjunction, ...], diary: Diary) -> Any:
+        def start(birth: Birth) -> Client:
+            client = _Client(
+                self.client,
+                keyring,
+                ground.overlay,
+                operator_key().public,
+                ground.edges[birth.address],
+                birth.address,
+                birth.rng,
+                birth.entropy,
+                birth.now,
+                birth.stored,
+            )
+            client.diary = diary
+            for interest in wishes:
+                client.subscribe(interest, birth.now)
+            return client
+
+        return start
+
+    def _intruder(self, ground: Ground, coalition: Coalition) -> Any:
+        def start(birth: Birth) -> Intruder:
+            edge = ground.edges[birth.address]
+            replicas = self.replica_names(int(edge[1:]))
+            return Intruder(replicas, node_id(edge), coalition, birth.entropy, birth.now)
+
+        return start
+
+
+class Ground(NamedTuple):
+    """What a seed draws: the overlay, its liars by what they do, and the edge node of each client."""
+
+    overlay: SignedOverlay
+    liars: dict[Address, str]
+    edges: dict[Address, str]
+
+
+class _Client(Promising, Client):
+    """A client that writes down what it has promised to send."""
+
+
+@cache
+def signing_key(name: Address) -> SigningKey:
+    return SigningKey(SecretBytes(derive(0, "broker", name)[:32]))
+
+
+@cache
+def operator_key() -> SigningKey:
+    return SigningKey(SecretBytes(derive(0, "operator")[:32]))
+
+
+@cache
+def _overlay(nodes: int, replicas: int, links: tuple[tuple[str, str], ...]) -> SignedOverlay:
+    entries = []
+    for node in range(nodes):
+        names = [f"v{node}.{index}" for index in range(1, replicas + 1)]
+        entries.append(
+            NodeEntry(f"v{node}", 0, tuple(Replica(signing_key(Address(name)).public, name, name) for name in names))
+        )
+    return sign_overlay(Overlay(1, tuple(entries), links), operator_key())
+
+
+def _suspects(machine: Any) -> list[Place]:
+    return list(machine.suspects())
+
+
+def _bounds(population: BrokersPopulation, machine: Broker | Client | Intruder) -> dict[str, int]:
+    if isinstance(machine, Intruder):
+        return {}
+    if isinstance(machine, Client):
+        client = population.client
+        return {
+            "queued": population.replicas * (client.window + 2 * client.queue_max),
+            "claims": 3 * (client.subscriptions_max + population.topics),
+            "subscriptions": client.subscriptions_max,
+            "advertised": client.advertised_max,
+            "keys": client.keys_max,
+            "contents": client.contents_max,
+            "opened": 2 * client.unread_max,
+            "done": client.seen_max,
+            "inbox": client.unread_max,
+            "seen": client.seen_max,
+            "pending": client.records_max,
+            "sealing": client.records_max + population.topics,
+            "suspects": client.suspects_max,
+        }
+    broker = population.broker
+    each = broker.window + 2 * broker.queue_max
+    return {
+        "clients": broker.clients_max,
+        "queued": len(population.addresses()) * each,
+        "queued each": each,
+        "claims": 2 * broker.claims_max,
+        "waiting": broker.waiting_max,
+        "votes": population.nodes * population.replicas * broker.votes_max,
+        "votes each": broker.votes_max,
+        "ended": broker.claims_max,
+        "passages": broker.keys_max,
+        "passages past": broker.done_max,
+        "hops": broker.keys_max,
+        "handed": broker.keys_max * population.nodes,
+        "early": 2 * _EARLY,
+        "pieces past": broker.done_max,
+        "trails": broker.claims_max,
+        "keys wanted": broker.keys_max,
+        "keys": broker.keys_max,
+        "contents": broker.contents_max,
+        "content bytes": broker.contents_bytes,
+        "contents done": broker.done_max,
+        "contents early": _EARLY,
+        "awaited": broker.claims_max,
+        "suspects": broker.suspects_max,
+    }
+
+
+_CHECKS: Final = ("once", "intact", "matching", "complete", "secret", "named", "all named", "bounds")
+_EARLY: Final = 512 * 256
+"""Messages that may come before what they belong to: so many senders, so many of each."""

@@ -1,0 +1,125 @@
+"""The population of secret forwarding: who lives in it, who lies there, and what its scenarios come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.sharing.scheme import Place, Scheme
+from veilcast.errors import ConfigError
+from veilcast.machine import Address
+from veilcast.sim import broker_every, scenario
+from veilcast.sim.adversaries import Puppet
+from veilcast.sim.broker_adversaries import BEHAVIOURS, Liar
+from veilcast.sim.broker_checkers import Named
+from veilcast.sim.brokers import BrokersPopulation, operator_key
+from veilcast.sim.checkers import ViolationError
+from veilcast.sim.links import Links
+from veilcast.sim.world import World
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"nodes": 0}, "nodes"),
+        ({"readers": 0}, "readers"),
+        ({"notes": -1}, "notes"),
+        ({"liars": 2}, "3 replicas bear 1"),
+        ({"behaviours": ("sing",)}, "no 'sing'"),
+        ({"behaviours": ()}, "do something"),
+        ({"checks": ("none",)}, "no 'none'"),
+        ({"cast": {"v9.1": "drop"}}, "no 'v9.1'"),
+        ({"cast": {"v0.1": "drop", "v0.2": "drop"}}, "v0 bears 1"),
+        ({"client": ClientConfig(profile="paper")}, "one profile"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        BrokersPopulation(**wrong)
+
+
+def test_a_seed_draws_as_many_liars_at_each_node_as_are_asked_for_and_every_behaviour_in_time() -> None:
+    population = BrokersPopulation(nodes=4, replicas=5, liars=2, shape="random")
+    acts = set()
+    for seed in range(20):
+        ground = population.ground(seed)
+        assert ground == population.ground(seed)
+        for node in range(4):
+            assert sum(name in ground.liars for name in population.replica_names(node)) == 2
+        assert set(ground.edges) == {*population.client_names(), *population.intruder_names()}
+        ground.overlay.verify(operator_key().public).check("hardened")
+        acts |= set(ground.liars.values())
+    assert acts == set(BEHAVIOURS)
+
+
+def test_on_a_line_publishers_and_readers_are_at_its_ends() -> None:
+    population = BrokersPopulation(nodes=4, publishers=2, readers=2)
+    edges = population.ground(3).edges
+    assert [edges[name] for name in population.client_names()] == ["v0", "v0", "v3", "v3"]
+
+
+def test_every_case_is_another_one_and_has_a_liar_at_each_node() -> None:
+    each = 3 * len(BEHAVIOURS)
+    casts = [broker_every.population(case).cast for case in range(each + each**2)]
+    assert len({tuple(cast.items()) for cast in casts}) == len(casts)
+    assert {len(cast) for cast in casts[:each]} == {1}
+    assert {len(cast) for cast in casts[each:]} == {2}
+    last = broker_every.population(broker_every.CASES - 1)
+    assert (last.nodes, len(last.cast)) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "brokers-small",
+        "brokers-paper",
+        pytest.param("brokers-liars", marks=pytest.mark.all_only),
+        pytest.param("brokers-kills", marks=pytest.mark.all_only),
+    ],
+)
+def test_what_is_promised_arrives(name: str) -> None:
+    outcome = scenario.run(scenario.load(name), 1)
+    assert outcome.violations == ()
+    assert outcome.deliveries > 0
+
+
+# --- who is called a liar ---------------------------------------------------------------------------------------------
+
+
+class Witness(Puppet):
+    def __init__(self, named: list[Place]) -> None:
+        super().__init__()
+        self.named = named
+
+
+class Lied(Liar):
+    def __init__(self) -> None:
+        self._inner, self.lies = Puppet(), Counter({B: 1})
+
+
+A, B, W = Address("a"), Address("b"), Address("w")
+SCHEME = Scheme(bytes(16), 0, 3)
+PLACES = {A: Place(SCHEME, 1), B: Place(SCHEME, 2)}
+
+
+def judged(named: list[Place], *, all_of_them: bool = False) -> None:
+    world = World(seed=1, links=Links())
+    checker = Named(PLACES, (A,), (W,), lambda machine: machine.named, all_of_them)
+    world.add(W, lambda _: Witness(named))
+    world.add(A, lambda _: Lied())
+    checker.on_end(world)
+
+
+def test_an_honest_broker_that_is_called_a_liar_is_noticed() -> None:
+    judged([])
+    judged([PLACES[A]], all_of_them=True)
+    with pytest.raises(ViolationError, match="calls an honest broker a liar: b"):
+        judged([PLACES[A], PLACES[B]])
+
+
+def test_a_lie_that_nobody_speaks_of_is_noticed() -> None:
+    with pytest.raises(ViolationError, match="a lied to b"):
+        judged([], all_of_them=True)
