@@ -55,7 +55,7 @@ def test_what_is_no_question_is_told_so_and_hurts_nobody(line: bytes, tmp_path: 
     path = tmp_path / "sock"
     served(
         path,
-        lambda: _check(json.loads(_say(path, line)) == {"refused": "this is no question"}),
+        lambda: _check(json.loads(_say(path, line)) == {"error": "this is no question"}),
         lambda: _check(inquire(path, {}) == {"asked": {}}),
     )
 

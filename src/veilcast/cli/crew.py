@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +69,19 @@ class Crew:
         forget(self._directory)
 
 
+def add(directory: Path, hosts: Sequence[str]) -> None:
+    """One more worker for these hosts, beside those that live; `end_all` ends it."""
+    number = 1 + max((int(path.stem.rpartition("-")[2]) for path in directory.glob("worker-*.pid")), default=WORKERS)
+    child = _start(directory, number, 1, *hosts)
+    deadline = time.monotonic() + _END_S
+    while _holder(_pid_file(directory, number)) is None:
+        if child.poll() is not None or time.monotonic() > deadline:
+            said = _log(directory, number).read_text(errors="replace").strip().splitlines()
+            raise LocalError((said or ["it did not start"])[-1].removeprefix("veilcast: "))
+        time.sleep(_LOOK_S)
+    child.returncode = 0  # Or it would be reported as forgotten.
+
+
 def sign_on(directory: Path, number: int) -> int:
     """As a worker: be known by the pid file from now on. The system closes the descriptor when the process ends."""
     descriptor = os.open(_pid_file(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -115,8 +129,9 @@ def forget(directory: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _start(directory: Path, number: int, workers: int, *, lifeline: bool) -> subprocess.Popen[bytes]:
+def _start(directory: Path, number: int, workers: int, *only: str, lifeline: bool = False) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "veilcast.cli.worker", str(directory.absolute()), str(number), str(workers)]
+    command += [f"--only={host}" for host in only]
     with _log(directory, number).open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command if not lifeline else [*command, "--lifeline"],

@@ -9,6 +9,7 @@ as one provider; x and y are drawn for the network, so that two networks never m
     server/, proxy/          of a relay, its two hosts (see `localrelay`)
     directory/, testnet/     of a tree, its directory, and a private Tor network (see `localtree`)
     broker/                  of foiling, its broker (see `localfoil`)
+    operator/, NODE-N/       of an overlay of brokers, its operator and all replicas (see `localbrokers`)
     worker-N.pid, .log       the processes (see `crew`)
 
 Everything is as in a network of many machines but for the passphrase, which lies beside what it locks and is stretched
@@ -35,9 +36,10 @@ from veilcast.authority.record import Profile
 from veilcast.authority.standing import Standing
 from veilcast.authority.topickeys import Role
 from veilcast.authority.vault import write_secret, write_whole
-from veilcast.cli import localfoil, localrelay, localtree, mosquitto
+from veilcast.cli import localbrokers, localfoil, localrelay, localtree, mosquitto
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file, state_file
+from veilcast.cli.localbrokers import OverlayPlan
 from veilcast.cli.plaintoml import spell
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
@@ -59,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What a network is to be. `topology` None lets certified members find one another."""
 
     nodes: int
-    mode: Literal["mesh", "relay", "tree", "foil"] = "mesh"
+    mode: Literal["mesh", "relay", "tree", "foil", "brokers"] = "mesh"
     profile: Profile = "hardened"
     cover: bool = False
     """Probabilistic forwarding, and `shellgame` the shell game; both are of the paper's profile."""
@@ -76,15 +78,26 @@ class Plan(msgspec.Struct, frozen=True):
     """Of a tree: whether nodes are reached through a private Tor network, or straight."""
     life_us: int = 86_400_000_000
     """For how long the grants hold."""
+    overlay: OverlayPlan | None = None
+    """Of brokers; None is three virtual nodes in a line."""
+    roles: tuple[NodeRole, ...] = ()
+    """Of the nodes, where it is not drawn who is what."""
 
     def __post_init__(self) -> None:
-        if not NODES_MIN <= self.nodes <= NODES_MAX:
-            raise ConfigError(f"a network on one machine has {NODES_MIN} to {NODES_MAX} nodes, not {self.nodes}")
+        least = 1 if self.roles else NODES_MIN
+        if not least <= self.nodes <= NODES_MAX - len(self.hosts):
+            raise ConfigError(
+                f"a network on one machine has {least} to {NODES_MAX - len(self.hosts)} nodes, not {self.nodes}"
+            )
+        if self.mode == "brokers":
+            self.brokers.check(self.profile, self.nodes)
+        elif self.overlay is not None:
+            raise ConfigError(f"an overlay is of the mode 'brokers', not of mode {self.mode!r}")
         if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
             raise ConfigError("--publishers and --subscribers are parts of the nodes")
         if self.mode != "mesh" and (self.cover or self.shellgame or self.topology is not None):
             raise ConfigError(f"--pf, --sg and --topology are of the mesh, not of mode {self.mode!r}")
-        if self.mode in ("relay", "foil") and self.tap:
+        if self.mode in ("relay", "foil", "brokers") and self.tap:
             raise ConfigError("--tap writes datagrams, and this mode has none; record its streams with tcpdump")
         if self.mode != "tree" and not self.tor:
             raise ConfigError("--no-tor is of the tree; nothing else uses Tor")
@@ -104,9 +117,23 @@ class Plan(msgspec.Struct, frozen=True):
         return 3 * _LEAD_LEAST * self.heartbeat_us if self.mode == "mesh" else _EPOCH_LEAST_US[self.mode]
 
     @property
-    def hosts(self) -> tuple[Standing, ...]:
-        """Those who are no members, by their roles."""
-        return _HOSTS[self.mode]
+    def hosts(self) -> tuple[str, ...]:
+        """Those who are no members: by their roles, or, since there are many, by the names of the replicas."""
+        return self.brokers.hosts if self.mode == "brokers" else _HOSTS[self.mode]
+
+    @property
+    def brokers(self) -> OverlayPlan:
+        return self.overlay or localbrokers.LINE
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """Hosts that do not run until somebody starts them."""
+        return self.brokers.spares if self.mode == "brokers" else ()
+
+    def standing(self, host: str) -> Standing:
+        if self.mode == "brokers":
+            return "broker"
+        return next(standing for standing in _HOSTS[self.mode] if standing == host)
 
 
 class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,18 +166,20 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
     others = 1 if plan.mode == "foil" else len(plan.hosts)
     places = [f"127.{number + 1}.{x}.{y}:{PORT}" for number in range(plan.nodes + others)]
     hosts = tuple(places[plan.nodes :])
-    addresses = ("",) * plan.nodes if plan.mode in ("relay", "foil") else tuple(places[: plan.nodes])
+    called = plan.mode in ("mesh", "tree")
+    addresses = tuple(places[: plan.nodes]) if called else ("",) * plan.nodes
     if plan.mode == "tree" and plan.tor:
         addresses, hosts = ("",) * plan.nodes, ("",)
     cast: list[NodeRole] = ["forwarder"] * plan.nodes
     cast[: plan.publishers] = ["publisher"] * plan.publishers
     cast[plan.publishers : plan.publishers + plan.subscribers] = ["subscriber"] * plan.subscribers
     rng.shuffle(cast)
+    cast = list(plan.roles) or cast
     net = Net(plan, _TOPICS.get(plan.mode, TOPIC), addresses, tuple(cast), _links(plan, rng), hosts)
     write_whole(net_file(directory), msgspec.json.format(msgspec.json.encode(net)))
     try:
         _hand_out_keys(directory, net, context)
-        common = {"profile": plan.profile, "keyring": _KEYRING, "passphrase_file": passphrase_file(Path(_KEYRING)).name}
+        common = {"profile": plan.profile, "keyring": KEYRING, "passphrase_file": passphrase_file(Path(KEYRING)).name}
         write = _writer(directory, net, common, context)
         for number in range(plan.nodes):
             table = {**common, "control": _SOCKET, **write(number)}
@@ -225,6 +254,8 @@ def _places(directory: Path, plan: Plan) -> list[Path]:
         hosts += localtree.places(directory, tor=plan.tor)
     if plan.mode == "foil":
         hosts.append(localfoil.broker_directory(directory))
+    if plan.mode == "brokers":
+        hosts += localbrokers.places(directory)
     return [_authority(directory), *hosts, *(node_directory(directory, number) for number in range(plan.nodes))]
 
 
@@ -249,13 +280,13 @@ def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
         (node_directory(directory, number).name, [] if role == "forwarder" else [(net.topic, role)], "member")
         for number, role in enumerate(net.roles)
     ]
-    holders += [(name, [], name) for name in plan.hosts]
+    holders += [(name, [], plan.standing(name)) for name in plan.hosts]
     for name, wanted, standing in holders:
         authority, keyring = issuer.grant_ready(
             authority, name, wanted, epoch, epochs, entropy, standing if plan.hosts else None
         )
         make_directory(directory / name)
-        path = directory / name / _KEYRING
+        path = directory / name / KEYRING
         write_secret(path, keyring, secret, cost=_COST, entropy=entropy)
         write_whole(passphrase_file(path), secret.reveal())
     home = _authority(directory)
@@ -274,6 +305,8 @@ def _writer(directory: Path, net: Net, common: dict[str, Any], context: Context)
         return lambda number: localtree.node_table(way, net.addresses[number])
     if net.plan.mode == "foil":
         return lambda _: localfoil.node_table(net.hosts[0])
+    if net.plan.mode == "brokers":
+        return localbrokers.write_hosts(directory, net.plan.brokers, net.hosts, common, context)
     return lambda number: _mesh_settings(net, number)
 
 
@@ -327,13 +360,13 @@ NODES_MIN: Final = 3
 NODES_MAX: Final = 250
 """The second number of an address counts the nodes."""
 
-_KEYRING: Final = "keys"
+KEYRING: Final = "keys"
 _SOCKET: Final = "node.sock"
 """Short, and not in the state directory: a socket's whole path may have a hundred bytes, and DIR may be deep."""
 _COST: Final = Cost(passes=1, memory_mib=1)
 _CONTACTS: Final = 3
 _TRIES: Final = 100
-_EPOCH_LEAST_US: Final = {"relay": 5_000_000, "tree": 30_000_000, "foil": 30_000_000}
+_EPOCH_LEAST_US: Final = {"relay": 5_000_000, "tree": 30_000_000, "foil": 30_000_000, "brokers": 30_000_000}
 _LEAD_LEAST: Final = 24
 _LEAD_MOST: Final = 64
 """Heartbeats before an edge that its mesh begins to form: enough for a flood, a third of that to join, and to spare."""

@@ -8,7 +8,23 @@ import os
 import sys
 from importlib.metadata import version
 
-from veilcast.cli import audit, authority, demo, exits, foil, lab, net, node, pub, relay, sim, status, sub, tree
+from veilcast.cli import (
+    audit,
+    authority,
+    brokers,
+    demo,
+    exits,
+    foil,
+    lab,
+    net,
+    node,
+    pub,
+    relay,
+    sim,
+    status,
+    sub,
+    tree,
+)
 from veilcast.cli.context import Context, Report
 from veilcast.errors import VeilcastError
 
@@ -43,12 +59,15 @@ def _parser() -> argparse.ArgumentParser:
         epilog="All take --json and --help. Exit codes: docs/operating.md. Not audited.",
         # With a deeper indent the longest name gets a line of its own, and the whole no longer fits a screen.
         formatter_class=lambda prog: _Brief(prog, indent_increment=1),
+        add_help=False,
     )
+    # The screen is full, and the first line and the last say these.
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     told = f"veilcast {version('veilcast')}"
-    parser.add_argument("--version", action="version", version=told, help=argparse.SUPPRESS)  # The screen is full.
+    parser.add_argument("--version", action="version", version=told, help=argparse.SUPPRESS)
     parser.set_defaults(run=None, json=False, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="veilcast")
-    for room in (demo, authority, node, pub, sub, status, relay, tree, foil, net, sim, audit, lab):
+    for room in (demo, authority, node, pub, sub, status, relay, tree, foil, brokers, net, sim, audit, lab):
         room.add_commands(commands)
     return parser
 

@@ -44,6 +44,8 @@ async def subscribe_all(directory: Path, net: Net) -> None:
 
 def _has_found(status: Status, net: Net) -> bool:
     """In a tree streams come and go; who has the listing of all can call them when there is something to say."""
+    if net.plan.mode == "brokers":
+        return not status.hindrances
     return status.members >= net.plan.nodes if net.plan.mode == "tree" else status.neighbours > 0
 
 

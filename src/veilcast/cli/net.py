@@ -39,9 +39,10 @@ def add_commands(commands: Any) -> None:
     up.add_argument("nodes", type=int, metavar="N")
     up.add_argument(
         "--mode",
-        choices=("mesh", "relay", "tree", "foil"),
+        choices=("mesh", "relay", "tree", "foil", "brokers"),
         default="mesh",
-        help="a relay has a server and a proxy besides, a tree a directory and a private Tor network, foil a broker",
+        help="a relay has a server and a proxy besides, a tree a directory and a private Tor network, foil a broker,"
+        " brokers an overlay of three virtual nodes",
     )
     up.add_argument("--no-tor", action="store_true", help="a tree whose nodes call one another straight: no anonymity")
     up.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
@@ -78,7 +79,11 @@ def _up(arguments: argparse.Namespace, context: Context) -> Report:
         tap=arguments.tap,
         tor=not arguments.no_tor,
     )
-    directory: Path = arguments.dir
+    return bring_up(arguments.dir, plan, context)
+
+
+def bring_up(directory: Path, plan: Plan, context: Context) -> Report:
+    """Make a network, and start it."""
     if plan.tap:
         context.warn(f"DANGER: --tap writes who talks to whom, and when, below {directory}; for the lab only")
     if plan.mode == "tree" and not plan.tor:
@@ -139,6 +144,8 @@ def _greeting(directory: Path, net: Net) -> list[str]:
     ):
         if chosen:
             lines.append(f"  veilcast {command} {net.topic} -c {localnet.node_file(directory, chosen[0])}")
+    if plan.mode == "brokers":
+        lines.append(f"  veilcast brokers status --dir {directory}")
     lines.append(f"  veilcast net down --dir {directory}")
     if plan.mode == "tree":
         lines.append("a first note may take a minute: readers lay their trees")

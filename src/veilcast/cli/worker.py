@@ -1,4 +1,5 @@
-"""One worker of a local network: `python -m veilcast.cli.worker DIR NUMBER OF` serves every OF-th node of DIR.
+"""One worker of a local network: `python -m veilcast.cli.worker DIR NUMBER OF` serves every OF-th node of DIR, or with
+--only some hosts that came later.
 
 Started by `crew`. It ends on SIGTERM, letting its nodes finish; at once on a second one, when its lifeline ends, or
 when somebody has removed its directory, since nothing could find it there any more.
@@ -16,9 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from veilcast.authority.standing import Standing
 from veilcast.authority.vault import read_private
-from veilcast.cli import crew, exits, localfoil, localrelay, localtree
+from veilcast.cli import crew, exits, localbrokers, localfoil, localrelay, localtree
 from veilcast.cli.anonymity import anonymity
 from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Net, node_file, read_net, tap_directory
@@ -27,7 +27,6 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import VeilcastError
 from veilcast.net import log
 from veilcast.net.service import Service, Station, Watch, attend
-from veilcast.net.station import StationOwner
 from veilcast.net.tor import Tor
 from veilcast.node import config as node_config
 
@@ -38,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("number", type=int)
     parser.add_argument("workers", type=int)
     parser.add_argument("--lifeline", action="store_true", help="end when the standard input does")
+    parser.add_argument("--only", action="append", metavar="HOST", help="serve this host, and nothing else")
     arguments = parser.parse_args(argv)
     log.set_up(level="warning")
     try:
@@ -47,10 +47,11 @@ def main(argv: list[str] | None = None) -> int:
             tor = _tor(arguments.directory, net, arguments.number, parts)
             if net.plan.mode == "foil" and arguments.number == 0:
                 parts.enter_context(localfoil.broker(arguments.directory, net.hosts[0]))
-            mine = range(arguments.number, net.plan.nodes, arguments.workers)
+            mine = () if arguments.only else range(arguments.number, net.plan.nodes, arguments.workers)
             services: list[Station[Any]] = [_compose(arguments.directory, net, number, parts, tor) for number in mine]
-            for host in net.plan.hosts[arguments.number :: arguments.workers]:
-                services.append(parts.enter_context(_composed(arguments.directory, host, tor)))
+            running = [host for host in net.plan.hosts if host not in net.plan.spares]
+            for host in arguments.only or running[arguments.number :: arguments.workers]:
+                services.append(parts.enter_context(_composed(arguments.directory, net, host, tor)))
             watch = None if tor is None else tor.gone
             asyncio.run(_serve(services, arguments.directory, watch, lifeline=arguments.lifeline))
     except VeilcastError as error:
@@ -67,10 +68,13 @@ def _tor(directory: Path, net: Net, worker: int, parts: contextlib.ExitStack) ->
     return parts.enter_context(anonymity(table, localtree.tor_directory(directory, worker)))
 
 
-def _composed(
-    directory: Path, host: Standing, tor: Tor | None
-) -> contextlib.AbstractContextManager[Station[StationOwner]]:
-    return localtree.composed(directory, tor) if host == localtree.DIRECTORY else localrelay.composed(directory, host)
+def _composed(directory: Path, net: Net, host: str, tor: Tor | None) -> contextlib.AbstractContextManager[Station[Any]]:
+    match net.plan.mode:
+        case "tree":
+            return localtree.composed(directory, tor)
+        case "brokers":
+            return localbrokers.composed(directory, net.plan.brokers, host)
+    return localrelay.composed(directory, net.plan.standing(host))
 
 
 def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack, tor: Tor | None) -> Service:

@@ -75,9 +75,9 @@ class Inquiries:
                 raise ValueError
             answer = self._answer(question)
         except VeilcastError as error:
-            answer = {"refused": str(error)}
+            answer = {"error": str(error)}
         except (ValueError, UnicodeDecodeError, RecursionError):
-            answer = {"refused": "this is no question"}
+            answer = {"error": "this is no question"}
         return json.dumps(answer).encode() + b"\n"
 
 
@@ -98,8 +98,8 @@ def inquire(path: Path, question: dict[str, Any]) -> dict[str, Any]:
             raise ValueError
     except (ValueError, RecursionError) as error:
         raise UnreachableError(f"what answers at {path} is no broker, or is ending") from error
-    if "refused" in told:
-        raise LocalError(str(told["refused"]))
+    if "error" in told:
+        raise LocalError(str(told["error"]))
     return told
 
 

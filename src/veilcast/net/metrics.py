@@ -131,6 +131,11 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
     "relay_refused_total": ("counter", "Requests that a relay's host has refused, and what it could not read."),
     "tree_listed": ("gauge", "Nodes that a directory lists."),
     "tree_refused_total": ("counter", "Requests that a directory has refused, and what it could not read."),
+    "brokers_claims": ("gauge", "Advertisements and subscriptions that a broker knows."),
+    "brokers_clients": ("gauge", "Members that a broker remembers."),
+    "brokers_contents": ("gauge", "Publications that are on their way through a broker."),
+    "brokers_keys": ("gauge", "Keys that are on their way through a broker."),
+    "brokers_refused_total": ("counter", "What a broker has refused, or could not read."),
 }
 """Every metric there is. Append only; docs/operating.md has the same table."""
 

@@ -1,0 +1,181 @@
+"""`veilcast brokers ...`: an overlay of replicated brokers, from the operator's key to its last replica."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.vault import read_secret
+from veilcast.brokers.overlay import Overlay, sign_overlay
+from veilcast.cli import brokers_plan, brokers_up, passphrase, running
+from veilcast.cli.brokers_facts import facts_lines, told_by
+from veilcast.cli.compose_brokers import compose_broker
+from veilcast.cli.context import Context, Report
+from veilcast.cli.files import check_place, keyring_passphrase, passphrase_file
+from veilcast.cli.opening import check_standing
+from veilcast.crypto.sign import SigningKey
+from veilcast.net.inquiries import inquire
+from veilcast.node.broker_files import load_broker, load_overlay, read_signed, write_signed
+from veilcast.node.broker_keys import (
+    public_of,
+    read_operator,
+    read_operator_key,
+    spell_broker,
+    spell_operator,
+    write_operator_key,
+)
+
+
+def add_commands(commands: Any) -> None:
+    group = commands.add_parser("brokers", help="an overlay of replicated brokers: overlay, run, plan, ...")
+    group.set_defaults(parser=group)
+    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
+
+    init = _verb(verbs, "init", _init, "as a broker's owner: print the line that the overlay's operator needs")
+    init.add_argument("--keyring", type=Path, required=True, metavar="FILE", help="of the broker")
+    init.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
+
+    run = _verb(verbs, "run", _run, "run a broker until SIGTERM or Ctrl-C")
+    _add_config(run)
+    running.add_source(run)
+
+    status = _verb(verbs, "status", _status, "how running brokers are, and whom they have found lying")
+    _add_config(status)
+    status.add_argument("--dir", type=Path, metavar="DIR", help="all brokers of an overlay on this machine instead")
+
+    order = _verb(verbs, "order", _order, "hand a newer overlay to a running broker, which tells all others")
+    _add_config(order)
+    order.add_argument("overlay", type=Path, metavar="FILE", help="what `overlay sign` wrote")
+
+    brokers_plan.add_command(verbs, _verb)
+    _add_overlay(verbs)
+
+
+def _add_overlay(verbs: Any) -> None:
+    text = "the operator's side: a key, a signed description; or a whole overlay on this machine"
+    overlay = verbs.add_parser("overlay", help=text, description=text)
+    overlay.set_defaults(parser=overlay)
+    parts = overlay.add_subparsers(title="commands", metavar="COMMAND")
+
+    init = _verb(parts, "init", _init_operator, "make the operator's key, and print the line that everybody needs")
+    init.add_argument("out", type=Path, metavar="FILE", help="for the key, locked with a passphrase")
+    _add_passphrase(init)
+
+    sign = _verb(parts, "sign", _sign, "check a description of the overlay, and sign it for everybody")
+    sign.add_argument("description", type=Path, metavar="OVERLAY.toml")
+    sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="the operator's")
+    sign.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="what brokers and members get; if there is one already, the new one follows it",
+    )
+    _add_passphrase(sign)
+
+    show = _verb(parts, "show", _show, "what a signed description says")
+    show.add_argument("overlay", type=Path, metavar="FILE")
+    show.add_argument("--operator", required=True, metavar="LINE", help="what `overlay init` printed")
+
+    brokers_up.add_command(parts, _verb)
+
+
+def _verb(verbs: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
+    parser.add_argument("--json", action="store_true", help="print JSON objects, one a line")
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c", "--config", type=Path, default=Path(_FILE), metavar="FILE", help=f"its file ({_FILE} here)"
+    )
+
+
+def _add_passphrase(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the key's passphrase from FILE")
+
+
+def _init(arguments: argparse.Namespace, context: Context) -> Report:
+    keyring = read_secret(arguments.keyring, Keyring, keyring_passphrase(context, arguments))
+    check_standing(keyring, "broker")
+    line = spell_broker(public_of(keyring))
+    return Report({"broker": line}, ["tell the overlay's operator, with the address and port:", f'broker = "{line}"'])
+
+
+def _run(arguments: argparse.Namespace, context: Context) -> Report:
+    config = running.set_up(arguments.config, load_broker)
+    with compose_broker(config, running.passphrase_of(arguments, config, context)) as station:
+        left = "what was under way is sent again by who sent it"
+        return running.run(station, context, as_json=arguments.json, left=left)
+
+
+def _status(arguments: argparse.Namespace, _: Context) -> Report:
+    if arguments.dir is not None:
+        told = told_by(arguments.dir)
+    else:
+        path = load_broker(arguments.config).control_path
+        told = {str(arguments.config): inquire(path, {"ask": "facts"})}
+    return Report({"brokers": told}, facts_lines(told))
+
+
+def _order(arguments: argparse.Namespace, _: Context) -> Report:
+    config = load_broker(arguments.config)
+    signed = read_signed(arguments.overlay, config.operator_key)
+    order = base64.b64encode(signed.encode()).decode()
+    told = inquire(config.control_path, {"order": order})
+    return Report(told, [f"the broker has version {told['version']} of the overlay, and tells all others"])
+
+
+def _init_operator(arguments: argparse.Namespace, context: Context) -> Report:
+    out: Path = arguments.out
+    check_place(out)
+    secret = passphrase.fresh(context, str(out), arguments.passphrase_file, passphrase_file(out))
+    key = SigningKey.generate(context.entropy)
+    write_operator_key(out, key, secret, cost=context.cost, entropy=context.entropy)
+    line = spell_operator(key.public)
+    return Report({"key": str(out), "operator": line}, [f"wrote {out}; tell everybody:", f'operator = "{line}"'])
+
+
+def _sign(arguments: argparse.Namespace, context: Context) -> Report:
+    out, key_file = arguments.out, arguments.key
+    check_place(out, overwrite=True)
+    secret = passphrase.existing(context, str(key_file), arguments.passphrase_file, passphrase_file(key_file))
+    key = read_operator_key(key_file, secret)
+    before = read_signed(out, key.public).verify(key.public) if out.exists() else None
+    overlay = load_overlay(arguments.description, before)
+    write_signed(out, sign_overlay(overlay, key))
+    return Report({"out": str(out), **_described(overlay)}, [f"wrote {out}", *_lines(overlay)])
+
+
+def _show(arguments: argparse.Namespace, _: Context) -> Report:
+    operator = read_operator("--operator", arguments.operator)
+    overlay = read_signed(arguments.overlay, operator).verify(operator)
+    return Report(_described(overlay), _lines(overlay))
+
+
+def _described(overlay: Overlay) -> dict[str, Any]:
+    nodes = [
+        {"name": node.name, "scheme": node.version, "replicas": [replica.address for replica in node.replicas]}
+        for node in overlay.nodes
+    ]
+    return {"version": overlay.version, "nodes": nodes, "links": msgspec.to_builtins(overlay.links)}
+
+
+def _lines(overlay: Overlay) -> list[str]:
+    count = sum(len(node.replicas) for node in overlay.nodes)
+    lines = [f"version {overlay.version}: {len(overlay.nodes)} virtual nodes, {count} replicas"]
+    for node in overlay.nodes:
+        beside = ", ".join(other.name for other in overlay.neighbours(node.name))
+        lines.append(f"  {node.name}: scheme {node.version}" + (f", beside {beside}" if beside else ""))
+        lines += [f"    {replica.address}" for replica in node.replicas]
+    return lines
+
+
+_FILE: Final = "broker.toml"

@@ -1,0 +1,58 @@
+"""What running brokers tell of themselves and of one another, gathered for the operator's eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from veilcast.cli import localnet
+from veilcast.cli.localbrokers import broker_socket
+from veilcast.errors import ConfigError, UnreachableError
+from veilcast.net.inquiries import inquire
+
+
+def told_by(directory: Path) -> dict[str, Any]:
+    """All brokers of an overlay on this machine, by their names; None of one that does not answer."""
+    plan = localnet.read_net(directory).plan
+    if plan.mode != "brokers":
+        raise ConfigError(f"{directory} holds a network of mode {plan.mode!r}, which has no brokers")
+    told: dict[str, Any] = {}
+    for host in plan.hosts:
+        try:
+            told[host] = inquire(broker_socket(directory, host), {"ask": "facts"})
+        except UnreachableError:
+            told[host] = None
+    return told
+
+
+def facts_lines(told: Mapping[str, Any]) -> list[str]:
+    up = [facts for facts in told.values() if facts is not None]
+    lines = [f"{len(up)} of {len(told)} brokers are up"]
+    for host, facts in told.items():
+        if facts is None:
+            lines.append(f"  {host}: down")
+            continue
+        peers, sizes = facts["peers"], facts["sizes"]
+        state = "" if facts["complete"] else ", still learning who wants what"
+        state += ", detached" if facts["left"] else ""
+        lines.append(
+            f"  {host}: replica {facts['index']} of {facts['node']}, overlay {facts['version']},"
+            f" {sum(peers.values())} of {len(peers)} peers up, {sizes['claims']} claims{state}"
+        )
+    for word, proof in (("lied", True), ("failed", False)):
+        for name, reasons in marked(told, proof=proof).items():
+            told_of = ", ".join(f"{why} ({count})" for why, count in reasons.items())
+            lines.append(f"  {word}: {name}: {told_of}")
+    return lines
+
+
+def marked(told: Mapping[str, Any], *, proof: bool) -> dict[str, dict[str, int]]:
+    """Who was proven to lie by any of them, or only failed; and how often for which reason."""
+    found: dict[str, dict[str, int]] = {}
+    for facts in told.values():
+        for mark in facts["marks"] if facts is not None else ():
+            if mark["proof"] == proof:
+                reasons = found.setdefault(f"replica {mark['index']} of {mark['node']}", {})
+                reasons[mark["reason"]] = reasons.get(mark["reason"], 0) + mark["count"]
+    return found

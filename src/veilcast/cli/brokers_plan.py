@@ -1,0 +1,282 @@
+"""`veilcast brokers plan`: where replicas should stand, by what running brokers tell of one another; and with --apply,
+to put them there, on an overlay of this machine.
+
+On others, the operator reads the plan, changes `overlay.toml`, signs it, and hands it to any broker (`brokers order`):
+no program can start a broker on somebody else's machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.progress import Progress
+
+from veilcast.authority.record import Profile
+from veilcast.authority.vault import alone, read_private
+from veilcast.brokers.overlay import Overlay, Replica, sign_overlay
+from veilcast.brokers.placement import Plan
+from veilcast.brokers.planning import Findings, Mark, Step, Told, carry_out, findings, paths, plan
+from veilcast.cli import crew, localbrokers, localnet
+from veilcast.cli.brokers_facts import told_by
+from veilcast.cli.context import Context, Report
+from veilcast.cli.files import passphrase_file, read_file
+from veilcast.cli.localnet import Net
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError, LocalError, UnreachableError
+from veilcast.net.inquiries import inquire
+from veilcast.node.broker_files import read_signed, replica_at, write_signed
+from veilcast.node.broker_keys import read_broker, read_operator, read_operator_key
+
+
+def add_command(verbs: Any, verb: Any) -> None:
+    text = "where replicas should stand, by what running brokers tell of one another"
+    parser = verb(verbs, "plan", _plan, text)
+    parser.add_argument("facts", type=Path, nargs="*", metavar="FACTS", help="what `brokers status --json` printed")
+    parser.add_argument("--overlay", type=Path, metavar="FILE", help="with FACTS: the signed overlay")
+    parser.add_argument("--operator", metavar="LINE", help="with FACTS: by which its operator is known")
+    parser.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="with FACTS (hardened)")
+    parser.add_argument(
+        "--spare", type=int, default=0, metavar="N", help="with FACTS: brokers that could be attached (0)"
+    )
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="an overlay on this machine, instead of all of these")
+    parser.add_argument(
+        "--way",
+        choices=("pairs", "phases", "phases-once"),
+        default="pairs",
+        help="pairs where they help most, the paper's three phases, or their variation (pairs)",
+    )
+    parser.add_argument("--cap", type=int, metavar="N", help="replicas that one path may be given at most")
+    parser.add_argument("--replicas", type=int, metavar="N", help="to be allotted, instead of all that there are")
+    parser.add_argument("--apply", action="store_true", help="with --dir: carry it out, step by step")
+
+
+def _plan(arguments: argparse.Namespace, context: Context) -> Report:
+    if (arguments.dir is None) == (not arguments.facts):
+        raise ConfigError("name --dir, for an overlay on this machine, or files of FACTS")
+    if arguments.dir is not None:
+        return _plan_here(arguments)
+    if arguments.apply:
+        raise ConfigError(
+            "--apply goes with --dir; elsewhere sign the next overlay, and hand it out by `brokers order`"
+        )
+    if arguments.overlay is None or arguments.operator is None:
+        raise ConfigError("with FACTS, --overlay and --operator are needed")
+    operator = read_operator("--operator", arguments.operator)
+    overlay = read_signed(arguments.overlay, operator).verify(operator)
+    told: dict[str, Any] = {}
+    for path in arguments.facts:
+        told |= _read_facts(path)
+    found = findings(overlay, told_in(told))
+    made = _made(arguments, overlay, found, arguments.spare, arguments.profile)
+    return _report(overlay, found, made, [])
+
+
+def _plan_here(arguments: argparse.Namespace) -> Report:
+    directory: Path = arguments.dir
+    net = localnet.read_net(directory)
+    told = told_by(directory)
+    here = _Here(directory, net)
+    overlay = here.overlay()
+    found, spares = findings(overlay, told_in(told)), here.spares(overlay)
+    made = _made(arguments, overlay, found, len(spares), net.plan.profile)
+    steps = carry_out(overlay, made, spares, found)
+    if arguments.apply:
+        with alone(directory):
+            _carry_out(here, steps)
+    return _report(overlay, found, made, steps, applied=arguments.apply)
+
+
+def told_in(told: Mapping[str, Any]) -> list[Told]:
+    """What brokers said, as planning reads it; who did not answer said nothing."""
+    return [
+        Told(
+            facts["node"],
+            facts["index"],
+            tuple(
+                Mark(mark["node"], mark["index"], mark["scheme"], mark["count"], mark["proof"])
+                for mark in facts["marks"]
+            ),
+            facts["observed"],
+        )
+        for facts in told.values()
+        if facts is not None and facts["node"] is not None
+    ]
+
+
+class _Here:
+    """An overlay on this machine, with its operator's key."""
+
+    def __init__(self, directory: Path, net: Net) -> None:
+        self._directory, self._home = directory, localbrokers.operator_directory(directory)
+        self._hosts = dict(zip(net.hosts, net.plan.hosts, strict=True))
+        """By where they listen."""
+        self._lies = {host for host in net.plan.hosts if net.plan.brokers.astray(host) is not None}
+        secret = Secret(read_private(passphrase_file(self._home / localbrokers.KEY)))
+        self._key = read_operator_key(self._home / localbrokers.KEY, secret)
+
+    def overlay(self) -> Overlay:
+        return read_signed(self._home / localbrokers.SIGNED, self._key.public).verify(self._key.public)
+
+    def spares(self, overlay: Overlay) -> list[Replica]:
+        """Those who stand nowhere. Who lies by the file, and has been detached, is not taken again."""
+        inside = {replica.key for node in overlay.nodes for replica in node.replicas}
+        found = []
+        for address, host in self._hosts.items():
+            line = localbrokers.line_of(self._directory, host, localnet.KEYRING)
+            replica = replica_at(read_broker(host, line), address)
+            if replica.key not in inside and host not in self._lies:
+                found.append(replica)
+        return found
+
+    def host(self, replica: Replica) -> str:
+        return self._hosts[replica.address.rpartition("@")[2]]
+
+    def begin(self, step: Step) -> None:
+        """Sign the step's overlay, start who comes, and hand it to all who answer."""
+        signed = sign_overlay(step.overlay, self._key)
+        write_signed(self._home / localbrokers.SIGNED, signed)
+        coming = [self.host(replica) for replica in step.come]
+        for host in coming:
+            write_signed(self._directory / host / localbrokers.SIGNED, signed)
+        if coming:
+            crew.add(self._directory, coming)
+        order, heard = base64.b64encode(signed.encode()).decode(), 0
+        for host in self._hosts.values():
+            try:
+                heard += bool(inquire(localbrokers.broker_socket(self._directory, host), {"order": order}))
+            except (UnreachableError, LocalError):
+                continue  # It is down, or knows already.
+        if not heard:
+            raise LocalError("no broker took the order; are they running?")
+
+    def stands(self, step: Step, enough: int) -> bool:
+        """Whether so many of the step's replicas go by it and lack nothing."""
+        told = told_by(self._directory)
+        return enough <= sum(
+            (facts := told.get(self.host(replica))) is not None
+            and facts["version"] >= step.overlay.version
+            and facts["complete"]
+            for node in step.overlay.nodes
+            for replica in node.replicas
+        )
+
+    def left(self, step: Step) -> bool:
+        told = told_by(self._directory)
+        return all((facts := told.get(self.host(replica))) is None or facts["left"] for replica in step.leave)
+
+
+def _carry_out(here: _Here, steps: list[Step]) -> None:
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("steps", total=len(steps))
+        for step in steps:
+            here.begin(step)
+            size = sum(len(node.replicas) for node in step.overlay.nodes)
+            # Who lies may say that it never does, so all but a few are enough.
+            enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)
+            _wait(partial(here.stands, step, enough), f"version {step.overlay.version}")
+            _wait(partial(here.left, step), "those who leave")
+            progress.advance(task)
+
+
+def _wait(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _STEP_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise LocalError(f"brokers have not settled within {_STEP_S:g} s: {what}; see `brokers status`")
+        time.sleep(_LOOK_S)
+
+
+def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spare: int, profile: Profile) -> Plan:
+    return plan(
+        overlay,
+        found,
+        spare,
+        profile=profile,
+        ways=paths(overlay),
+        way=arguments.way,
+        cap=arguments.cap,
+        replicas=arguments.replicas,
+    )
+
+
+def _report(overlay: Overlay, found: Findings, made: Plan, steps: list[Step], *, applied: bool = False) -> Report:
+    liars = [
+        f"replica {index} of {node.name}"
+        for node in overlay.nodes
+        for index, replica in enumerate(node.replicas, 1)
+        if replica.key in found.liars
+    ]
+    nodes = [
+        {"node": node.name, "now": len(node.replicas), "planned": made.sizes[node.name], "risk": found.risk(node)}
+        for node in overlay.nodes
+    ]
+    told = [
+        {
+            "node": step.node,
+            "version": step.overlay.version,
+            "come": [replica.address for replica in step.come],
+            "leave": [replica.address for replica in step.leave],
+        }
+        for step in steps
+    ]
+    data = {
+        "nodes": nodes,
+        "liars": liars,
+        "unused": made.unused,
+        "unprotected": list(made.unprotected),
+        "steps": told,
+        "applied": applied,
+    }
+    lines = [
+        f"  {row['node']}: {row['now']} replicas, planned {row['planned']}, risk {row['risk']:.3f}" for row in nodes
+    ]
+    lines.insert(0, f"{len(nodes)} virtual nodes, {made.unused} replicas to spare after the plan")
+    lines += [f"  proven to lie: {name}" for name in liars]
+    lines += [f"  unprotected: {path}" for path in made.unprotected]
+    for step in steps:
+        changed = f"{len(step.come)} come, {len(step.leave)} leave"
+        lines.append(f"  step to version {step.overlay.version}: {step.node}: {changed}")
+    if not told:
+        lines.append("  nothing to do: all stands as planned")
+    elif applied:
+        lines.append("carried out")
+    return Report(data, lines)
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(read_file(path))["brokers"]
+        msgspec.convert([each for each in told.values() if each is not None], list[_Facts])
+    except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path} is not what `veilcast brokers status --json` printed") from error
+    assert isinstance(told, dict)
+    return told
+
+
+class _Mark(msgspec.Struct):
+    node: str
+    index: int
+    scheme: int
+    count: int
+    proof: bool
+
+
+class _Facts(msgspec.Struct):
+    node: str | None
+    index: int | None
+    marks: list[_Mark]
+    observed: int
+
+
+_STEP_S: Final = 180.0
+_LOOK_S: Final = 0.3

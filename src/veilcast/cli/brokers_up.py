@@ -1,0 +1,90 @@
+"""`veilcast brokers overlay up FILE`: a whole overlay on this machine, brokers and members, from one file.
+
+    profile = "hardened"
+    links = [["north", "centre"], ["centre", "south"]]
+    spare = 2                                  # brokers that do not run until a plan attaches them
+
+    [[nodes]]
+    name = "north"
+    replicas = 3
+    byzantine = ["drop"]                       # what its last replicas do wrong, to see that it is borne
+
+    [[members]]
+    edge = "north"
+    role = "publisher"                         # or "subscriber"
+
+It is a network like any other on one machine (`net up`), and ended as those are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from veilcast.authority.record import Profile
+from veilcast.cli import net
+from veilcast.cli.context import Context, Report
+from veilcast.cli.files import read_file
+from veilcast.cli.localbrokers import NodePlan, OverlayPlan
+from veilcast.cli.localnet import Plan
+from veilcast.errors import ConfigError
+from veilcast.node.tomlfile import naming_the_key
+
+
+class MemberTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    edge: str
+    role: Literal["publisher", "subscriber"]
+
+
+class UpFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    nodes: tuple[NodePlan, ...]
+    members: tuple[MemberTable, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    spare: int = 0
+    profile: Profile = "hardened"
+    epoch: float = 60.0
+    """Seconds."""
+
+
+def add_command(verbs: Any, verb: Any) -> None:
+    up = verb(verbs, "up", _up, "start a whole overlay on this machine, brokers and members, from one file")
+    up.add_argument("file", type=Path, metavar="FILE")
+    up.add_argument("--dir", type=Path, default=Path(_DIRECTORY), help=f"where its files are ({_DIRECTORY})")
+
+
+def plan_of(path: Path) -> Plan:
+    try:
+        file = msgspec.toml.decode(read_file(path), type=UpFile)
+        overlay = OverlayPlan(file.nodes, file.links, tuple(member.edge for member in file.members), file.spare)
+        roles = tuple(member.role for member in file.members)
+        if not roles:
+            raise ConfigError("members: an overlay without members shows nothing")
+        return Plan(
+            nodes=len(roles),
+            mode="brokers",
+            profile=file.profile,
+            epoch_us=round(file.epoch * 1_000_000),
+            publishers=roles.count("publisher"),
+            subscribers=roles.count("subscriber"),
+            overlay=overlay,
+            roles=roles,
+        )
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {naming_the_key(str(error), kind=UpFile)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+
+
+def _up(arguments: argparse.Namespace, context: Context) -> Report:
+    plan = plan_of(arguments.file)
+    if any(node.byzantine for node in plan.brokers.nodes):
+        context.warn("some replicas lie, as the file says")
+    return net.bring_up(arguments.dir, plan, context)
+
+
+_DIRECTORY: Final = "veilcast-net"

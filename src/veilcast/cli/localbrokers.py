@@ -1,0 +1,191 @@
+"""An overlay of brokers on one machine: its operator, the replicas of all its virtual nodes, and where members join it.
+
+Below DIR there are `operator/` with the operator's key, `overlay.toml` and `overlay.signed`, and for each replica a
+directory like `north-1/` with its `broker.toml` and its keys. In a real overlay the replicas of a node are of different
+owners, and on different machines: what one owner runs, one owner can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.record import Profile
+from veilcast.authority.vault import read_private, read_secret, write_whole
+from veilcast.brokers.overlay import sign_overlay
+from veilcast.brokers.topology import Topology
+from veilcast.cli.astray import KINDS, led_astray
+from veilcast.cli.compose_brokers import BrokerOwner, compose_broker
+from veilcast.cli.context import Context
+from veilcast.cli.files import make_directory, passphrase_file
+from veilcast.cli.plaintoml import spell
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError
+from veilcast.net.service import Host
+from veilcast.node.broker_files import load_broker, load_overlay, write_signed
+from veilcast.node.broker_keys import public_of, spell_broker, spell_operator, write_operator_key
+
+
+class NodePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A virtual node. `byzantine` is what its last replicas do wrong, one each, to show that it is borne."""
+
+    name: str
+    replicas: int = 3
+    byzantine: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", self.name):
+            raise ConfigError(f"virtual node {self.name!r}: a name has small letters and digits, 32 at most")
+        if self.name == SPARE:
+            raise ConfigError(f"virtual node {self.name!r}: this is what brokers are called that belong to none")
+        if not 1 <= self.replicas <= REPLICAS_MAX:
+            raise ConfigError(f"virtual node {self.name!r}: 1 to {REPLICAS_MAX} replicas on one machine")
+        if len(self.byzantine) > self.replicas:
+            raise ConfigError(f"virtual node {self.name!r}: it has {self.replicas} replicas, and more should lie")
+        for kind in self.byzantine:
+            if kind not in KINDS:
+                raise ConfigError(f"virtual node {self.name!r}: byzantine is one of {', '.join(KINDS)}, not {kind!r}")
+
+
+class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    nodes: tuple[NodePlan, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    edges: tuple[str, ...] = ()
+    """Of each member; where there are none, members are spread over all nodes."""
+    spare: int = 0
+    """Brokers with keys and files that do not run yet, for a plan to attach."""
+
+    def check(self, profile: Profile, members: int) -> None:
+        names = [node.name for node in self.nodes]
+        if len(set(names)) != len(names):
+            raise ConfigError("two virtual nodes have one name")
+        topology = Topology.of({node.name: node.replicas for node in self.nodes}, self.links)
+        if profile == "hardened":
+            topology.check_hardened()
+        if not 0 <= self.spare <= REPLICAS_MAX:
+            raise ConfigError(f"spare: 0 to {REPLICAS_MAX} brokers")
+        if self.edges and len(self.edges) != members:
+            raise ConfigError("every member has one edge node")
+        for edge in self.edges:
+            if edge not in names:
+                raise ConfigError(f"a member's edge is {edge!r}, and there is no such virtual node")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The directories of all replicas, node by node, and of the spare ones."""
+        return tuple(host for host, _, _ in self._replicas()) + self.spares
+
+    def edge(self, member: int) -> str:
+        return self.edges[member] if self.edges else self.nodes[member % len(self.nodes)].name
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        return tuple(f"{SPARE}-{index}" for index in range(1, self.spare + 1))
+
+    def astray(self, host: str) -> str | None:
+        """What this replica does wrong."""
+        for name, node, index in self._replicas():
+            honest = node.replicas - len(node.byzantine)
+            if name == host and index > honest:
+                return node.byzantine[index - honest - 1]
+        return None
+
+    def _replicas(self) -> Iterator[tuple[str, NodePlan, int]]:
+        for node in self.nodes:
+            for index in range(1, node.replicas + 1):
+                yield f"{node.name}-{index}", node, index
+
+
+def places(directory: Path) -> list[Path]:
+    return [operator_directory(directory)]
+
+
+def operator_directory(directory: Path) -> Path:
+    return directory / "operator"
+
+
+def write_hosts(
+    directory: Path, plan: OverlayPlan, addresses: tuple[str, ...], common: dict[str, Any], context: Context
+) -> Callable[[int], dict[str, Any]]:
+    """Make the files of the operator and of all replicas, whose keyrings are there; what gives each member's table."""
+    home = operator_directory(directory)
+    make_directory(home)
+    key = SigningKey.generate(context.entropy)
+    secret = Secret(read_private(passphrase_file(directory / plan.hosts[0] / common["keyring"])))
+    write_operator_key(home / KEY, key, secret, cost=Cost(1, 1), entropy=context.entropy)
+    write_whole(passphrase_file(home / KEY), secret.reveal())
+    where = dict(zip(plan.hosts, addresses, strict=True))
+    write_whole(home / TABLE, _overlay_table(directory, plan, where, common).encode(), mode=0o644)
+    signed = sign_overlay(load_overlay(home / TABLE), key)
+    write_signed(home / SIGNED, signed)
+    line = spell_operator(key.public)
+    for host, address in where.items():
+        # Each has a copy of its own, which it replaces when it goes by a newer one.
+        write_signed(directory / host / SIGNED, signed)
+        own = {"listen": address, "overlay": SIGNED, "operator": line, "control": SOCKET}
+        write_whole(broker_file(directory, host), spell({**common, **own}).encode())
+
+    def table(member: int) -> dict[str, Any]:
+        overlay = f"../{home.name}/{SIGNED}"
+        return {"mode": "brokers", "brokers": {"overlay": overlay, "operator": line, "edge": plan.edge(member)}}
+
+    return table
+
+
+@contextmanager
+def composed(directory: Path, plan: OverlayPlan, host: str) -> Iterator[Host[BrokerOwner]]:
+    """One of the replicas, ready to be served."""
+    config = load_broker(broker_file(directory, host))
+    assert config.passphrase_file is not None
+    kind = plan.astray(host)
+    astray = None if kind is None else led_astray(kind, config)
+    with compose_broker(config, Secret(read_private(Path(config.passphrase_file))), astray) as station:
+        yield station
+
+
+def broker_file(directory: Path, host: str) -> Path:
+    return directory / host / "broker.toml"
+
+
+def broker_socket(directory: Path, host: str) -> Path:
+    return directory / host / SOCKET
+
+
+def line_of(directory: Path, host: str, keyring: str) -> str:
+    """By which the operator knows this broker."""
+    path = directory / host / keyring
+    return spell_broker(public_of(read_secret(path, Keyring, Secret(read_private(passphrase_file(path))))))
+
+
+def _overlay_table(directory: Path, plan: OverlayPlan, where: dict[str, str], common: dict[str, Any]) -> str:
+    """TOML's arrays of tables are no JSON, unlike the rest."""
+    links = [list(link) for link in plan.links]
+    text = spell({"profile": common["profile"], "links": links})
+    for node in plan.nodes:
+        text += f"\n[[nodes]]\nname = {node.name!r}\nreplicas = [\n"
+        for index in range(1, node.replicas + 1):
+            host = f"{node.name}-{index}"
+            line = line_of(directory, host, common["keyring"])
+            text += f'  {{ broker = "{line}", address = "{where[host]}" }},\n'
+        text += "]\n"
+    return text
+
+
+REPLICAS_MAX: Final = 15
+SPARE: Final = "spare"
+KEY: Final = "operator.key"
+TABLE: Final = "overlay.toml"
+SIGNED: Final = "overlay.signed"
+SOCKET: Final = "broker.sock"
+LINE: Final = OverlayPlan(
+    (NodePlan("north"), NodePlan("centre"), NodePlan("south")), (("north", "centre"), ("centre", "south"))
+)
+"""What a network has whose overlay nobody described."""

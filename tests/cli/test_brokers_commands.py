@@ -1,0 +1,263 @@
+"""`veilcast brokers ...`: keys and descriptions are made once and told right, and what is wrong is told in one line
+with its exit code, before anything runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.authority import issuer
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.standing import Standing
+from veilcast.authority.vault import write_secret, write_whole
+from veilcast.cli.context import Context
+from veilcast.cli.files import passphrase_file
+from veilcast.cli.main import main
+from veilcast.crypto.passphrase import Cost
+from veilcast.crypto.secret import Secret
+from veilcast.node.broker_files import read_signed
+from veilcast.node.broker_keys import read_broker, read_operator
+
+CHEAP = Cost(1, 1)
+SECRET = Secret(b"correct horse")
+CONTEXT = Context(cost=CHEAP, has_terminal=lambda: False, warn=lambda _: None)
+HOUR_US = 3_600_000_000
+
+
+class Desk:
+    def __init__(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.home, self._capsys = home, capsys
+        self._authority = issuer.create(HOUR_US, os.urandom)
+
+    def grant(self, name: str, standing: Standing) -> None:
+        now, path = epoch_of(CONTEXT.now_us(), HOUR_US), self.home / f"{name}.keys"
+        self._authority, keyring = issuer.grant_ready(self._authority, name, [], now, 3, os.urandom, standing)
+        write_secret(path, keyring, SECRET, cost=CHEAP, entropy=os.urandom)
+        write_whole(passphrase_file(path), SECRET.reveal())
+
+    def run(self, command: str, *more: str) -> tuple[int, str, str]:
+        code = main([*command.split(), *more], CONTEXT)
+        out, err = self._capsys.readouterr()
+        return code, out, err
+
+    def good(self, command: str, *more: str) -> Any:
+        code, out, err = self.run(command, *more, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    def bad(self, command: str, code: int, *said: str) -> None:
+        told, out, err = self.run(command)
+        assert (told, out) == (code, ""), err
+        assert len(err.strip().splitlines()) == 1
+        for words in said:
+            assert words in err
+
+    def described(self, replicas: int, links: str = "[]", nodes: tuple[str, ...] = ("north",)) -> Path:
+        """A description with brokers of their own for each replica."""
+        text = f"links = {links}\n"
+        for at, name in enumerate(nodes):
+            text += f'[[nodes]]\nname = "{name}"\nreplicas = [\n'
+            for index in range(replicas):
+                broker = f"{name}{index}"
+                if not (self.home / f"{broker}.keys").exists():
+                    self.grant(broker, "broker")
+                line = self.good(f"brokers init --keyring {broker}.keys")["broker"]
+                text += f'{{ broker = "{line}", address = "127.0.0.{1 + at}:{4200 + index}" }},\n'
+            text += "]\n"
+        path = self.home / "overlay.toml"
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("veilcast.net.log.set_up", lambda *_: None)
+    return Desk(tmp_path, capsys)
+
+
+def test_from_the_operators_key_to_a_signed_overlay_and_the_next(desk: Desk) -> None:
+    told = desk.good("brokers overlay init operator.key")
+    assert (desk.home / "operator.key").stat().st_mode & 0o077 == 0
+    operator = read_operator("operator", told["operator"])
+    desk.described(3)
+    first = desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    assert (first["version"], first["nodes"][0]["scheme"], len(first["nodes"][0]["replicas"])) == (1, 1, 3)
+    desk.described(5)
+    second = desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    assert (second["version"], second["nodes"][0]["scheme"], len(second["nodes"][0]["replicas"])) == (2, 2, 5)
+    assert read_signed(desk.home / "o.signed", operator).verify(operator).version == 2
+    shown = desk.good("brokers overlay show o.signed --operator", told["operator"])
+    assert {**shown, "out": "o.signed"} == second
+    _, out, _ = desk.run("brokers overlay show o.signed --operator", told["operator"])
+    assert out.splitlines()[:2] == ["version 2: 1 virtual nodes, 5 replicas", "  north: scheme 2"]
+
+
+def test_a_brokers_line_is_that_of_its_keyring(desk: Desk) -> None:
+    desk.grant("bruno", "broker")
+    line = desk.good("brokers init --keyring bruno.keys")["broker"]
+    assert read_broker("broker", line).caller.startswith("broker:")
+    assert desk.run("brokers init --keyring bruno.keys")[1].splitlines()[1] == f'broker = "{line}"'
+    desk.grant("max", "member")
+    desk.bad("brokers init --keyring max.keys", 11, "the keyring is for a member, not for a broker")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "nodes", "links", "reason"),
+    [
+        (4, ("north",), "[]", "an even node bears no more liars than one of 3"),
+        (1, ("north",), "[]", "with fewer, one liar reads or stops everything"),
+        (3, ("a", "b", "c"), '[["a","b"],["b","c"],["c","a"]]', "the links make a cycle"),
+        (3, ("a", "b"), "[]", "there is a gap in the overlay"),
+    ],
+)
+def test_an_overlay_that_could_not_keep_a_secret_is_not_signed(
+    replicas: int, nodes: tuple[str, ...], links: str, reason: str, desk: Desk
+) -> None:
+    desk.good("brokers overlay init operator.key")
+    desk.described(replicas, links, nodes)
+    desk.bad("brokers overlay sign overlay.toml --key operator.key --out o.signed", 3, "overlay.toml: ", reason)
+    assert not (desk.home / "o.signed").exists()
+
+
+def test_nobody_else_signs_what_follows(desk: Desk) -> None:
+    desk.good("brokers overlay init operator.key")
+    other = desk.good("brokers overlay init other.key")["operator"]
+    desk.described(3)
+    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    before = (desk.home / "o.signed").read_bytes()
+    desk.bad("brokers overlay sign overlay.toml --key other.key --out o.signed", 12, "not signed by this operator")
+    desk.bad(f"brokers overlay show o.signed --operator {other}", 12, "not signed by this operator")
+    desk.bad("brokers overlay show o.signed --operator nonsense", 3, "--operator: not the line")
+    assert (desk.home / "o.signed").read_bytes() == before
+
+
+def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> None:
+    operator = desk.good("brokers overlay init operator.key")["operator"]
+    desk.described(3)
+    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    desk.grant("stranger", "broker")
+    desk.grant("max", "member")
+
+    def file(keyring: str, overlay: str = "o.signed", more: str = "") -> None:
+        text = f'keyring = "{keyring}"\nlisten = "127.0.0.1:4200"\noverlay = "{overlay}"\noperator = "{operator}"\n'
+        (desk.home / "broker.toml").write_text(text + more)
+
+    file("stranger.keys")
+    desk.bad("brokers run", 3, "o.signed does not have this broker")
+    file("max.keys")
+    desk.bad("brokers run", 11, "the keyring is for a member, not for a broker")
+    file("north0.keys", "none.signed")
+    desk.bad("brokers run", 4, "cannot read")
+    file("north0.keys", more="[brokers]\nbound_us = 0\n")
+    desk.bad("brokers run", 3, "broker.toml: brokers.bound_us must be at least 1")
+    file("north0.keys")
+    desk.bad("brokers status", 14, "is it running?")
+    desk.bad("brokers order o.signed", 14, "is it running?")
+
+
+UP = """
+links = [["a", "b"]]
+[[nodes]]
+name = "a"
+[[nodes]]
+name = "b"
+[[members]]
+edge = "a"
+role = "publisher"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('name = "a"', 'name = "a"\nreplicas = 4', "an even node bears no more liars than one of 3"),
+        ('name = "a"', 'name = "a"\nreplicas = 1', "with fewer, one liar reads or stops everything"),
+        ('name = "a"', 'name = "a"\nreplicas = 99', "1 to 15 replicas on one machine"),
+        ('name = "a"', 'name = "../a"', "a name has small letters and digits"),
+        ('name = "a"', 'name = "a"\nbyzantine = ["sing"]', "byzantine is one of drop, "),
+        ('name = "b"', 'name = "b"\nbyzantine = ["drop", "drop", "drop", "drop"]', "more should lie"),
+        ('links = [["a", "b"]]', "", "there is a gap in the overlay"),
+        ('links = [["a", "b"]]', 'links = [["a", "b"], ["b", "a"]]', "linked to themselves or twice"),
+        ('name = "b"', 'name = "a"', "two virtual nodes have one name"),
+        ('edge = "a"', 'edge = "z"', "a member's edge is 'z'"),
+        ('role = "publisher"', 'role = "king"', "role: "),
+        ('links = [["a", "b"]]', 'links = [["a", "b"]]\nspare = 99', "spare: 0 to 15 brokers"),
+        ("[[members]]", "[[guests]]", "guests: unknown key"),
+        ('links = [["a"', "links = [[", "not a TOML file"),
+    ],
+)
+def test_a_whole_overlay_is_refused_with_the_reason_and_leaves_nothing(
+    old: str, new: str, reason: str, desk: Desk
+) -> None:
+    assert old in UP
+    (desk.home / "up.toml").write_text(UP.replace(old, new, 1))
+    desk.bad("brokers overlay up up.toml", 3, "up.toml: ", reason)
+    assert [path.name for path in desk.home.iterdir()] == ["up.toml"]
+
+
+def test_more_members_than_loopback_has_addresses_are_refused(desk: Desk) -> None:
+    desk.bad("net up 245 --mode brokers", 3, "3 to 241 nodes")
+
+
+def facts(node: str, index: int, *marks: tuple[str, int], proof: bool = True) -> dict[str, Any]:
+    told = [{"node": to, "index": at, "scheme": 1, "count": 2, "proof": proof, "reason": "lied"} for to, at in marks]
+    return {"node": node, "index": index, "marks": told, "observed": 100}
+
+
+@pytest.fixture
+def planned(desk: Desk) -> Desk:
+    """Two virtual nodes of three; a's third replica was caught by two of b, and one of b slanders a's first."""
+    operator = desk.good("brokers overlay init operator.key")["operator"]
+    desk.described(3, '[["a","b"]]', ("a", "b"))
+    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    told = {f"{node}{at}": facts(node, at) for node in "ab" for at in (1, 2, 3)}
+    told["b1"], told["b2"] = facts("b", 1, ("a", 3)), facts("b", 2, ("a", 3))
+    told["b3"] = facts("b", 3, ("a", 1), ("a", 2))
+    (desk.home / "facts.json").write_text(json.dumps({"brokers": {**told, "c1": None}}))
+    (desk.home / "operator").write_text(operator)
+    return desk
+
+
+def plan(desk: Desk, more: str = "") -> str:
+    return f"brokers plan facts.json --overlay o.signed --operator {(desk.home / 'operator').read_text()} {more}"
+
+
+def test_a_plan_goes_by_what_more_than_the_liars_of_a_node_say(planned: Desk) -> None:
+    made = planned.good(plan(planned, "--spare 3"))
+    assert made["liars"] == ["replica 3 of a"]
+    assert {row["node"]: row["planned"] for row in made["nodes"]} == {"a": 5, "b": 3}
+    assert (made["unused"], made["unprotected"], made["applied"]) == (0, [], False)
+    lines = planned.run(plan(planned, "--spare 3"))[1].splitlines()
+    assert lines[1].startswith("  a: 3 replicas, planned 5, risk 0.3")
+    assert "  proven to lie: replica 3 of a" in lines
+
+
+def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(planned: Desk) -> None:
+    planned.bad(plan(planned, "--replicas 4"), 3, "the plan asks for 4 replicas, and there are 0")
+    planned.bad(plan(planned, "--spare 3 --replicas 3"), 3, "the plan asks for 3 replicas, and there are 2")
+
+
+def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_refuses_even_nodes(planned: Desk) -> None:
+    made = planned.good(plan(planned, "--way phases --profile paper"))
+    assert sum(row["planned"] for row in made["nodes"]) + made["unused"] == 6
+    assert made["unprotected"] == ["a - b"]
+    planned.bad(plan(planned, "--way phases"), 3, "of the plan has ")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"brokers": 3}', '{"brokers": {"a": {"node": "a"}}}'])
+def test_facts_that_no_broker_told_are_refused(text: str, planned: Desk) -> None:
+    (planned.home / "facts.json").write_text(text)
+    planned.bad(plan(planned), 3, "facts.json is not what `veilcast brokers status --json` printed")
+
+
+def test_a_plan_needs_to_know_of_whom(planned: Desk) -> None:
+    planned.bad("brokers plan", 3, "name --dir, for an overlay on this machine, or files of FACTS")
+    planned.bad("brokers plan facts.json", 3, "with FACTS, --overlay and --operator are needed")
+    planned.bad(plan(planned, "--apply"), 3, "--apply goes with --dir")
+    planned.bad("brokers plan --dir nowhere", 4, "holds no network")
+    planned.bad("brokers status --dir nowhere", 4, "holds no network")

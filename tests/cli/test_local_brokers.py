@@ -1,0 +1,92 @@
+"""An overlay on one machine as it is laid out: files that can be read, brokers that know one another, and no trace of
+it when it is taken away."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.cli import localbrokers, localnet
+from veilcast.cli.context import Context
+from veilcast.cli.localbrokers import NodePlan, OverlayPlan
+from veilcast.cli.localnet import Plan
+from veilcast.crypto.passphrase import Cost
+from veilcast.errors import ConfigError
+from veilcast.node import config as node_config
+from veilcast.node.broker_files import load_broker, read_signed
+from veilcast.node.broker_member import BrokersSettings, read_overlay
+
+CONTEXT = Context(cost=Cost(1, 1))
+OVERLAY = OverlayPlan(
+    (NodePlan("a", 3, ("drop",)), NodePlan("b", 5, ("mute", "replay"))), (("a", "b"),), ("a", "b", "b"), spare=2
+)
+PLAN = Plan(
+    nodes=3,
+    mode="brokers",
+    publishers=1,
+    subscribers=2,
+    overlay=OVERLAY,
+    roles=("publisher", "subscriber", "subscriber"),
+)
+
+
+def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
+    home = tmp_path / "net"
+    net = localnet.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
+    assert localnet.read_net(home) == net
+    listening = dict(zip(PLAN.hosts, net.hosts, strict=True))
+    brokers = {host: load_broker(localbrokers.broker_file(home, host)) for host in PLAN.hosts}
+    operator = brokers["a-1"].operator_key
+    overlay = read_signed(Path(brokers["b-5"].overlay), operator).verify(operator)
+    assert {node.name: len(node.replicas) for node in overlay.nodes} == {"a": 3, "b": 5}
+    for host, config in brokers.items():
+        assert config.listen == listening[host]
+        name, _, index = host.partition("-")
+        if name != localbrokers.SPARE:
+            assert overlay.node(name).replicas[int(index) - 1].address.endswith(f"@{config.listen}")
+    for member, edge in enumerate(OVERLAY.edges):
+        settings = node_config.load(localnet.node_file(home, member)).settings
+        assert isinstance(settings, BrokersSettings)
+        assert settings.edge == edge
+        read_overlay(settings)
+    localnet.clear(home, net)
+    assert not home.exists()
+
+
+def test_liars_are_the_last_replicas_of_a_node_and_spare_ones_are_honest() -> None:
+    assert {host: kind for host in OVERLAY.hosts if (kind := OVERLAY.astray(host)) is not None} == {
+        "a-3": "drop",
+        "b-4": "mute",
+        "b-5": "replay",
+    }
+    assert (OVERLAY.spares, PLAN.spares) == (("spare-1", "spare-2"), ("spare-1", "spare-2"))
+
+
+def test_without_a_description_three_nodes_stand_in_a_line_and_members_are_spread_over_them() -> None:
+    plan = Plan(nodes=4, mode="brokers", subscribers=2)
+    assert (len(plan.hosts), [plan.brokers.edge(member) for member in range(4)]) == (
+        9,
+        ["north", "centre", "south", "north"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("overlay", "reason"),
+    [
+        (OverlayPlan((NodePlan("a", 2),)), "'a' has 2 of at least 3 replicas"),
+        (OverlayPlan((NodePlan("a"), NodePlan("b"))), "a gap in the overlay"),
+        (OverlayPlan((NodePlan("a"),), edges=("a",)), "every member has one edge node"),
+        (OverlayPlan((NodePlan("a"), NodePlan("a"))), "two virtual nodes have one name"),
+    ],
+)
+def test_an_overlay_that_could_not_be_is_refused(overlay: OverlayPlan, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Plan(nodes=3, mode="brokers", subscribers=2, overlay=overlay)
+
+
+def test_an_overlay_is_of_brokers_alone() -> None:
+    with pytest.raises(ConfigError, match="an overlay is of the mode 'brokers'"):
+        Plan(nodes=3, mode="relay", subscribers=2, overlay=OVERLAY)
