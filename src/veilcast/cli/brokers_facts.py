@@ -48,11 +48,12 @@ def facts_lines(told: Mapping[str, Any]) -> list[str]:
 
 
 def marked(told: Mapping[str, Any], *, proof: bool) -> dict[str, dict[str, int]]:
-    """Who was proven to lie by any of them, or only failed; and how often for which reason."""
+    """Who was proven to lie by any of them, or only failed; and how often for which reason. Replicas come and go with a
+    node's scheme, so that is named, too."""
     found: dict[str, dict[str, int]] = {}
     for facts in told.values():
         for mark in facts["marks"] if facts is not None else ():
             if mark["proof"] == proof:
-                reasons = found.setdefault(f"replica {mark['index']} of {mark['node']}", {})
+                reasons = found.setdefault(f"replica {mark['index']} of {mark['node']} (scheme {mark['scheme']})", {})
                 reasons[mark["reason"]] = reasons.get(mark["reason"], 0) + mark["count"]
     return found
