@@ -343,7 +343,7 @@ class Broker:
             self._deployment.enough(self._home, keys) and not self._router.has(id_)
             for id_, keys in self._awaited.items()
         )
-        return Work(queued=self._links.behind(), held=sizes, awaited=awaited)
+        return Work(self._links.behind(), sizes, awaited, self._passing.quiet_us)
 
     def _peer(self, peer: Address) -> bytes | Address:
         """As the deployment names it."""

@@ -74,7 +74,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Publications and keys that are remembered, so that a repeat is known for one."""
 
     # --- redeployment
-    prepare_us: int = 10_000_000
+    prepare_us: int = 20_000_000
     """After which a new scheme is used although not all of its replicas are ready."""
     settle_us: int = 3_000_000
     """How much later than the first the last honest replica goes over to it."""
@@ -101,6 +101,11 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     window: int = 256
     queue_max: int = 8_192
     queue_bytes: int = 1 << 26
+
+    # --- redeployment
+    prepare_us: int = 20_000_000
+    """As for brokers; and so is this."""
+    linger_us: int = 60_000_000
 
     # --- claims
     ahead_us: int = 20_000_000

@@ -41,7 +41,8 @@ class Edge:
         now: int,
     ) -> None:
         self._config, self._rng, self.node = config, rng, node_id(name)
-        self._deployment = Deployment(overlay, operator, self.node, None, profile=config.profile, pace=Pace(), now=now)
+        pace = Pace(prepare_us=config.prepare_us, linger_us=config.linger_us)
+        self._deployment = Deployment(overlay, operator, self.node, None, profile=config.profile, pace=pace, now=now)
         self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy)
         self._keys: dict[Address, bytes] = {}
         self._callers: dict[Address, Caller] = {}

@@ -56,6 +56,11 @@ class Passing:
         """
         self._quiet_until = 0
 
+    @property
+    def quiet_us(self) -> int:
+        """Until when."""
+        return self._quiet_until
+
     def is_quiet(self, now: int) -> bool:
         return now < self._quiet_until or not self._routes.ready()
 

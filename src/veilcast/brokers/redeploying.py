@@ -48,7 +48,7 @@ Peer: TypeAlias = bytes | Address
 class Pace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the steps of a redeployment may take."""
 
-    prepare_us: int = 10_000_000
+    prepare_us: int = 20_000_000
     """After which a new scheme is used although not all of its replicas are ready."""
     settle_us: int = 3_000_000
     """How much later than the first the last honest one goes over; and by then what went before is through."""
@@ -93,6 +93,7 @@ class Deployment:
         near = (here,) if me is None else (here, *overlay.neighbours(at))
         self._nodes = {entry.id: _Node(entry) for entry in near}
         self._ready: dict[bytes, int] = {}
+        self._quiet_us = 0
         self._shown: set[Peer] = set()
         self._gone: set[bytes] = set()
         self._leaving: Leaving | None = None
@@ -134,7 +135,7 @@ class Deployment:
     @property
     def settled(self) -> bool:
         """Whether there is nothing to do but to listen: `handle` need not be called."""
-        return self.complete and not self.leaving and all(node.settled for node in self._nodes.values())
+        return self._is_ready and not self.leaving and all(node.settled for node in self._nodes.values())
 
     def scheme(self, node: bytes) -> Scheme:
         """By which one sends to it now."""
@@ -197,7 +198,7 @@ class Deployment:
     def greet(self, peer: Peer) -> Stands:
         """First on every new stream: by what we go. Who goes by less is shown the order."""
         self._shown.discard(peer)
-        return Stands(self.version, self.complete and not self.leaving and self._is_told(peer))
+        return Stands(self.version, self._is_ready and not self.leaving and self._is_told(peer))
 
     def lost(self, peer: Peer) -> None:
         self._shown.discard(peer)
@@ -222,7 +223,7 @@ class Deployment:
             self.outbox += [(key, order) for key in self.linked()]
             self.outbox.append((None, order))
         if taken_up:
-            self._say_ready()
+            self._say_ready(now)
         return True
 
     def hear(self, stands: Stands, peer: Peer, now: int) -> None:
@@ -251,15 +252,15 @@ class Deployment:
     def handle(self, now: int, work: Work) -> None:
         if self.left:
             return
+        self._quiet_us = work.quiet_us
         if self._copying is not None and not self._copying.complete:
             self.outbox += [(key, CopyRouting(self.version)) for key in self._copying.handle(now, work)]
-            if self._copying.complete:
-                self._say_ready()
+        self._say_ready(now)
         for state in self._nodes.values():
             self._go_over(state, now)
             self._end_old(state, now)
         if self._take_up(now):
-            self._say_ready()
+            self._say_ready(now)
         if self._leaving is None:
             return
         if self._farewell_us is not None:
@@ -274,6 +275,8 @@ class Deployment:
         moments = [self._farewell_us]
         if self._copying is not None:
             moments.append(self._copying.next_us())
+            if self._copying.complete and not self._is_ready and not self.leaving:
+                moments.append(self._quiet_us)
         if self._leaving is not None and self._farewell_us is None:
             moments.append(self._leaving.next_us())
         for state in self._nodes.values():
@@ -307,8 +310,13 @@ class Deployment:
                 state.next, state.late_us = entry, now + self._pace.prepare_us
         return True
 
-    def _say_ready(self) -> None:
-        if self._me is None or not self.complete or self.leaving:
+    @property
+    def _is_ready(self) -> bool:
+        """Whether it has said so; a client has nobody to say it to."""
+        return self._me is None or self._ready.get(self._me, -1) >= self.version
+
+    def _say_ready(self, now: int) -> None:
+        if self._is_ready or not self.complete or self.leaving or now < self._quiet_us or self._me is None:
             return
         self._ready[self._me] = self.version
         self.outbox += [(key, Stands(self.version, True)) for key in self.linked() if not self._is_leaving(key)]
