@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from veilcast.authority.record import Profile
-from veilcast.brokers.broker import Broker
 from veilcast.brokers.config import BrokerConfig, ClientConfig
 from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay, sign_overlay
 from veilcast.machine import Address, Frame, Publication

@@ -36,7 +36,7 @@ from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox, Stub
 from veilcast.parts.topics import Topics
 from veilcast.topics import topic_of, topics_of
-from veilcast.wire.brokers import Carry, Claim, Done, LastShare, Missing, WantKey, Withdraw
+from veilcast.wire.brokers import Carry, Claim, Done, LastShare, Missing, Push, WantKey, Withdraw
 from veilcast.wire.messages import Message
 
 
@@ -68,6 +68,7 @@ class Client:
         self.version = 0
         self._config = config
         self._hardened = config.profile == "hardened"
+        out_of_band = config.delivery == "repository"
         self._topics = Topics(config.profile, keyring)
         self._language = language_of(config.profile)
         self._suspicions = Suspicions(config.suspects_max)
@@ -95,6 +96,7 @@ class Client:
             self._records,
             rng,
             entropy,
+            (lambda: self._edge.shelves, self._edge.shelve) if out_of_band else None,
         )
         self._adverts = Adverts(keyring, self._topics, hardened=self._hardened, most=config.advertised_max)
         self._openings = Openings(
@@ -112,6 +114,7 @@ class Client:
             self._suspicions,
             self._refuse,
             rng,
+            self._edge.pull if out_of_band else None,
         )
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._own: dict[bytes, tuple[int, Letter]] = {}
@@ -267,6 +270,8 @@ class Client:
                 self._reading.carry(message, source, places[0], now)
             case LastShare():
                 self._reading.share(message, places, now)
+            case Push():
+                self._reading.share(LastShare(message.advertisement, message.share), places, now)
             case Done():
                 self._publishing.done(message, source)
             case Missing():

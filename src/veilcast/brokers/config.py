@@ -5,7 +5,7 @@ All of an overlay must be of one profile, and of one bound on delay; all else ea
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,8 @@ from veilcast.brokers.content import Strategy
 from veilcast.brokers.sharing.bulk import NUMBER_MAX
 from veilcast.errors import ConfigError
 from veilcast.parts.least import at_least
+
+Delivery: TypeAlias = Literal["in-band", "repository"]
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +123,8 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Advertisements of others that are remembered."""
 
     # --- publishing
+    delivery: Delivery = "in-band"
+    """How keys travel: with the brokers, or out of band, by the overlay's repository. All clients must do the same."""
     strategy: Strategy = Strategy.COPIES
     refresh_messages: int = 16
     """A key serves for so many publications of a topic."""

@@ -3,6 +3,9 @@
 Pure. The client calls each replica and keeps calling; what it says is queued for each by itself (`queues`), so each
 hears it once and in order, whenever it comes. A replica is known by its place in the node, under the scheme that is
 sent by now, and for a while under another, while the node changes (`redeploying`).
+
+Where keys travel out of band, the client is linked with the replicas of the repository in the same way. These hear of
+its advertisements only, and of a newer overlay from the client, since they are linked with nobody else.
 """
 
 from __future__ import annotations
@@ -11,19 +14,21 @@ from collections import deque
 from collections.abc import Collection
 from random import Random
 
+from veilcast.authority.keyring import TopicKeys
 from veilcast.brokers.claims import bring
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.leaving import Work
-from veilcast.brokers.overlay import SignedOverlay, node_id
+from veilcast.brokers.overlay import NodeEntry, SignedOverlay, node_id
 from veilcast.brokers.queues import Queues
 from veilcast.brokers.redeploying import Deployment, Pace
 from veilcast.brokers.renewing import Owned
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
-from veilcast.errors import StaleError
+from veilcast.brokers.shelf import Name, pull
+from veilcast.errors import ConfigError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
 from veilcast.parts.alarms import earliest
 from veilcast.parts.calling import Caller
-from veilcast.wire.brokers import Order, Stands, Withdraw
+from veilcast.wire.brokers import ClaimKind, Order, Push, Stands, Withdraw
 from veilcast.wire.messages import Message
 
 
@@ -45,6 +50,12 @@ class Edge:
         self._deployment = Deployment(overlay, operator, self.node, None, profile=config.profile, pace=pace, now=now)
         self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy)
         self._keys: dict[Address, bytes] = {}
+        self._shelves: dict[Address, bytes] = {}
+        """The replicas of the repository,"""
+        self._kept: list[NodeEntry] = []
+        """as it is, and as it was before: a share that was asked for then may be on its way."""
+        if config.delivery == "repository" and self._deployment.overlay.repository is None:
+            raise ConfigError('brokers.delivery is "repository", and the overlay has none')
         self._callers: dict[Address, Caller] = {}
         self._events: deque[Event] = deque()
         self._follow(now)
@@ -58,6 +69,11 @@ class Edge:
         return self._deployment.scheme(self.node)
 
     @property
+    def shelves(self) -> Scheme:
+        """Of the repository."""
+        return self._repository.scheme
+
+    @property
     def roster(self) -> Roster:
         return self._deployment.roster
 
@@ -67,11 +83,11 @@ class Edge:
 
     def up(self) -> list[Address]:
         """The replicas that hear us now."""
-        return [peer for peer in self._callers if self._queues.up(peer)]
+        return [peer for peer in self._keys if self._queues.up(peer)]
 
     @property
     def replicas(self) -> int:
-        return len(self._callers)
+        return len(self._keys)
 
     @property
     def carries(self) -> bool:
@@ -86,6 +102,8 @@ class Edge:
 
     def places(self, peer: Address) -> list[Place]:
         """Of one replica, the one to send by first."""
+        if peer in self._shelves:
+            return [place for entry in self._kept if (place := entry.place(self._shelves[peer])) is not None]
         if peer not in self._keys:
             raise StaleError("not a replica of ours")
         return self._deployment.places(self._keys[peer])
@@ -99,9 +117,18 @@ class Edge:
     def tell(self, peer: Address, message: Message) -> None:
         self._queues.put(peer, message)
 
+    def shelve(self, index: int, message: Push) -> None:
+        """To one replica of the repository."""
+        self._queues.put(Address(self._repository.replicas[index - 1].address), message)
+
+    def pull(self, name: Name, keys: TopicKeys) -> None:
+        """Ask all of them for their shares of a key."""
+        for peer, replica in self._shelves.items():
+            self._queues.put(peer, pull(name, keys, replica))
+
     def say(self, message: Message) -> None:
-        """To all of them."""
-        for peer in self._callers:
+        """To all replicas of the edge node."""
+        for peer in self._keys:
             self._queues.put(peer, message)
 
     def claim(self, said: Owned | Withdraw) -> None:
@@ -114,8 +141,10 @@ class Edge:
 
     def bring(self, peer: Address, owned: Owned) -> None:
         """To one of them, with a word for it alone."""
-        if peer in self._queues:
+        if peer in self._keys:
             self._queues.put(peer, bring(owned.claim, owned.holder, self._keys[peer]))
+        elif peer in self._shelves and owned.claim.kind is ClaimKind.ADVERTISEMENT:
+            self._queues.put(peer, bring(owned.claim, owned.holder, self._shelves[peer]))
 
     # --- in
 
@@ -125,7 +154,7 @@ class Edge:
         match message:
             case Order():
                 self._deployment.take(message, now)
-            case Stands():
+            case Stands() if peer in self._keys:
                 self._deployment.hear(message, self._keys[peer], now)
             case _:
                 return message
@@ -142,13 +171,15 @@ class Edge:
         if peer in self._callers:
             self._callers[peer].peer_up()
             self._queues.peer_up(peer)
-            self._queues.put(peer, self._deployment.greet(self._keys[peer]))
+            shelf = peer in self._shelves
+            self._queues.put(peer, self._order if shelf else self._deployment.greet(self._keys[peer]))
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if peer in self._callers:
             self._callers[peer].peer_lost(now)
             self._queues.peer_lost(peer)
-            self._deployment.lost(self._keys[peer])
+            if peer in self._keys:
+                self._deployment.lost(self._keys[peer])
 
     # --- time
 
@@ -176,14 +207,35 @@ class Edge:
 
     # --- inside
 
+    @property
+    def _repository(self) -> NodeEntry:
+        repository = self._deployment.overlay.repository
+        assert repository is not None, "no order takes it away"
+        return repository
+
+    @property
+    def _order(self) -> Order:
+        return Order(self._deployment.signed.encode())
+
+    def _follow_repository(self) -> None:
+        if self._kept[:1] == [self._repository]:
+            return
+        self._kept = [self._repository, *self._kept[:1]]
+        self._shelves = {Address(replica.address): replica.key for replica in self._repository.replicas}
+        for peer in self._shelves:
+            self._queues.put(peer, self._order)
+
     def _follow(self, now: int) -> None:
         """Say what the deployment has to say, be linked with whom it says, and leave streams that are of no use."""
         linked = {Address(replica.address): key for key, replica in self._deployment.linked().items()}
-        for peer in [peer for peer in self._callers if peer not in linked]:
+        if self._config.delivery == "repository":
+            self._follow_repository()
+        every = linked | self._shelves
+        for peer in [peer for peer in self._callers if peer not in every]:
             del self._callers[peer]
             self._queues.forget(peer)
             self._events.append(Disconnect(peer))
-        for peer in linked:
+        for peer in every:
             if peer not in self._callers:
                 self._callers[peer] = Caller(peer, self._config.connect_us, self._rng, now)
         self._keys = linked

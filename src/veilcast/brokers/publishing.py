@@ -32,6 +32,7 @@ from veilcast.brokers.sharing.bulk import Bulk, Refresh
 from veilcast.brokers.sharing.paper import Origin, split_key
 from veilcast.brokers.sharing.redistribution import deal_key
 from veilcast.brokers.sharing.scheme import Scheme
+from veilcast.brokers.shelf import pushes
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
@@ -39,12 +40,14 @@ from veilcast.errors import ExcessError, LocalError, StaleError
 from veilcast.machine import Address, Entropy, Event, Overdue
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.calling import DOUBLINGS, backoff
-from veilcast.wire.brokers import Carry, Done, FirstShare, Missing, Routing, WantKey
+from veilcast.wire.brokers import Carry, Done, FirstShare, Missing, Push, Routing, WantKey
 from veilcast.wire.messages import Message
 
 Advertising: TypeAlias = Callable[[str, int], Advertised | None]
 Send: TypeAlias = Callable[[int, Message], None]
 """To the replica of this index, from 1, of the edge node."""
+Shelve: TypeAlias = Callable[[int, Push], None]
+"""The same, of the repository."""
 
 
 class Publishing:
@@ -61,9 +64,11 @@ class Publishing:
         records: Records,
         rng: Random,
         entropy: Entropy,
+        shelves: tuple[Callable[[], Scheme], Shelve] | None = None,
     ) -> None:
         self._config, self._advertising, self._language, self._edge = config, advertising, language, edge
         self._enough, self._send, self._records, self._rng, self._entropy = enough, send, records, rng, entropy
+        self._shelves = shelves
         self._hardened = config.profile == "hardened"
         self._refresh = Refresh(config.refresh_messages, config.refresh_bytes)
         self._sendings: dict[int, list[_Sending]] = {}
@@ -236,9 +241,16 @@ class Publishing:
         if key.attempts > KEY_ATTEMPTS_MAX:
             self._retire(key)
             return
-        origin, to = Origin(key.id, key.attempts), self._edge()
+        attempt, origin, to = key.attempts, Origin(key.id, key.attempts), self._edge()
         key.attempts += 1
         key.dealt_us = now
+        if self._shelves is not None:
+            scheme, shelve = self._shelves
+            name = (key.advertisement, key.id)
+            shelved = pushes(name, key.shared, attempt, scheme(), key.signing, self._entropy, hardened=self._hardened)
+            for index, push in enumerate(shelved, 1):
+                shelve(index, push)
+            return
         shares: list[Secret]
         if self._hardened:
             shares = [first.encode() for first in deal_key(key.shared, origin, to, key.signing, self._entropy)]

@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.brokers.adverts import Advert, Adverts
 from veilcast.brokers.config import ClientConfig
@@ -56,10 +57,12 @@ class Reading:
         suspicions: Suspicions,
         refuse: Callable[[RemoteError], None],
         rng: Random,
+        pull: Callable[[Name, TopicKeys], None] | None = None,
     ) -> None:
+        """`pull` asks the repository for a key, where keys travel out of band."""
         self._config, self._adverts, self._openings, self._replicas = config, adverts, openings, replicas
         self._send, self._say, self._deliver, self._refuse = send, say, deliver, refuse
-        self._suspicions, self._rng = suspicions, rng
+        self._suspicions, self._rng, self._pull = suspicions, rng, pull
         self._room, self._hardened = room, config.profile == "hardened"
         self._texts: dict[bytes, _Text] = {}
         self._opened: dict[bytes, int] = {}
@@ -179,7 +182,10 @@ class Reading:
         if opening is None:
             if text.name not in self._wants:
                 self._wants[text.name] = 0
-                self._alarms.set(("want", text.name), now + self._config.want_us)
+                if self._pull is not None:
+                    self._want(text.name, now)
+                else:
+                    self._alarms.set(("want", text.name), now + self._config.want_us)
             return
         if not self._room() or len(self._opened) >= 2 * self._config.unread_max:
             return  # The latter, where one publication is sealed again and again by its publisher.
@@ -230,7 +236,10 @@ class Reading:
     def _want(self, name: Name, now: int) -> None:
         self._wants[name] += 1
         self._alarms.set(("want", name), now + backoff(self._rng, self._config.want_us, self._wants[name]))
-        self._say(WantKey(*name))
+        if self._pull is not None:
+            self._pull(name, self._adverts.get(name[0]).keys)
+        else:
+            self._say(WantKey(*name))
 
 
 @dataclass(slots=True)

@@ -39,15 +39,10 @@ Name: TypeAlias = tuple[bytes, bytes]
 
 
 def pushes(
-    advertisement: bytes,
-    shared: Scalar,
-    origin: Origin,
-    to: Scheme,
-    signing: SigningKey,
-    hardened: bool,
-    entropy: Entropy,
+    name: Name, shared: Scalar, attempt: int, to: Scheme, signing: SigningKey, entropy: Entropy, *, hardened: bool
 ) -> list[Push]:
     """The publisher's step: what to send each replica of the repository. Afresh for every attempt."""
+    origin = Origin(name[1], attempt)
     if hardened:
         firsts = deal_key(shared, origin, to, signing, entropy)
         blobs = [Delivery(first.root, first.root.points, first.share).encode() for first in firsts]

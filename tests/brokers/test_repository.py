@@ -1,0 +1,384 @@
+"""Keys out of band: who may bring them to the repository and who may have them, and an overlay that lives by it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.claims import advertise, bring, subscribe
+from veilcast.brokers.config import BrokerConfig, ClientConfig
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, node_id, roster_of, sign_overlay
+from veilcast.brokers.repository import Repository
+from veilcast.brokers.sharing.gathering import Gathering
+from veilcast.brokers.sharing.paper import Origin, Parcel, Trails
+from veilcast.brokers.sharing.redistribution import Collecting, Delivery
+from veilcast.brokers.sharing.scheme import Place
+from veilcast.brokers.shelf import Shelf, pull, pushes
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError, ExcessError, ForgedError, MalformedError, StaleError
+from veilcast.machine import Address, Frame, Publication
+from veilcast.sim.chance import SeededEntropy, derive
+from veilcast.topics import Label
+from veilcast.wire import decode
+from veilcast.wire.brokers import Bring, Carry, Claim, FirstShare, Item, LastShare, NextShare, Pull, Push
+
+sys.path.insert(0, str(Path(__file__).parent))
+import broker_grants
+from broker_grants import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of, root, signing
+from overlay_town import Town
+
+both = pytest.mark.parametrize("profile", ["hardened", "paper"])
+ENTROPY = SeededEntropy(derive(7, "repository"))
+HOLDER = SigningKey(Secret(b"h" * 32))
+P, R = Address("publisher"), Address("reader")
+
+
+def with_repository(overlay: Overlay, size: int = 3, version: int = 0, first: int = 1) -> Overlay:
+    replicas = tuple(
+        Replica(signing("repository", index).public, f"shelf.{index}", f"shelf.{index}")
+        for index in range(first, first + size)
+    )
+    return msgspec.structs.replace(overlay, repository=NodeEntry("repository", version, replicas))
+
+
+OVERLAY = with_repository(broker_grants.overlay())
+NODE = OVERLAY.repository
+assert NODE is not None
+SCHEME = NODE.scheme
+
+
+class Shelves:
+    """Three of them, and a publisher's advertisement that all of them know."""
+
+    def __init__(self, profile: Profile, **changes: int) -> None:
+        self.profile: Profile = profile
+        self.config = msgspec.structs.replace(BrokerConfig(profile=profile), **changes)
+        self.roster = roster_of([OVERLAY])
+        self.keys = [signing("repository", index).public for index in (1, 2, 3)]
+        self.shelves = [Shelf(self.config, key, root(profile), EPOCH_US, self.roster) for key in self.keys]
+        self.topic = keys_of(0, profile)
+        self.claim = self.advertisement()
+        for index, shelf in enumerate(self.shelves):
+            shelf.bring(self.brought(index), P, START)
+
+    def advertisement(self, holder: SigningKey = HOLDER) -> Claim:
+        keys = keys_of(0, self.profile)
+        return advertise(keys, node_id("B1"), EPOCH, START + 300_000_000, b"interest", holder.public)
+
+    def brought(self, index: int) -> Bring:
+        return bring(self.claim, HOLDER, self.keys[index])
+
+    def dealt(self, key: bytes = b"k" * 16, attempt: int = 0, secret: Scalar | None = None) -> list[Push]:
+        shared = secret or Scalar.draw(ENTROPY)
+        assert self.topic.signing is not None
+        name = (self.claim.id, key)
+        return pushes(name, shared, attempt, SCHEME, self.topic.signing, ENTROPY, hardened=self.profile == "hardened")
+
+    def push(self, dealt: Sequence[Push]) -> None:
+        for index, (shelf, push) in enumerate(zip(self.shelves, dealt, strict=True), 1):
+            shelf.push(push, Place(SCHEME, index))
+
+    def pulled(self, index: int, key: bytes = b"k" * 16) -> list[Push]:
+        shelf = self.shelves[index]
+        shelf.pull(self.asked(index, key), R)
+        answers, shelf.outbox = shelf.outbox, []
+        assert all(to == R for to, _ in answers)
+        return [push for _, push in answers]
+
+    def asked(self, index: int, key: bytes = b"k" * 16) -> Pull:
+        return pull((self.claim.id, key), keys_of(1, self.profile, "subscriber"), self.keys[index])
+
+    def opened(self, brought: dict[int, Push], attempt: int = 0) -> Secret | None:
+        """What a reader makes of these."""
+        assert self.topic.certificate is not None
+        publisher = self.topic.certificate.leaf.subject
+        origin = Origin(b"k" * 16, attempt)
+        if self.profile == "hardened":
+            collecting = Collecting(origin, publisher)
+            for index, push in brought.items():
+                collecting.add(Delivery.decode(push.share), Place(SCHEME, index))
+            return collecting.secret
+        gathering = Gathering(origin, Trails(publisher, self.roster))
+        for index, push in brought.items():
+            gathering.add(Parcel.decode(push.share), Place(SCHEME, index))
+        return gathering.key
+
+
+@both
+def test_a_majority_of_shares_opens_the_key_and_no_minority_does(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    secret = Scalar.draw(ENTROPY)
+    shelves.push(shelves.dealt(secret=secret))
+    brought = {index + 1: shelves.pulled(index)[0] for index in range(3)}
+    for pair in combinations(brought, 2):
+        found = shelves.opened({index: brought[index] for index in pair})
+        assert found is not None
+        assert found.reveal() == secret.reveal()
+    assert all(shelves.opened({index: brought[index]}) is None for index in brought)
+
+
+@both
+def test_who_was_not_granted_the_topic_gets_nothing(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    shelves.push(shelves.dealt())
+    stranger = keys_of(2, profile, "subscriber", broker_grants.OTHER)
+    with pytest.raises(ForgedError):
+        shelves.shelves[0].pull(pull((shelves.claim.id, b"k" * 16), stranger, shelves.keys[0]), R)
+    assert not shelves.shelves[0].outbox
+
+
+@both
+def test_a_replica_cannot_ask_the_others_in_a_readers_name(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    shelves.push(shelves.dealt())
+    with pytest.raises(ForgedError):
+        shelves.shelves[1].pull(shelves.asked(0), Address("a replica that lies"))
+    with pytest.raises(ForgedError):
+        shelves.shelves[0].pull(msgspec.structs.replace(shelves.asked(0), key=b"j" * 16), R)
+
+
+@both
+def test_nobody_but_the_publisher_puts_anything_on_a_shelf(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    good = shelves.dealt()
+    other = keys_of(3, profile).signing
+    assert other is not None
+    name = (shelves.claim.id, b"k" * 16)
+    hardened = profile == "hardened"
+    forged = pushes(name, Scalar.draw(ENTROPY), 0, SCHEME, other, ENTROPY, hardened=hardened)
+    shelf = shelves.shelves[0]
+    wrong = [
+        (forged[0], ForgedError if hardened else None),
+        (good[1], ForgedError),
+        (msgspec.structs.replace(good[0], key=b"j" * 16), ForgedError),
+        (msgspec.structs.replace(good[0], share=b"\x93"), MalformedError),
+        (msgspec.structs.replace(good[0], advertisement=b"?" * 16), StaleError),
+    ]
+    for push, error in wrong:
+        if error is not None:
+            with pytest.raises(error):
+                shelf.push(push, Place(SCHEME, 1))
+    assert len(shelf) == 0
+
+
+@both
+def test_an_advertisement_must_hold_and_be_brought_by_its_own_client(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    shelf = Shelf(shelves.config, shelves.keys[0], root(profile), EPOCH_US, shelves.roster)
+    with pytest.raises(ForgedError):
+        shelf.bring(shelves.brought(1), P, START)
+    with pytest.raises(StaleError):
+        shelf.bring(shelves.brought(0), P, START + 400_000_000)
+    with pytest.raises(ForgedError):
+        Shelf(shelves.config, shelves.keys[0], b"\x01" * 32, EPOCH_US, shelves.roster).bring(
+            shelves.brought(0), P, START
+        )
+    reader = keys_of(1, profile, "subscriber")
+    claim = subscribe(reader, node_id("B1"), EPOCH, START + 1_000_000, b"interest", HOLDER.public)
+    with pytest.raises(MalformedError):
+        shelf.bring(bring(claim, HOLDER, shelves.keys[0]), P, START)
+    assert shelf.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
+
+
+@both
+def test_a_later_attempt_takes_the_place_of_the_last_and_no_earlier_one_does(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    early, late = shelves.dealt(), shelves.dealt(attempt=1)
+    shelves.push(late)
+    for push in (early[0], late[0]):
+        with pytest.raises(StaleError):
+            shelves.shelves[0].push(push, Place(SCHEME, 1))
+    assert shelves.pulled(0) == [late[0]]
+
+
+@both
+def test_who_asks_early_is_answered_when_the_share_comes(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    shelf = shelves.shelves[0]
+    assert shelves.pulled(0) == []
+    assert shelves.pulled(0) == [], "asked twice, it waits once"
+    dealt = shelves.dealt()
+    shelves.push(dealt)
+    assert shelf.outbox == [(R, dealt[0])]
+    assert shelf.sizes()["waiting"] == 0
+    shelf.outbox.clear()
+    shelves.pulled(0, b"j" * 16)
+    shelf.lost(R)
+    assert shelf.sizes()["waiting"] == 0
+
+
+@both
+def test_all_is_erased_when_the_advertisement_is_over(profile: Profile) -> None:
+    shelves = Shelves(profile)
+    shelves.push(shelves.dealt())
+    shelf = shelves.shelves[0]
+    shelves.pulled(0, b"j" * 16)
+    assert shelf.next_us() == START + 300_000_000
+    shelf.handle(START + 300_000_000)
+    assert shelf.sizes() == {"claims": 0, "keys": 0, "waiting": 0}
+
+
+def test_there_is_room_for_so_much_and_who_has_most_gives_way() -> None:
+    shelves = Shelves("hardened", keys_max=4, waiting_max=3, client_claims=2, claims_each=4, claims_max=4)
+    shelf = shelves.shelves[0]
+    dealt = {number: shelves.dealt(bytes([number]) * 16)[0] for number in range(6)}
+    for push in dealt.values():
+        shelf.push(push, Place(SCHEME, 1))
+    assert len(shelf) == 4
+    assert shelves.pulled(0, bytes([5]) * 16) == [dealt[5]]
+    for key in (b"a", b"b"):
+        shelves.pulled(0, key * 16)
+    with pytest.raises(ExcessError):
+        shelves.pulled(0, b"c" * 16)
+    holders = [SigningKey(Secret(bytes([number]) * 32)) for number in range(6)]
+    for number, holder in enumerate(holders):
+        claim = shelves.advertisement(holder)
+        act = lambda claim=claim, holder=holder, number=number: shelf.bring(  # noqa: E731
+            bring(claim, holder, shelves.keys[0]), Address(f"client {number}"), START
+        )
+        if number < 3:
+            act()
+        else:
+            with pytest.raises(ExcessError):
+                act()
+    assert shelf.sizes()["claims"] == 4
+
+
+# --- in an overlay
+
+CLIENT = ClientConfig(delivery="repository", refresh_messages=4)
+
+
+class TownWithRepository(Town):
+    def __init__(self, profile: Profile, size: int = 3) -> None:
+        super().__init__(profile, client=CLIENT)
+        self.overlay = sign_overlay(with_repository(self.overlay.verify(OPERATOR.public), size), OPERATOR)
+        for address in self.places:
+            self.revive(address)
+        for index in range(1, size + 1):
+            self._add(f"shelf.{index}", lambda index=index: self._shelf(index))  # type: ignore[misc]
+
+    def _shelf(self, index: int) -> Repository:
+        address = Address(f"shelf.{index}")
+        return Repository(
+            self.broker_config,
+            self.overlay,
+            OPERATOR.public,
+            address,
+            signing("repository", index),
+            root(self.profile),
+            EPOCH_US,
+            Random(index),
+            SeededEntropy(derive(index, "shelf")),
+            self.now,
+        )
+
+    def start(self) -> None:
+        self.client("P", "B1", 0, "publisher")
+        reader = self.client("R", "B3", 1)
+        self.run(12)
+        reader.subscribe(Label(TOPIC), self.now)
+        self.touch("R")
+        self.run(4)
+
+    def publish(self, bodies: Sequence[bytes]) -> None:
+        for body in bodies:
+            self.places[Address("P")].machine.publish(Publication((("topic", TOPIC),), body), self.now)
+            self.touch("P")
+            self.run(0.2)
+
+
+@both
+def test_publications_are_read_with_keys_that_no_broker_sees(profile: Profile) -> None:
+    town = TownWithRepository(profile)
+    seen: set[type] = set()
+
+    def look(frame: Frame, source: Address) -> Frame:
+        message = decode(frame.data)
+        if isinstance(message, Item):
+            seen.add(type(decode(message.cargo)))
+        return frame
+
+    for address in town.places:
+        if address.startswith("B"):
+            town.wires[address] = look
+    town.start()
+    bodies = [b"%d" % number for number in range(10)]
+    town.publish(bodies)
+    town.run(5)
+    assert sorted(body for _, _, body in town.heard) == bodies
+    assert town.places[Address("P")].machine.sizes()["pending"] == 0
+    assert Carry in seen
+    assert not seen & {FirstShare, NextShare, LastShare, Push, Pull}
+    for index in (1, 2, 3):
+        shelf = town.places[Address(f"shelf.{index}")].machine
+        assert shelf.sizes()["keys"] == 3, "ten publications, four a key"
+        assert not shelf.refused
+
+
+@both
+@pytest.mark.parametrize("lie", ["silent", "spoilt"])
+def test_one_replica_that_lies_stops_nothing_and_is_named(profile: Profile, lie: str) -> None:
+    town = TownWithRepository(profile)
+    wrong = town.places[Address("shelf.2")].machine
+
+    def spoil(push: Push) -> Push:
+        return msgspec.structs.replace(push, share=push.share[:-1] + bytes([push.share[-1] ^ 1]))
+
+    if lie == "silent":
+        town.wires[Address("shelf.2")] = lambda frame, source: None
+    else:
+        say = wrong._links.say
+        wrong._links.say = lambda to, push: say(to, spoil(push))
+    town.start()
+    bodies = [b"%d" % number for number in range(6)]
+    town.publish(bodies)
+    town.run(10)
+    assert sorted(body for _, _, body in town.heard) == bodies
+    named = town.places[Address("R")].machine.suspects()
+    assert named == ([Place(SCHEME, 2)] if lie == "spoilt" else [])
+
+
+def test_one_that_is_killed_comes_back_empty_and_a_replaced_one_is_not_asked() -> None:
+    town = TownWithRepository("hardened")
+    town.start()
+    town.publish([b"one"])
+    town.kill("shelf.1")
+    town.publish([b"two", b"three", b"four", b"five"])
+    town.revive("shelf.1")
+    town.run(20)
+    town.publish([b"six", b"seven"])
+    newer = with_repository(town.overlay.verify(OPERATOR.public), 3, 1, first=2)
+    newer = msgspec.structs.replace(newer, version=newer.version + 1)
+    town.overlay = sign_overlay(newer, OPERATOR)
+    town._add("shelf.4", lambda: town._shelf(4))
+    town.broker("B2.1").order(town.overlay.encode(), town.now)
+    town.touch("B2.1")
+    town.run(5)
+    town.publish([b"eight", b"nine", b"ten", b"eleven", b"twelve"])
+    town.run(30)
+    assert len(town.heard) == len({body for _, _, body in town.heard}) == 12
+    assert town.places[Address("shelf.4")].machine.sizes()["keys"] > 0
+    assert town.places[Address("shelf.2")].machine.signed == town.overlay
+
+
+def test_an_overlay_without_one_cannot_serve_and_an_even_one_is_refused() -> None:
+    town = Town("hardened", client=CLIENT)
+    with pytest.raises(ConfigError, match="has none"):
+        town.client("P", "B1", 0, "publisher")
+    with pytest.raises(ConfigError, match="the repository has 4 replicas"):
+        with_repository(broker_grants.overlay(), 4).check("hardened")
+    one = with_repository(broker_grants.overlay())
+    with pytest.raises(MalformedError, match="whether there is one"):
+        one.check_successor(broker_grants.overlay(version=2))
+    with pytest.raises(ConfigError, match="no replica with this key"):
+        TownWithRepository("hardened")._shelf(9)
