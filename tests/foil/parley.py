@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -19,7 +19,7 @@ from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mqtt import Broker, BrokerConfig
 from veilcast.topics import Label, Reals, Schema, Strings
 from veilcast.wire import mqtt
-from veilcast.wire.mqtt import Packet, Publish, Version
+from veilcast.wire.mqtt import Packet, Puback, Publish, Version
 
 SECOND = 1_000_000
 EPOCH_US = 3_600 * SECOND
@@ -67,6 +67,8 @@ class Parley:
         """Members whose streams are down."""
         self.withheld: list[str] = []
         """Members whom the broker brings nothing, though it says that it will."""
+        self.dropped: Callable[[str, Publish], bool] = lambda name, packet: False
+        """What the broker does not bring to whom; nobody is told."""
 
     def add(self, name: str, role: str, config: FoilConfig | None = None) -> FoilMember:
         config = config or self.config
@@ -179,7 +181,11 @@ class Parley:
         frames = self.broker.frames_to_send(self.now, 1 << 20)
         for frame in frames:
             name, _, peer = frame.destination.partition(" ")
-            if name not in self.withheld:
+            version = Version(self.places[name].config.version)
+            packet = mqtt.decode(frame.data, version)
+            if isinstance(packet, Publish) and self.dropped(name, packet):
+                self.broker.receive(mqtt.encode(Puback(packet.number), version), frame.destination, self.now)
+            elif name not in self.withheld:
                 self.places[name].member.receive(frame.data, Address(peer), self.now)
         while (event := self.broker.next_event()) is not None:
             if isinstance(event, Disconnect):

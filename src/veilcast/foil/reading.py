@@ -7,7 +7,7 @@ at when all that came with it is acknowledged too. Else the time that it takes t
 
 After every new stream, and whenever a publisher says that it is there, the reader tells what it may have missed
 (`requests`). So it does when it had no room for a note and has some again: what the owner does not take, the broker
-would have to keep, and that would show.
+would have to keep, and that would show. And so it does when something is lacking that it must have got (`gaps`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, RemoteError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.decoys import decoys_of
+from veilcast.foil.event import split
+from veilcast.foil.gaps import Gaps, Key
 from veilcast.foil.naming import Area, area_of
 from veilcast.foil.requests import Absences, check_here, seal_again
 from veilcast.foil.spans import Span, Spans
@@ -67,6 +69,9 @@ class Reading:
         self._under_way: dict[tuple[int, str], bool] = {}
         """Requests that the broker has not acknowledged, and whether there is more to say since."""
         self._full: dict[int, None] = {}
+        self._gaps = Gaps(config.settle_us, config.keep_us)
+        self._whole: frozenset[str] = frozenset()
+        """Topics of which all is read."""
         self._arrived: deque[tuple[Span, str, Publish]] = deque()
         self._look_us: int | None = None
         self.excess = 0
@@ -89,6 +94,7 @@ class Reading:
             raise LocalError(f"{len(filters)} filters, and a session has {self._config.filters_max} at most")
         wish = self._wishes.add(number, topic, interest, now)
         self._areas[wish.spelled] = areas
+        self._watch()
         for each in self._spans:
             each.session.ask(self._wanted(each, wish), now)
         self.stands(now)
@@ -102,6 +108,7 @@ class Reading:
                 kept = self._filters(span)
                 span.session.drop([each for each in gone if each not in kept], now)
             del self._areas[wish.spelled]
+            self._watch()
             self._spelled = {key: filters for key, filters in self._spelled.items() if key[1] != wish.spelled}
 
     def acknowledge(self, note: bytes, now: int) -> None:
@@ -138,6 +145,7 @@ class Reading:
     def ended(self, number: int) -> None:
         self._absences.pop(number, None)
         self._full.pop(number, None)
+        self._gaps.ended(number)
         self._spelled = {key: filters for key, filters in self._spelled.items() if key[0] != number}
         for key in [key for key in self._asked_us if key[0] == number]:
             del self._asked_us[key]
@@ -168,6 +176,9 @@ class Reading:
         if self._hold is not None and not self._is_meant(span, topic, publish.topic):
             self.counts["decoy"] += 1  # The paper asks only about what was meant.
             return
+        if topic in self._whole:
+            head, _ = split(publish.payload)
+            self._gaps.heard(Key(span.number, topic, head.stream), head, now)
         self.take(span, topic, publish.payload, now)
 
     def take(self, span: Span, topic: str, payload: bytes, now: int) -> None:
@@ -176,6 +187,9 @@ class Reading:
             if self._hold is not None and self._winnower.unknown:
                 self._hold(span, topic, payload, now)
             return
+        if topic in self._whole:
+            head, _ = split(payload)
+            self._gaps.opened(Key(span.number, topic, head.stream), head.number, now)
         publication = letter.content.publication
         wishes = [wish for wish in self._wishes if wish.topic == topic and wish.interest.matches(publication)]
         readers = [number for wish in wishes for number in wish.readers]
@@ -203,12 +217,16 @@ class Reading:
         self._inbox.handle(now)
         if self._look_us is not None and now >= self._look_us:
             self._look(now)
+        for number, since_us in self._gaps.due(now):
+            if (span := self._spans.get(number)) is not None and span.session.ready:
+                self._absences[number].away(since_us)
+                self._back(span, now)
         for number, topic in self._asking.due(now):
             if (span := self._spans.get(number)) is not None:
                 self._ask(span, topic, now)
 
     def next_us(self) -> int | None:
-        return earliest(self._inbox.next_us(), self._asking.next_us(), self._look_us)
+        return earliest(self._inbox.next_us(), self._asking.next_us(), self._gaps.next_us(), self._look_us)
 
     def next_event(self) -> Waiting | Delivered | None:
         return self._wishes.news.pop(0) if self._wishes.news else self._inbox.next_delivery()
@@ -220,10 +238,17 @@ class Reading:
             "arrived": len(self._arrived),
             "inbox": len(self._inbox),
             "seen": max(self._inbox.remembered, len(self._winnower)),
+            "gaps": len(self._gaps),
             "absences": max(map(len, self._absences.values()), default=0),
         }
 
     # --- inside
+
+    def _watch(self) -> None:
+        self._whole = frozenset(
+            wish.topic for wish in self._wishes if all(side is None for side in self._areas[wish.spelled][0])
+        )
+        self._gaps.watch(self._whole)
 
     def _filters(self, span: Span) -> dict[str, None]:
         return dict.fromkeys(each for wish in self._wishes for each in self._wanted(span, wish))

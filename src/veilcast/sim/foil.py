@@ -18,6 +18,7 @@ from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import ConfigError
 from veilcast.foil.config import Attribute, FoilConfig
+from veilcast.foil.gaps import EVENTS_MAX, STREAMS_MAX
 from veilcast.foil.member import FoilMember
 from veilcast.machine import Address
 from veilcast.sim.foil_checkers import Alike
@@ -153,6 +154,7 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "inbox": foil.unread_max,
             "seen": foil.seen_max,
             "absences": 32,
+            "gaps": STREAMS_MAX * (EVENTS_MAX + 1),
         }
 
 
