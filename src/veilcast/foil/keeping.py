@@ -6,7 +6,7 @@ topic, for the state. The second says that the publication is not through, and i
 acknowledged all of it: that is what an owner waits for. They are written in this order, so whatever was promised is
 there, and a state is never behind an event that has left: fakes that jumped would tell which candidate did not.
 
-One more record has the member's own secret.
+One more record has the member's own secret; and of what it read others have the ids (`remembering`).
 """
 
 from __future__ import annotations
@@ -46,11 +46,15 @@ class _Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
     items: tuple[Item, ...]
 
 
+class _Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    notes: bytes
+
+
 class _Open(msgspec.Struct, frozen=True, array_like=True, tag="open"):
     events: int
 
 
-_Any: TypeAlias = _Own | _Events | _Open
+_Any: TypeAlias = _Own | _Events | _Read | _Open
 
 
 class Keeping:
@@ -70,17 +74,20 @@ class Keeping:
         self._last: dict[str, int] = {}
         """For each topic, the record with the state of its fakes."""
         self.secret: Secret | None = None
+        self._read: dict[int, bytes] = {}
         for number, data in sorted(records.items()):
             match _read(data):
                 case _Own(secret):
                     self.secret = Secret(secret)
                 case _Events(items):
                     self._take(number, items)
+                case _Read(notes):
+                    self._read[number] = notes
                 case _Open(events):
                     self._open[events] = number
         self._open = {events: record for events, record in self._open.items() if events in self._items}
         self._through_us = dict.fromkeys((events for events in self._items if events not in self._open), now)
-        self.stored, self.next_event = self._ledger.stored, self._ledger.next_event
+        self.stored, self.next_event, self.settle = self._ledger.stored, self._ledger.next_event, self._ledger.settle
 
     def __len__(self) -> int:
         return len(self._items)
@@ -93,6 +100,14 @@ class Keeping:
     def draw_secret(self, secret: Secret) -> None:
         self.secret = secret
         self._ledger.keep(_ENCODER.encode(_Own(secret.reveal())))
+
+    def read(self) -> list[tuple[int, bytes]]:
+        """What earlier lives remembered, by record, oldest first."""
+        return sorted(self._read.items())
+
+    def remember(self, notes: bytes, record: int | None) -> int:
+        """Write the ids of what was read, in place of that record if one is named."""
+        return self._ledger.keep(_ENCODER.encode(_Read(notes)), record)
 
     def check_room(self) -> None:
         if len(self._open) >= self._records_max:

@@ -5,8 +5,8 @@ the same bytes, any broker will do, and nothing is acknowledged that is not know
 `<number>@<broker>` (`parts.ways`): one stream for each session, and the driver opens it to what stands behind the `@`.
 
 Its parts: `spans` has the sessions, `publishing` what goes out, `reading` what comes in; in the paper's profile
-`confirmation` asks and tells which candidate is true. What it keeps over restarts is its secret, its publications, and
-the state of its fakes (`keeping`); subscriptions are its owner's to make again.
+`confirmation` asks and tells which candidate is true. What it keeps over restarts is its secret, its publications, the
+state of its fakes (`keeping`), and what it read (`remembering`); subscriptions are its owner's to make again.
 
 What may be lost: nothing that is on a publisher's disk, for readers who are away from their broker for less than
 `keep_us`. For longer, what the broker itself loses.
@@ -28,6 +28,7 @@ from veilcast.foil.naming import AGAIN, ASK, HERE, ON, TELL
 from veilcast.foil.positions import topic_chain
 from veilcast.foil.publishing import Publishing
 from veilcast.foil.reading import Reading
+from veilcast.foil.remembering import Remembering
 from veilcast.foil.session import Ears, Login
 from veilcast.foil.spans import Span, Spans
 from veilcast.foil.winnower import TopicChains, Winnower
@@ -76,7 +77,10 @@ class FoilMember:
         self._spans = Spans(config, keyring, broker, login, secret, first_life, self._ears, rng, now)
         hold = None if self._asking is None else self._asking.hold
         link = keyring.membership.link
-        self._reading = Reading(config, link, self._spans, self._winnower, hold, self._refuse, first_life, entropy)
+        remembering = Remembering(self._keeping, config.seen_max)
+        self._reading = Reading(
+            config, link, self._spans, self._winnower, remembering, hold, self._refuse, first_life, entropy
+        )
         seeds = topic_chain if self._telling is None else self._telling
         self._publishing = Publishing(config, self._spans, self._keeping, seeds, self._begun, rng, entropy)
         self._subscribed = 0

@@ -25,6 +25,7 @@ from veilcast.foil.decoys import decoys_of
 from veilcast.foil.event import split
 from veilcast.foil.gaps import Gaps, Key
 from veilcast.foil.naming import Area, area_of
+from veilcast.foil.remembering import Remembering
 from veilcast.foil.requests import Absences, check_here, seal_again
 from veilcast.foil.spans import Span, Spans
 from veilcast.foil.winnower import Winnower
@@ -49,13 +50,14 @@ class Reading:
         link: Secret,
         spans: Spans,
         winnower: Winnower,
+        remembering: Remembering,
         hold: Callable[[Span, str, bytes, int], None] | None,
         refuse: Callable[[RemoteError | LocalError], None],
         first_life: bool,
         entropy: Entropy,
     ) -> None:
         self._config, self._spans, self._winnower, self._hold = config, spans, winnower, hold
-        self._refuse = refuse
+        self._refuse, self._remembering = refuse, remembering
         self._decoy_key, self._first_life, self._entropy = derive(link, b"vc/foil-decoys"), first_life, entropy
         self._wishes = Wishes(config.subscriptions_max)
         self._areas: dict[bytes, list[Area]] = {}
@@ -112,6 +114,8 @@ class Reading:
             self._spelled = {key: filters for key, filters in self._spelled.items() if key[1] != wish.spelled}
 
     def acknowledge(self, note: bytes, now: int) -> None:
+        if note in self._inbox:
+            self._remembering.add(note, now)
         self._inbox.acknowledge(note)
         if self._full and len(self._inbox) <= self._config.unread_max // 2:
             for number in self._full:
@@ -200,7 +204,11 @@ class Reading:
                 self._absences[span.number].away(now)
             return
         self._winnower.seen(payload)
-        self._inbox.put(readers, Note(letter_id(letter), publication), None, now)
+        note = Note(letter_id(letter), publication)
+        if note.id in self._remembering:
+            self.counts["double"] += 1
+        else:
+            self._inbox.put(readers, note, None, now)
 
     def here(self, span: Span, topic: str, payload: bytes, now: int) -> None:
         """A publisher is there; raises `RemoteError` unless it is one."""
@@ -215,6 +223,7 @@ class Reading:
 
     def handle(self, now: int) -> None:
         self._inbox.handle(now)
+        self._remembering.handle(now)
         if self._look_us is not None and now >= self._look_us:
             self._look(now)
         for number, since_us in self._gaps.due(now):
@@ -226,7 +235,8 @@ class Reading:
                 self._ask(span, topic, now)
 
     def next_us(self) -> int | None:
-        return earliest(self._inbox.next_us(), self._asking.next_us(), self._gaps.next_us(), self._look_us)
+        parts = (self._inbox, self._asking, self._gaps, self._remembering)
+        return earliest(self._look_us, *(part.next_us() for part in parts))
 
     def next_event(self) -> Waiting | Delivered | None:
         return self._wishes.news.pop(0) if self._wishes.news else self._inbox.next_delivery()
@@ -239,6 +249,7 @@ class Reading:
             "inbox": len(self._inbox),
             "seen": max(self._inbox.remembered, len(self._winnower)),
             "gaps": len(self._gaps),
+            "remembered": len(self._remembering),
             "absences": max(map(len, self._absences.values()), default=0),
         }
 

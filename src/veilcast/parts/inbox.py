@@ -32,6 +32,10 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._unread)
 
+    def __contains__(self, note: bytes) -> bool:
+        """Whether it is here, and not acknowledged."""
+        return note in self._unread
+
     @property
     def remembered(self) -> int:
         return len(self._seen)

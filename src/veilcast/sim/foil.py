@@ -20,6 +20,7 @@ from veilcast.errors import ConfigError
 from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.gaps import EVENTS_MAX, STREAMS_MAX
 from veilcast.foil.member import FoilMember
+from veilcast.foil.remembering import EACH
 from veilcast.machine import Address
 from veilcast.sim.foil_checkers import Alike
 from veilcast.sim.host import Birth
@@ -153,6 +154,7 @@ class FoilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "arrived": 1_024,
             "inbox": foil.unread_max,
             "seen": foil.seen_max,
+            "remembered": foil.seen_max + 2 * EACH,
             "absences": 32,
             "gaps": STREAMS_MAX * (EVENTS_MAX + 1),
         }
