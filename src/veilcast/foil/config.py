@@ -133,7 +133,8 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much earlier than a reader's last sign of its broker it may have missed something; and how far clocks may
     differ."""
     again_us: int = 1_000_000
-    """How often repeats are asked for, and how often they begin, at the most."""
+    """How often repeats are asked for, and how often they begin, at the most; for one event twice as long each time,
+    up to sixteen times."""
     settle_us: int = 2_000_000
     """How long a broker may take to bring on what it has acknowledged. If it dies later than that, nothing of it is
     repeated that somebody had missed before."""

@@ -26,7 +26,7 @@ from veilcast.foil.foiler import Drawn, Foiler
 from veilcast.foil.keeping import NEVER, Item, Keeping
 from veilcast.foil.naming import Place
 from veilcast.foil.positions import Chain, chain_of, slot_of
-from veilcast.foil.repeats import Repeats
+from veilcast.foil.repeats import Pace, Repeats
 from veilcast.foil.requests import open_again, seal_here
 from veilcast.foil.spans import Span, Spans
 from veilcast.machine import Entropy, Event, Overdue, Publication
@@ -66,6 +66,9 @@ class Publishing:
         self._repeats: dict[int, Repeats] = {}
         self._serving: Alarms[int] = Alarms()
         self._served_us: dict[int, int] = {}
+        self._pace = Pace(config.again_us, config.kept_max)
+        self._later: Alarms[Key] = Alarms()
+        """What is to be repeated, and was not long ago."""
         self._greeting: dict[tuple[int, str], None] = {}
         self._overdue: Alarms[int] = Alarms()
         self._events: deque[Event] = deque()
@@ -162,6 +165,9 @@ class Publishing:
         for number in self._serving.due(now):
             if (span := self._spans.get(number)) is not None:
                 self._serve(span, now)
+        for key in self._later.due(now):
+            if (items := self._keeping.items(key[0])) and self._spans.get(items[key[1]].span) is not None:
+                self._repeat(key, now)
         for events in self._overdue.due(now):
             record = self._keeping.record_of(events)
             if record is not None:
@@ -170,7 +176,7 @@ class Publishing:
         self._keeping.forget(now - self._config.keep_us)
 
     def next_us(self) -> int | None:
-        return earliest(self._serving.next_us(), self._overdue.next_us())
+        return earliest(self._serving.next_us(), self._later.next_us(), self._overdue.next_us())
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else self._keeping.next_event()
@@ -302,6 +308,9 @@ class Publishing:
 
     def _serve(self, span: Span, now: int) -> None:
         repeats, margin_us = self._repeats[span.number], self._config.margin_us
+        if any(sending.repeats and sending.span == span.number for sending in self._sending.values()):
+            self._serving.set(span.number, now + self._config.again_us)
+            return
         self._served_us[span.number] = now
         asked = repeats.begin()
         keys: dict[Key, None] = {}
@@ -311,7 +320,18 @@ class Publishing:
             keys.update((key, None) for key in found if self._has_left(key[0]))
         repeats.sends(asked, keys)
         for key in keys:
-            self._send(key, now)
+            self._repeat(key, now)
+
+    def _repeat(self, key: Key, now: int) -> None:
+        if key in self._later:
+            return
+        wait_us = self._pace.wait_us(key, now)
+        if wait_us:
+            self._later.set(key, now + wait_us)
+            return
+        self._send(key, now)
+        if key in self._sending:
+            self._sending[key].repeats = True
 
     def _has_left(self, events: int) -> bool:
         """Whether it is on the disk; if not, it will leave when it is."""
@@ -343,6 +363,8 @@ class _Sending:
     left: int = 0
     """Candidates that the session has and the broker has not acknowledged; none while it waits."""
     again: bool = False
+    repeats: bool = False
+    """Whether somebody asked for it to be repeated."""
 
 
 CHAFF: Final = 32

@@ -4,12 +4,17 @@ Of one session. What was asked for gathers, and all of it is answered at once, s
 together are one round. A round is answered when the broker has acknowledged all of it and has had `settle_us` to bring
 it on. If the session loses its broker before, it may have died with it: the absences of that round are as good as never
 answered, and readers will name them again.
+
+Nobody knows whose an absence is, and one member can make up as many as it likes. So there is no quota for a member but
+one for each event (`Pace`): it is repeated after pauses that double, up to sixteen times the first. And no round begins
+while one is under way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from veilcast.foil.requests import Absence
 
@@ -68,6 +73,27 @@ class Repeats:
         return each.done_us is not None and good_us - each.done_us >= self._settle_us
 
 
+class Pace:
+    """When something may be repeated next. Bounded: the last `most` that were."""
+
+    def __init__(self, again_us: int, most: int) -> None:
+        self._again_us, self._most = again_us, most
+        self._last: dict[Hashable, tuple[int, int]] = {}
+        """How often, and when last."""
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def wait_us(self, item: Hashable, now: int) -> int:
+        """0 if it may be repeated now, which then counts as done."""
+        times, last_us = self._last.pop(item, (0, 0))
+        next_us = last_us + (self._again_us << min(times - 1, DOUBLED_MAX)) if times else now
+        self._last[item] = (times, last_us) if next_us > now else (times + 1, now)
+        while len(self._last) > self._most:
+            del self._last[next(iter(self._last))]
+        return max(0, next_us - now)
+
+
 @dataclass(slots=True)
 class _Round:
     names: list[tuple[str, bytes]]
@@ -75,4 +101,5 @@ class _Round:
     done_us: int | None = None
 
 
+DOUBLED_MAX: Final = 4
 _ABSENT = object()
