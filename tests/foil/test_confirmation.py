@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from veilcast.crypto.derive import fingerprint
+from veilcast.errors import ExcessError, LocalError, RemoteError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.positions import CHAIN
 from veilcast.topics import All, Label, Range
@@ -149,9 +151,79 @@ def test_a_stranger_that_sends_another_body_under_the_same_head_keeps_nobody_fro
 
 
 def test_whose_membership_has_ended_since_the_publisher_began_is_not_told() -> None:
-    room = room_of(msgspec.structs.replace(PAPER, keep_us=0))
-    leaf = keyring("subscriber", 2, "paper").membership.certificate.leaf
-    room.now = (leaf.last + 2) * EPOCH_US
-    room.run(1)
+    room = room_of()
     publish(room, 1)
-    assert room.places["bob"].notes == []
+    [ask] = sent(room, "bob", "ask")
+    alice = room.places["alice"].member
+    span, telling = next(iter(alice._spans)), alice._telling
+    assert telling is not None
+    [stream] = alice._streams
+    leaf = keyring("subscriber", 2, "paper").membership.certificate.leaf
+    telling.hear(span, TOPIC, stream, ask.payload, leaf.last * EPOCH_US)
+    with pytest.raises(RemoteError):
+        telling.hear(span, TOPIC, stream, ask.payload, (leaf.last + 2) * EPOCH_US)
+
+
+def test_a_member_whose_own_membership_has_ended_neither_publishes_nor_reads_nor_tells() -> None:
+    room = room_of()
+    publish(room, 1)
+    old = [packet for who, _, packet in room.sent if who == "alice" and isinstance(packet, Publish)]
+    room.now = (keyring("subscriber", 2, "paper").membership.certificate.leaf.last + 2) * EPOCH_US
+    room.run(1)
+    with pytest.raises(LocalError):
+        publish(room, 1)
+    alice, bob = room.places["alice"].member, room.places["bob"].member
+    [ask] = sent(room, "bob", "ask")
+    before = len(sent(room, "alice", "tell"))
+    for member, packets in ((alice, [ask]), (bob, old)):
+        for packet in packets:
+            peer = next(iter(member._spans)).session.peer
+            member.receive(mqtt.encode(Publish(packet.topic, packet.payload, 9), Version.MQTT_5), peer, room.now)
+    room.run(5)
+    assert len(sent(room, "alice", "tell")) == before
+    assert bodies(room.places["bob"].notes) == [b"0"]
+    room.kill_broker()
+    room.start_broker()
+    room.run(60)
+    with pytest.raises(LocalError):
+        bob.subscribe(Label(TOPIC), room.now)
+
+
+def test_a_stranger_that_makes_up_streams_keeps_nobody_from_asking_about_a_true_one() -> None:
+    room = room_of(msgspec.structs.replace(PAPER, held_max=20, seeds_max=20))
+    bob = room.places["bob"].member
+    peer = next(iter(bob._spans)).session.peer
+    room.withheld.append("alice")
+    publish(room, 1)
+    candidates = [packet for _, _, packet in room.sent if isinstance(packet, Publish) and "/on/" in packet.topic]
+    for number in range(200):
+        forged = number.to_bytes(16, "big") + candidates[0].payload[16:]
+        bob.receive(mqtt.encode(Publish(candidates[0].topic, forged, 9), Version.MQTT_5), peer, room.now)
+    room.run(0.1)
+    assert bob.sizes()["held"] <= 20
+    assert bob.sizes()["chains"] <= 10, "what nobody ever answered for has half of the room"
+    room.withheld.clear()
+    publish(room, 1)
+    room.run(60)
+    assert b"0" in bodies(room.places["bob"].notes)
+    for number in range(200, 400):
+        forged = number.to_bytes(16, "big") + candidates[0].payload[16:]
+        bob.receive(mqtt.encode(Publish(candidates[0].topic, forged, 9), Version.MQTT_5), peer, room.now)
+    publish(room, 2 * CHAIN)
+    room.run(60)
+    assert len(room.places["bob"].notes) > 2 * CHAIN, "nor from what follows"
+
+
+def test_one_asker_has_a_share_of_the_answers_and_leaves_the_rest_to_others() -> None:
+    room = room_of(msgspec.structs.replace(PAPER, seeds_max=32))
+    publish(room, 1)
+    [ask] = sent(room, "bob", "ask")
+    alice = room.places["alice"].member
+    telling, span = alice._telling, next(iter(alice._spans))
+    assert telling is not None
+    [stream] = alice._streams
+    room.broker = None
+    for _ in range(2):
+        telling.hear(span, TOPIC, stream, ask.payload, room.now)
+    with pytest.raises(ExcessError):
+        telling.hear(span, TOPIC, stream, ask.payload, room.now)

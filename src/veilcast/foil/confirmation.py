@@ -12,10 +12,16 @@ profile asks for nothing.
 
 Another member of the topic, together with the broker, could answer in the publisher's place; what it tells opens
 nothing, and keeps the reader from what it wants, as the broker can by itself.
+
+Names are in plain text, so any customer of the broker can send candidates of streams that it makes up, and a reader has
+to ask about each. Streams that nobody ever answered for have half of the questions at the most, and make room for newer
+ones: a true stream is asked about at once, and told in one round trip. What waits for them goes before what waits for
+others. And no asker has more than a sixteenth of the answers that are under way.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Annotated, Final, TypeAlias, TypeVar
@@ -105,14 +111,29 @@ class Asking:
         head, _ = split(payload)
         key = (head.stream, chain_of(head.number))
         self._held[head.stream, head.number, payload] = (span, topic, payload)
-        while len(self._held) > self._config.held_max:
-            del self._held[next(iter(self._held))]
+        self._make_room()
         question = self._asked.get(key)
         if question is None or head.number < question.number:
-            if question is None and len(self._asked) >= self._config.seeds_max:
-                raise ExcessError("more chains than are asked for at a time")
+            if question is None:
+                self._make_way(head.stream)
             self._asked[key] = question = _Question(span, topic, head.stream, head.number, self._entropy(NONCE))
             self._ask(key, question, now)
+
+    def _make_room(self) -> None:
+        """Among what waits."""
+        if len(self._held) > self._config.held_max:
+            told = {each for each, _ in self._known}
+            del self._held[next((held for held in self._held if held[0] not in told), next(iter(self._held)))]
+
+    def _make_way(self, stream: bytes) -> None:
+        """For one more question, or `ExcessError`."""
+        told = {each for each, _ in self._known}
+        strange = [key for key in self._asked if key[0] not in told]
+        if stream not in told and len(strange) >= max(1, self._config.seeds_max // 2):
+            del self._asked[strange[0]]
+            self._alarms.drop(strange[0])
+        elif len(self._asked) >= self._config.seeds_max:
+            raise ExcessError("more chains than are asked for at a time")
 
     def tell(self, payload: bytes, now: int) -> None:
         """An answer has come; raises `RemoteError` for what is none of ours."""
@@ -171,7 +192,8 @@ class Telling:
 
     def __init__(self, config: FoilConfig, keyring: Keyring, secret: Secret, entropy: Entropy) -> None:
         self._config, self._keyring, self._secret, self._entropy = config, keyring, secret, entropy
-        self._answers = 0
+        self._answers: Counter[bytes] = Counter()
+        """Under way, to whom."""
         self.denied = 0
 
     def __call__(self, keys: TopicKeys, stream: bytes, chain: int) -> Chain:
@@ -183,22 +205,25 @@ class Telling:
         ask = _opened(_ASKS, unpad(plain))
         if ask.stream != stream:
             raise ForgedError("a question about another stream")
-        # The span of the paper is for good, and its epoch the one in which we began.
         ask.certificate.verify(self._keyring.root, Kind.MEMBER, epoch_of(now, self._keyring.epoch_us))
         asker = ask.certificate.leaf.subject
         if self._config.allow and fingerprint(asker).hex() not in self._config.allow:
             self.denied += 1
             return
-        if self._answers >= self._config.seeds_max:
+        most = self._config.seeds_max
+        if self._answers.total() >= most or self._answers[asker] >= max(1, most // ASKER_SHARE):
             raise ExcessError("more questions than are answered at a time")
         secret = own_chain(self._secret, stream, chain_of(ask.number)).at(ask.number)
         told = _ENCODER.encode(Tell(ask.nonce, stream, ask.number, secret.reveal()))
         answer = box(asker, told, purpose=_BOX, entropy=self._entropy)
-        self._answers += 1
-        span.session.put(f"{self._config.prefix}/{TELL}/{ask.reply.hex()}", answer, self._answered, now)
+        self._answers[asker] += 1
+        span.session.put(
+            f"{self._config.prefix}/{TELL}/{ask.reply.hex()}", answer, lambda _: self._answered(asker), now
+        )
 
-    def _answered(self, now: int) -> None:
-        self._answers -= 1
+    def _answered(self, asker: bytes) -> None:
+        self._answers[asker] -= 1
+        self._answers += Counter()  # Without those who wait for nothing.
 
 
 def ask_topic(prefix: str, stream: bytes) -> str:
@@ -216,6 +241,8 @@ def _opened(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message
 def _key(keys: TopicKeys) -> Secret:
     return derive(keys.content, b"vc/foil-ask")
 
+
+ASKER_SHARE: Final = 16
 
 TRIES_MAX: Final = 8
 """A publisher that has not answered by then is away, or does not want to."""

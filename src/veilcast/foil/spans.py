@@ -8,7 +8,7 @@ next, and what comes by both is known by its id. (To take one stream to the end 
 would leave a gap, or two names on one stream.) That they begin one after the other, from one place, a broker can still
 see.
 
-**paper**: there is one span, for good.
+**paper**: there is one span, for good; its epoch goes on with time, so that what has ended of our own grants has ended.
 
 Client ids come from a secret that a member draws once and keeps: whoever starts anew comes back to its session.
 """
@@ -43,6 +43,15 @@ class Span:
         self.session: Session
         self._names: dict[str, Names] = {}
         self._called: dict[str, str] = {}
+
+    def move(self, epoch: int) -> None:
+        """Time goes on, and the span does not end."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            try:
+                self.published = self._topics.published(epoch)
+            except LocalError:
+                self.published = []  # The membership has ended.
 
     def keys(self, topic: str) -> TopicKeys:
         """`LocalError` where no grant reaches so far, or the topic is of another profile."""
@@ -138,6 +147,8 @@ class Spans:
                 self._ending.append(span.session)
                 ended.append(number)
         for span in self:
+            if self._paper:
+                span.move(epoch_of(now, self._epoch_us))
             span.session.handle(now)
         return ended
 
