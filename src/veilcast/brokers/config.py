@@ -45,7 +45,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Advertisements, and as many subscriptions."""
     claims_each: int = 16_384
     """Of these, those of one neighbouring node or client."""
-    client_claims: int = 256
+    client_claims: int = 512
     """The same for one client."""
     votes_max: int = 16_384
     """Claims and withdrawals that one replica of a neighbour has sent and too few others have."""
