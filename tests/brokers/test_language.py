@@ -151,8 +151,8 @@ def test_words_are_of_their_kind() -> None:
         with pytest.raises(MalformedError, match="one group"):
             Tags().read_says(encode(words))
     keys = keys_of(0, "hardened")
-    for words, error in (((tag, []), ForgedError), (b"not tags", MalformedError)):
-        made = claims.advertise(keys, bytes(16), EPOCH, START, encode(words), bytes(32))
+    for data, error in ((encode((tag, [])), ForgedError), (encode(b"not tags"), MalformedError)):
+        made = claims.advertise(keys, bytes(16), EPOCH, START, data, bytes(32))
         with pytest.raises(error):
             Tags().read_advertisement(made)
     with pytest.raises(MalformedError, match="nothing else"):
