@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from veilcast.authority.record import Profile
 from veilcast.brokers import claims
@@ -39,8 +41,10 @@ from veilcast.wire.brokers import Flood as WhichFlood
 from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
 import broker_grants
 from broker_grants import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of
+from strategies import messages, with_garbage
 
 
 class Bench:
@@ -277,3 +281,30 @@ def test_hostile_bytes_change_nothing_but_a_count() -> None:
         bench.broker.receive(data, Address("nobody"), bench.now)
     assert bench.broker.refused.total() == 1500
     assert bench.broker.sizes() == before
+
+
+def surrounded(profile: Profile) -> Bench:
+    bench = Bench(profile)
+    bench.complete()
+    bench.up("client")
+    return bench
+
+
+@pytest.mark.parametrize("profile", ["paper", "hardened"])
+@settings(max_examples=12)
+@given(drawn=st.lists(messages(), min_size=1, max_size=20), garbled=st.data())
+def test_no_message_of_any_kind_from_anybody_breaks_a_broker(
+    profile: Profile, drawn: list[Message], garbled: st.DataObject
+) -> None:
+    """In an item or bare; and real ones with a name or a number of them changed."""
+    bench = surrounded(profile)
+    for message in drawn:
+        for name in ("client", "B1.1", "B2.2"):
+            bench.broker.receive(encode(message), Address(name), bench.now)
+            bench.say(name, message)
+    real = brought(1) if profile == "hardened" else subscription(1, "paper")
+    for data in with_garbage(real, garbled.draw(st.binary(min_size=1, max_size=8))):
+        for name in ("client", "B1.1", "B2.2"):
+            bench.broker.receive(data, Address(name), bench.now)
+    bench.now += 3_600_000_000
+    bench.broker.handle_timer(bench.now)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from veilcast.crypto.certificate import COVER_MAX, NO_LINEAGE, Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.wire import encode
-from veilcast.wire.brokers import Routing
+from veilcast.wire.brokers import Claim, Routing
 from veilcast.wire.codec import TYPE_BYTES
 from veilcast.wire.messages import Candidacy, Message
 from veilcast.wire.tree import Listed
@@ -90,7 +90,7 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
         return CHAINS
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return st.sampled_from(list(hint))
-    if hint in (Listed, Routing):
+    if hint in (Listed, Routing, Claim):
         return st.builds(hint, **{f.name: _field(f.type) for f in msgspec.structs.fields(hint)})
     if hint is Candidacy:
         return st.builds(Candidacy, CHAINS, st.binary(min_size=32, max_size=32))
