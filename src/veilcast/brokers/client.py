@@ -285,6 +285,7 @@ class Client:
 
     def _follow(self, now: int) -> None:
         """Who has forgotten us is told all that stands; and whether enough of them hear us."""
+        self._edge.cut_off(now)
         for peer in self._edge.anew():
             for owned in self._renewing.standing(now):
                 self._edge.bring(peer, owned)

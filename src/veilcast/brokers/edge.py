@@ -205,6 +205,13 @@ class Edge:
     def frames(self, limit: int) -> list[Frame]:
         return self._queues.frames(limit)
 
+    def cut_off(self, now: int) -> None:
+        """Leave streams that are of no use."""
+        while self._queues.cut:
+            peer = self._queues.cut.popleft()
+            self._events.append(Disconnect(peer))
+            self.peer_lost(peer, now)
+
     # --- inside
 
     @property
@@ -226,7 +233,7 @@ class Edge:
             self._queues.put(peer, self._order)
 
     def _follow(self, now: int) -> None:
-        """Say what the deployment has to say, be linked with whom it says, and leave streams that are of no use."""
+        """Say what the deployment has to say, and be linked with whom it says."""
         linked = {Address(replica.address): key for key, replica in self._deployment.linked().items()}
         if self._config.delivery == "repository":
             self._follow_repository()
@@ -244,7 +251,3 @@ class Edge:
         for to, message in outbox:
             if isinstance(to, bytes) and to in addresses:
                 self._queues.put(addresses[to], message)
-        while self._queues.cut:
-            peer = self._queues.cut.popleft()
-            self._events.append(Disconnect(peer))
-            self.peer_lost(peer, now)

@@ -9,7 +9,9 @@ So many items are under way at a time; the others wait. Where too many do, the o
 these are asked for again, or sent again by their publisher. Claims are never dropped singly. If even they are too many
 (a peer that is gone for long) all is dropped, and told again when it is back.
 
-Acknowledgements ride along with items, or come a little later for many at once.
+Acknowledgements ride along with items, or come a little later for many at once. A stream on which something got lost,
+or where nothing is heard of what was said, is of no use, though nobody may have noticed its end: it is left for
+another.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Final
 
 from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.machine import Address, Entropy, Frame
-from veilcast.parts.alarms import Alarms
+from veilcast.parts.alarms import Alarms, earliest
 from veilcast.wire import decode, encode
 from veilcast.wire.brokers import Bring, Claim, Copied, CopyRouting, Heard, Hello, Item, Order, Stands, Withdraw
 from veilcast.wire.messages import Message
@@ -40,11 +42,14 @@ class Queues:
         self._lines: dict[Address, _Line] = {}
         self._frames: deque[Frame] = deque()
         self._owed: Alarms[Address] = Alarms()
+        self._watched: Alarms[Address] = Alarms()
+        self._now = 0
+        """As far as we were told."""
         self._last: tuple[Message, bytes] | None = None
         self.anew: deque[Address] = deque()
         """Peers that have forgotten us, or never knew us."""
         self.cut: deque[Address] = deque()
-        """Peers that are up, and hear too little of what we say: only another stream can help."""
+        """Peers that are up, and hear too little of what we say, or we of them: only another stream can help."""
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -83,17 +88,20 @@ class Queues:
         line = self._lines.setdefault(peer, _Line(self._entropy(_SESSION)))
         line.up, line.greeted, line.hellos = True, False, 0
         self._greet(peer, line)
+        self._watch(peer, line)
 
     def peer_lost(self, peer: Address) -> None:
         line = self._lines.get(peer)
         if line is not None:
             line.up = line.greeted = False
             self._owed.drop(peer)
+            self._watched.drop(peer)
 
     def forget(self, peer: Address) -> None:
         """All that is for it goes; when it comes back it is a stranger."""
         self._lines.pop(peer, None)
         self._owed.drop(peer)
+        self._watched.drop(peer)
 
     # --- out
 
@@ -113,17 +121,28 @@ class Queues:
         return [self._frames.popleft() for _ in range(min(limit, len(self._frames)))]
 
     def next_us(self) -> int | None:
-        return self._owed.next_us()
+        return earliest(self._owed.next_us(), self._watched.next_us())
 
     def handle(self, now: int) -> None:
-        """Acknowledge what was heard a while ago."""
+        """Acknowledge what was heard a while ago, and leave who has not heard us for long."""
+        self._now = now
         for peer in self._owed.due(now):
             self._acknowledge(peer, self._lines[peer])
+        for peer in self._watched.due(now):
+            line = self._lines[peer]
+            if line.greeted and not line.sent:
+                continue
+            if line.mark == line.progress:
+                self.cut.append(peer)
+                continue
+            line.mark = line.progress
+            self._watched.set(peer, now + STALL_US)
 
     # --- in
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
         """What a peer that is up has to say to our machine, in order and once; raises for what makes no sense."""
+        self._now = now
         line = self._lines.get(peer)
         if line is None or not line.up:
             raise StaleError("nobody that is up")
@@ -170,6 +189,8 @@ class Queues:
         if line.theirs is None or not line.hellos:
             raise MalformedError("an item before a greeting")
         if item.number > line.got + 1:
+            if peer not in self.cut:
+                self.cut.append(peer)
             raise MalformedError("an item out of its order")
         if item.number <= line.got:
             return None
@@ -188,6 +209,14 @@ class Queues:
             self._acknowledge(peer, line)
         while line.waiting and len(line.sent) < self._window:
             self._post(peer, Item(*line.next()))
+        if line.sent:
+            self._watch(peer, line)
+
+    def _watch(self, peer: Address, line: _Line) -> None:
+        """It is due at once: only then do we know for certain what time it is."""
+        if peer not in self._watched:
+            line.mark = None
+            self._watched.set(peer, self._now)
 
     def _acknowledge(self, peer: Address, line: _Line) -> None:
         self._owed.drop(peer)
@@ -240,6 +269,12 @@ class _Line:
     greeted: bool = False
     lost: bool = False
     met: bool | None = None
+    mark: tuple[int, bytes, int] | None = None
+    """How far we were when we began to wait."""
+
+    @property
+    def progress(self) -> tuple[int, bytes, int]:
+        return self.hellos, self.session, self.sent[0][0] if self.sent else 0
 
     def add(self, cargo: bytes, kept: bool) -> None:
         self.place += 1
@@ -295,5 +330,7 @@ ACKNOWLEDGED: Final = 32
 """So many items at most are acknowledged at once,"""
 ACKNOWLEDGE_US: Final = 20_000
 """or after so long."""
+STALL_US: Final = 15_000_000
+"""For so long nothing is heard on a stream before it is left."""
 _SESSION: Final = 16
 _KEPT: Final = (Claim, Bring, Withdraw, Order, Stands, CopyRouting, Copied)

@@ -1,0 +1,120 @@
+"""Streams that fail without a word: what was lost on them is noticed, they are left for others, nothing is missed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.queues import STALL_US, Queues
+from veilcast.errors import MalformedError
+from veilcast.machine import Address
+from veilcast.sim.chance import SeededEntropy
+from veilcast.topics import Label
+from veilcast.wire.brokers import Done
+
+sys.path.insert(0, str(Path(__file__).parent))
+from three_nodes import EPOCH_US, NODES, TOPIC, ThreeNodes, names_of
+
+A, B = Address("a"), Address("b")
+HOUR = 3_600_000_000
+
+
+def pair() -> tuple[Queues, Queues]:
+    """Two ends that have greeted one another, at an hour."""
+    ends = Queues(8, 50, 1 << 20, SeededEntropy(b"a")), Queues(8, 50, 1 << 20, SeededEntropy(b"b"))
+    ends[0].peer_up(B)
+    ends[1].peer_up(A)
+    for _ in range(4):
+        for here, there, name in ((ends[0], ends[1], A), (ends[1], ends[0], B)):
+            for frame in here.frames(100):
+                there.receive(frame.data, name, HOUR)
+    for end in ends:
+        end.handle(HOUR)
+        end.handle(HOUR + STALL_US)
+    return ends
+
+
+def said(number: int) -> Done:
+    return Done(number.to_bytes(16, "big"), 0)
+
+
+def test_a_gap_is_noticed_by_the_next_item_and_the_stream_is_left() -> None:
+    one, other = pair()
+    one.put(B, said(1))
+    one.frames(100)
+    one.put(B, said(2))
+    (frame,) = one.frames(100)
+    for _ in range(3):
+        with pytest.raises(MalformedError):
+            other.receive(frame.data, A, HOUR)
+    assert list(other.cut) == [A]
+
+
+def test_who_does_not_hear_the_last_item_is_left_after_a_while_and_not_before() -> None:
+    one, _ = pair()
+    later = 2 * HOUR  # Nobody has told the queues meanwhile what time it is.
+    one.put(B, said(1))
+    assert one.next_us() is not None
+    one.handle(later)
+    one.handle(later + STALL_US - 1)
+    assert not one.cut
+    assert one.next_us() == later + STALL_US
+    one.handle(later + STALL_US)
+    assert list(one.cut) == [B]
+
+
+def test_who_hears_something_in_time_is_not_left_however_much_is_said() -> None:
+    one, other = pair()
+    for number in range(40):
+        now = 2 * HOUR + number * STALL_US // 4
+        one.put(B, said(number))
+        one.handle(now)
+        for frame in one.frames(100):
+            other.receive(frame.data, A, now)
+        other.handle(now + STALL_US // 8)
+        for frame in other.frames(100):
+            one.receive(frame.data, B, now + STALL_US // 8)
+    assert not one.cut
+    assert not other.cut
+
+
+def test_who_never_greets_is_left_and_a_quiet_one_is_not() -> None:
+    one, _ = pair()
+    assert one.next_us() is None
+    stranger = Queues(8, 50, 1 << 20, SeededEntropy(b"c"))
+    stranger.peer_up(B)
+    stranger.handle(HOUR)
+    stranger.handle(HOUR + STALL_US)
+    assert list(stranger.cut) == [B]
+
+
+@pytest.mark.parametrize("seconds", [5, 100])
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_nothing_is_lost_when_a_node_is_cut_off_silently_also_over_the_turn_of_epochs(
+    profile: Profile, seconds: int
+) -> None:
+    net = ThreeNodes(profile, clients={"p": "a", "s": "c", "t": "a"})
+    for name in ("s", "t"):
+        net.subscribe(name, Label(TOPIC))
+    net.stand()
+    net.publish("p", b"before")
+    net.run(2)
+    here = [Address(name) for name in (*names_of("a"), "p", "t")]
+    there = [Address(name) for node in NODES[1:] for name in names_of(node)]
+    for change in (net.world.block, net.world.unblock):
+        for one in here:
+            for other in there:
+                change(one, other)
+                change(other, one)
+        if change == net.world.block:
+            net.publish("p", b"meanwhile")
+            net.run(seconds)
+    net.until(lambda: not net.pending("p"), 120)
+    net.run(EPOCH_US / 1_000_000)
+    net.publish("p", b"after")
+    net.until(lambda: not net.pending("p"), 30)
+    for name in ("s", "t"):
+        assert net.heard_by(name) == [b"before", b"meanwhile", b"after"]
