@@ -217,3 +217,15 @@ def test_what_is_for_one_who_is_forgotten_goes_nowhere() -> None:
     assert len(pair.ends[A]) == 0
     assert B not in pair.ends[A]
     assert pair.ends[A].behind(B) == 0
+
+
+def test_who_is_told_twice_of_one_stream_goes_on_with_it() -> None:
+    """As one who has called twice is; to the peer it is one stream, on which it greets once."""
+    pair = Pair()
+    pair.connect()
+    pair.settle()
+    pair.ends[A].peer_up(B)
+    pair.ends[A].put(B, content(1))
+    pair.ends[B].put(A, content(2))
+    pair.settle()
+    assert pair.got == {A: [content(2)], B: [content(1)]}

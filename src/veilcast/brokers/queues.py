@@ -85,8 +85,10 @@ class Queues:
         return peer in self._lines and self._lines[peer].met is False
 
     def peer_up(self, peer: Address) -> None:
+        """A driver may say so twice of one stream, to who called twice; the peer greets on it only once."""
         line = self._lines.setdefault(peer, _Line(self._entropy(_SESSION)))
-        line.up, line.greeted, line.hellos = True, False, 0
+        if not line.greeted:
+            line.up, line.hellos = True, 0
         self._greet(peer, line)
         self._watch(peer, line)
 
