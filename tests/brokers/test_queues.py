@@ -63,8 +63,14 @@ class Pair:
         return True
 
     def settle(self) -> None:
-        while self.step(A) or self.step(B) or any(end.next_us() is not None for end in self.ends.values()):
-            self.now += 1_000
+        """Until nothing is under way, and nobody waits for a time that comes soon."""
+        while True:
+            while self.step(A) or self.step(B):
+                pass
+            soon = [when for end in self.ends.values() if (when := end.next_us()) is not None]
+            if not soon or min(soon) > self.now + module.ACKNOWLEDGE_US:
+                return
+            self.now = max(self.now, min(soon))
             for end in self.ends.values():
                 end.handle(self.now)
 
