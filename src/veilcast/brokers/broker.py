@@ -140,12 +140,13 @@ class Broker:
             return
         try:
             message = self._links.receive(data, source, now)
-            if message is not None:
-                key = self._links.key(source)
-                if key is None:
-                    self._hear_client(message, source, now)
-                else:
-                    self._hear(message, key, now)
+            if message is None:
+                if not self._links.stirred and self._deployment.settled:
+                    return
+            elif (key := self._links.key(source)) is None:
+                self._hear_client(message, source, now)
+            else:
+                self._hear(message, key, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
         self._settle(now)
@@ -162,7 +163,8 @@ class Broker:
     def next_timer(self) -> int | None:
         if self.left:
             return None
-        return earliest(self._deployment.next_us(), *(part.next_us() for part in self._timed))
+        deployed = None if self._deployment.settled else self._deployment.next_us()
+        return earliest(deployed, *[part.next_us() for part in self._timed])
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return self._links.frames(limit)

@@ -66,6 +66,11 @@ class Links:
         return peers
 
     @property
+    def stirred(self) -> bool:
+        """Whether there is something to follow up, though nothing was said to the machine."""
+        return bool(self._queues.anew or self._queues.cut)
+
+    @property
     def dropped(self) -> int:
         return self._queues.dropped
 
@@ -152,8 +157,11 @@ class Links:
                 self._forget(peer)
 
     def next_us(self) -> int | None:
-        called = (caller.next_us for caller in self._callers.values())
-        return earliest(self._queues.next_us(), self._gone.next_us(), *called)
+        soonest = earliest(self._queues.next_us(), self._gone.next_us())
+        for caller in self._callers.values():
+            if caller.next_us is not None and (soonest is None or caller.next_us < soonest):
+                soonest = caller.next_us
+        return soonest
 
     def next_event(self) -> Event | None:
         if self._events:

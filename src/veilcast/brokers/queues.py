@@ -9,9 +9,8 @@ So many items are under way at a time; the others wait. Where too many do, the o
 these are asked for again, or sent again by their publisher. Claims are never dropped singly. If even they are too many
 (a peer that is gone for long) all is dropped, and told again when it is back.
 
-Acknowledgements ride along with items, or come a little later for many at once. A stream on which something got lost,
-or where nothing is heard of what was said, is of no use, though nobody may have noticed its end: it is left for
-another.
+Acknowledgements come a little later, for many items at once. A stream on which something got lost, or where nothing is
+heard of what was said, is of no use, though nobody may have noticed its end: it is left for another.
 """
 
 from __future__ import annotations
@@ -207,8 +206,6 @@ class Queues:
         """As much as may be under way."""
         if not line.greeted:
             return
-        if line.waiting and line.got > line.told:
-            self._acknowledge(peer, line)
         while line.waiting and len(line.sent) < self._window:
             self._post(peer, Item(*line.next()))
         if line.sent:
@@ -328,9 +325,9 @@ class _Line:
 
 HELLOS_MAX: Final = 4
 """On one stream: the first, and one more for each session that ends in the middle of it."""
-ACKNOWLEDGED: Final = 32
+ACKNOWLEDGED: Final = 64
 """So many items at most are acknowledged at once,"""
-ACKNOWLEDGE_US: Final = 20_000
+ACKNOWLEDGE_US: Final = 100_000
 """or after so long."""
 STALL_US: Final = 15_000_000
 """For so long nothing is heard on a stream before it is left."""
