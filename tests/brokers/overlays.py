@@ -19,7 +19,8 @@ import msgspec
 from veilcast.brokers.carrying import Carrying
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.content import Assembly, Block, Manifest, Strategy, carriers, prepare
-from veilcast.brokers.passing import Passing, quiet_us
+from veilcast.brokers.hop import quiet_us
+from veilcast.brokers.passing import Passing
 from veilcast.brokers.routes import Branch, Outgoing, Peer
 from veilcast.brokers.sharing.gathering import Gathering
 from veilcast.brokers.sharing.paper import Origin, Parcel, Trails, split_key

@@ -416,9 +416,36 @@ def test_words_that_come_before_any_portion_are_kept_and_bounded() -> None:
         spoken = Spoken(number.to_bytes(16, "big"), 0, scheme(1).node, Flood.ATTENDANCE, said)
         one.receive(spoken, Place(scheme(2), 2), world.now)
     assert one.passing.sizes()["early"] == 256
-    world.run(20 * U)
+    world.run(QUIET)
     one.handle(world.now)
     assert one.passing.sizes()["early"] == 0
+
+
+def test_liars_do_not_make_us_give_up_a_key_by_what_they_send_early() -> None:
+    """A holder sends its portion for an advertisement that nobody knows, and far too many others after it."""
+    world = World(2, liars={(1, 1): curious})
+    spoilt = list(itertools.islice((bytes((n >> 8, n & 255)) * 8 for n in range(1, 3000)), 2000))
+
+    def flood(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not isinstance(outgoing.message, NextShare):
+            return [(0, outgoing)]
+        return [
+            (0, outgoing._replace(message=msgspec.structs.replace(outgoing.message, advertisement=label)))
+            for label in spoilt
+        ]
+
+    liar = world.replicas[Place(scheme(1), 1)]
+    assert isinstance(liar, Liar)
+    liar.script = flood
+    origin = world.deal()
+    world.run(100 * U)
+    assert passed(world, origin)
+
+
+def test_a_portion_that_comes_when_the_hop_is_over_and_what_was_dealt_is_not_erased_yet_is_over_too() -> None:
+    """Found by search: such a one began the hop anew, and honest replicas said two things."""
+    for index in (1, 2, 3):
+        run(3, {(1, index): LIES["delay long"], (2, index): LIES["delay long"], (3, index): LIES["delay long"]}, 270)
 
 
 def test_what_comes_again_after_all_is_over_changes_nothing() -> None:
@@ -546,3 +573,23 @@ def test_the_scripts_are_what_they_say() -> None:
     assert quiet.messages["Disputed"] == 0
     denying = run(2, {(2, 1): say(lambda table, to: without(table, 1))})
     assert denying.messages["Disputed"] > 0
+
+
+# --- publishers that lie ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [(1,), (2,), (3,), (1, 2), (1, 2, 3)])
+def test_a_publisher_that_deals_one_key_in_two_ways_frames_nobody(others: tuple[int, ...]) -> None:
+    """Replicas of the first node hold shares under two words of the publisher; nobody honest is named for that."""
+    for seed in range(3):
+        world = World(3, liars={(2, 1): drop(Spoken), (3, 1): drop(Spoken)}, seed=seed)
+        world.deal()
+        other = World(3, seed=100 + seed)
+        other.deal()
+        for (message, source, to), _ in zip(list(other.shares), range(3), strict=False):
+            assert isinstance(to, Place)
+            if to.index in others:
+                world.replicas[to].receive(message, source, world.now)
+        world.run()
+        assert world.named() == []
+        assert not Pool(world).reconstructs()

@@ -318,6 +318,11 @@ def show_us(bound_us: int, tolerated: int) -> int:
     return (4 + _FIRST + _ROUND * tolerated + 1) * bound_us
 
 
+def quiet_us(bound_us: int, tolerated: int) -> int:
+    """How long a replica that was started keeps silent: no holder shows what it dealt to an earlier life after that."""
+    return show_us(bound_us, tolerated) + 4 * bound_us
+
+
 def whole_us(bound_us: int, tolerated: int) -> int:
     """How long a hop takes at most, so how much earlier than honest holders a lying one may deal."""
     return (_FIRST + _ROUND * tolerated + _SHOW + _SETTLE * (tolerated + 1)) * bound_us

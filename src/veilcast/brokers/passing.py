@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.hop import show_us
+from veilcast.brokers.hop import quiet_us
 from veilcast.brokers.redistributing import Redistributing
 from veilcast.brokers.resplitting import Resplitting
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
@@ -112,11 +112,6 @@ class Passing:
         if not self._wants.pass_on(message, source, now):
             return []
         return [Outgoing(to, message) for to in (replicas(before) if isinstance(before, Scheme) else [before])]
-
-
-def quiet_us(bound_us: int, tolerated: int) -> int:
-    """How long a replica that was started keeps silent: no holder shows what it dealt to an earlier life after that."""
-    return show_us(bound_us, tolerated) + 4 * bound_us
 
 
 class _Wants:

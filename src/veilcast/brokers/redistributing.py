@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.early import Early
 from veilcast.brokers.handing import Handing
-from veilcast.brokers.hop import Hop, Said, whole_us
+from veilcast.brokers.hop import Hop, Said, quiet_us, whole_us
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
 from veilcast.brokers.sharing.paper import Origin
@@ -58,11 +58,13 @@ class Redistributing:
         """Hops that have not begun, by the holder that dealt first."""
         self._until: dict[Passage, int] = {}
         """When a hop that has not begun is given up, and one that has is over."""
+        # For longer than a holder would show what it has dealt: who loses what came early may then say so.
+        keep_us = quiet_us(config.bound_us, max(place.scheme.tolerated for place in routes.places()))
         self._words: Early[Passage, Place, tuple[Spoken, Said]] = Early(
-            count=256, size=1 << 20, senders=512, keep_us=8 * config.bound_us
+            count=256, size=1 << 20, senders=512, keep_us=keep_us
         )
         self._portions: Early[bytes, Place, tuple[Portion, bytes]] = Early(
-            count=256, size=1 << 20, senders=512, keep_us=8 * config.bound_us
+            count=1024, size=1 << 22, senders=512, keep_us=keep_us
         )
 
     def sizes(self) -> dict[str, int]:
@@ -114,17 +116,17 @@ class Redistributing:
         passage: Passage = (header.origin, header.by, place.scheme)
         if self._roster.key(holder) != self._roster.key(source):
             raise ForgedError("a portion of another holder's")
-        if self._room.is_past(passage, now):
+        if self._room.is_past(passage, now) or (passage in self._handing and passage not in self._hops):
             raise StaleError("this is over here")
         if quiet:
-            self._room.shun(passage, b"", now)
+            # Remembered at its holder's expense: nobody else can have us forget what honest ones sent.
+            self._room.shun(passage, self._roster.key(source), now)
             raise StaleError("we may have seen this before, in an earlier life")
         try:
             publisher = self._publisher(advertisement, source)
         except StaleError:
             size = len(header.new) + _PORTION
-            for lost, _ in self._portions.put(advertisement, source, (portion, advertisement), size, now):
-                self._room.shun((lost.header.origin, lost.header.by, lost.header.to), b"", now)
+            self._portions.put(advertisement, source, (portion, advertisement), size, now)
             return []
         known = self._hops.get(passage)
         hop = known or Hop(
@@ -212,8 +214,7 @@ class Redistributing:
             if passage in self._handing:
                 self._handing[passage].handle(now)
             sent += self._moved(passage, now)
-        for lost, _ in self._portions.expire(now):
-            self._room.shun((lost.header.origin, lost.header.by, lost.header.to), b"", now)
+        self._portions.expire(now)
         self._words.expire(now)
         return sent
 

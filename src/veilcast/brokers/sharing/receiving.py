@@ -49,7 +49,7 @@ class Receiving:
         self._attending = Flood(digest(about, purpose=b"vc/attend"), place, roster, signing)
         self._settling = Flood(digest(about, purpose=b"vc/settle"), place, roster, signing)
         self._kept: dict[Dispute, Portion] = {}
-        self._headers: dict[int, dict[bytes, Header]] = {}
+        self._headers: dict[int, dict[bytes, tuple[Root, Header]]] = {}
         """Of what was dealt to us."""
         self._faces: dict[int, dict[bytes, Header]] = {}
         """Of what was dealt to anybody, as far as it was shown."""
@@ -82,7 +82,7 @@ class Receiving:
             raise ForgedError("another replica's portion, which nobody has asked for")
         headers = self._headers.setdefault(header.holder, {})
         if len(headers) < _FACES:
-            headers[header.name] = header
+            headers[header.name] = (portion.root, header)
             self._keep(dispute, portion)
 
     # --- attendance ---------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Receiving:
             holder: Dealt(header.name, header.old_name)
             for holder, headers in self._headers.items()
             if len(headers) == 1
-            for header in headers.values()
+            for _, header in headers.values()
         }
         return self._attending.say(attendance.encode(table))
 
@@ -112,10 +112,15 @@ class Receiving:
     def proof(self) -> tuple[Root, list[Header]] | None:
         """What holders signed when they dealt, a majority of them, so one who does not lie; None while it is less.
 
-        It says that the hop has begun, and tells no secret."""
-        if self._root is None or len(self._headers) < self._old.threshold:
-            return None
-        return self._root, [next(iter(said.values())) for _, said in sorted(self._headers.items())]
+        It says that the hop has begun, and tells no secret. All of it is under one word of the publisher's, who may
+        have given several.
+        """
+        by_root: dict[bytes, tuple[Root, list[Header]]] = {}
+        for _, said in sorted(self._headers.items()):
+            for root, header in list(said.values())[:1]:
+                by_root.setdefault(root.points, (root, []))[1].append(header)
+        found = (proof for proof in by_root.values() if len(proof[1]) >= self._old.threshold)
+        return next(found, None)
 
     def check_proof(self, root: Root, headers: Sequence[Header]) -> None:
         """Raise unless it is one."""
