@@ -211,6 +211,22 @@ def test_a_reader_that_is_gone_is_not_waited_for() -> None:
     assert world.finished(content)
 
 
+@pytest.mark.parametrize("hops", [1, 3])
+def test_a_reader_that_never_says_so_is_given_up_in_time_and_the_next_attempt_is_through(hops: int) -> None:
+    world = World(hops)
+    mute = Address(f"reader {hops}")
+    world.slow = lambda source, to, message: 10**9 if source == mute else 0
+    content = world.publish(TEXT)
+    world.run(190 * U)
+    assert not world.finished(content)
+    world.run(30 * U)
+    assert sum(replica.carrying.given_up for replica in world.honest) == 3
+    world.publish(TEXT, 1)
+    world.run(30 * U)
+    assert world.finished(content)
+    assert all(replica.carrying.sizes()["contents"] == 0 for replica in world.honest)
+
+
 def test_a_repeat_of_what_is_through_is_answered_and_not_carried() -> None:
     world = World(2)
     content = publish(world)

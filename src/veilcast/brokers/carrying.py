@@ -9,8 +9,8 @@ ways (`content.carriers`), around proven liars where others are left. Nobody ask
 most replicas need none. A reader does, at its edge node; and who is asked for what it lacks asks the node before, up to
 the publisher: first one replica, then f + 1, then all.
 
-A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone; a node
-of which f + 1 replicas say so. Then it says so itself to the node it has it from, forgets the blocks, and answers later
+A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone, or that
+has not said so within `hold_us`; a node of which f + 1 replicas say so. Then it says so itself to the node it has it from, forgets the blocks, and answers later
 attempts at once. What f + 1 edge replicas are done with, the publisher is done with.
 """
 
@@ -41,6 +41,8 @@ class Carrying:
 
     def __init__(self, config: BrokerConfig, routes: Routes, suspicions: Suspicions) -> None:
         self.outbox: list[Outgoing] = []
+        self.given_up = 0
+        """Times that a client did not say in time that it had something."""
         self._config, self._routes, self._suspicions = config, routes, suspicions
         self._contents: dict[bytes, _Content] = {}
         self._counts: Counter[bytes] = Counter()
@@ -92,9 +94,9 @@ class Carrying:
         for id_ in self._alarms.due(now):
             content = self._contents[id_]
             if content.until <= now:
-                self._forget(content)
-                continue
-            self._ask(content, now)
+                self._give_up(content, now)
+            else:
+                self._ask(content, now)
         self._early.expire(now)
         self._ends.expire(now)
 
@@ -334,6 +336,15 @@ class Carrying:
         to: Iterable[Peer] = replicas(before) if isinstance(before, Scheme) else [before]
         self.outbox += [Outgoing(peer, Done(id_, attempt)) for peer in to]
 
+    def _give_up(self, content: _Content, now: int) -> None:
+        """Time is over. Clients that never say that they have it do not keep publishers busy for ever; nodes may be
+        slow for better reasons, and the publisher's next attempt will show."""
+        for hop in [hop for hop, waiting in content.branches.items() if waiting.is_client and not waiting.done]:
+            del content.branches[hop]
+            self.given_up += 1
+        self._finish(content, now)
+        self._forget(content)
+
     def _prune(self, content: _Content) -> None:
         try:
             branches = self._routes.wanting(content.routing)
@@ -363,6 +374,10 @@ class _Waiting:
 
     def hear(self, source: Peer) -> None:
         self._done[source] = None
+
+    @property
+    def is_client(self) -> bool:
+        return not isinstance(self.branch, Scheme)
 
     @property
     def done(self) -> bool:
