@@ -306,3 +306,33 @@ def test_the_content_key_is_a_secret_of_its_own() -> None:
     assert isinstance(key, Secret)
     assert len(key) == 32
     assert key.reveal() != G.encode()
+
+
+# --- sums with public factors -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(-70, 70) | st.integers(-ORDER, ORDER), points), min_size=1, max_size=4))
+def test_a_weighted_sum_is_the_sum_of_products(terms: list[tuple[int, Point]]) -> None:
+    expected = [point * Scalar.of(factor % ORDER) for factor, point in terms if factor % ORDER]
+    try:
+        assert Point.weighted(terms) == Point.sum(expected)
+    except (MalformedError, TypeError):
+        with pytest.raises((MalformedError, TypeError)):
+            Point.sum(expected)
+
+
+def test_every_small_factor_of_either_sign() -> None:
+    for factor in range(1, 130):
+        times = G * Scalar.of(factor)
+        assert Point.weighted([(factor, G)]) == times
+        assert Point.weighted([(-factor, G), (2 * factor, G)]) == times
+        assert Point.weighted([(factor - ORDER, G)]) == times
+
+
+def test_a_weighted_sum_may_pass_the_identity_but_not_end_there() -> None:
+    other = Point.hash(b"other", b"test")
+    assert Point.weighted([(3, G), (-3, G), (1, other)]) == other
+    with pytest.raises(MalformedError):
+        Point.weighted([(3, G), (-3, G)])
+    with pytest.raises(MalformedError):
+        Point.weighted([(0, G)])

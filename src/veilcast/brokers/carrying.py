@@ -10,8 +10,9 @@ most replicas need none. A reader does, at its edge node; and who is asked for w
 the publisher: first one replica, then f + 1, then all.
 
 A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone, or that
-has not said so within `hold_us`; a node of which f + 1 replicas say so. Then it says so itself to the node it has it from, forgets the blocks, and answers later
-attempts at once. What f + 1 edge replicas are done with, the publisher is done with.
+has not said so within `hold_us`; a node of which f + 1 replicas say so. Then it says so itself to the node it has it
+from, forgets the blocks, and answers later attempts at once. What f + 1 edge replicas are done with, the publisher is
+done with.
 """
 
 from __future__ import annotations

@@ -28,10 +28,9 @@ from veilcast.brokers.sharing import attendance, flooding
 from veilcast.brokers.sharing.attendance import Dealt, Dispute
 from veilcast.brokers.sharing.flooding import Flood, Vouched
 from veilcast.brokers.sharing.paper import Origin
-from veilcast.brokers.sharing.redistribution import Header, Holding, Portion, Root
+from veilcast.brokers.sharing.redistribution import Header, Holding, Portion, Root, commitments_of
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.crypto import dealing
-from veilcast.crypto.dealing import Commitments
 from veilcast.crypto.derive import digest
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
@@ -196,12 +195,12 @@ class Receiving:
             raise LocalError("a portion of ours is missing that nobody has shown")
         threshold, first = self._place.scheme.threshold, portions[0]
         parts = [
-            dealing.Portion(portion.header.holder, Commitments.decode(portion.header.new), portion.share)
+            dealing.Portion(portion.header.holder, commitments_of(portion.header.new), portion.share)
             for portion in portions
         ]
         agreed = dealing.agreement({part.holder: part.commitments for part in parts})
-        old = Commitments.decode(first.header.old)
-        commitments, share = dealing.combine(parts, old, self._place.index, threshold, agreed=agreed)
+        old = commitments_of(first.header.old)
+        commitments, share = dealing.combine(parts, old, self._place.index, threshold, agreed=agreed, verified=True)
         return Holding(first.root, self._place, commitments, share)
 
     def _tables(self) -> dict[int, attendance.Table]:
@@ -217,7 +216,7 @@ class Receiving:
         self._place.scheme.check_index(portion.share.index)
         self._check_root(portion.root)
         self._check_header(header, portion.root)
-        dealing.verify(portion.share, Commitments.decode(header.new))
+        dealing.verify(portion.share, commitments_of(header.new))
         return Dispute(header.holder, header.name, portion.share.index)
 
     def _check_root(self, root: Root) -> None:

@@ -14,6 +14,7 @@ has handed it on, and what it dealt when no dispute can come any more: `erase`, 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Final, Self
 
 import msgspec
@@ -43,7 +44,7 @@ class Root(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     @property
     def commitments(self) -> Commitments:
-        return Commitments.decode(self.points)
+        return commitments_of(self.points)
 
     def check(self, publisher: bytes) -> None:
         verify(publisher, _signed(self), self.signature, purpose=_ROOT)
@@ -84,9 +85,9 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         if self.origin != root.origin:
             raise ForgedError("a dealing of another key or attempt")
         verify(roster.key(Place(self.by, self.holder)), _signed(self), self.signature, purpose=_HEADER)
-        old = Commitments.decode(self.old)
+        old = commitments_of(self.old)
         root.check_sharing(old, self.by)
-        dealing.verify_redistribution(old, self.holder, Commitments.decode(self.new), self.to.threshold)
+        dealing.verify_redistribution(old, self.holder, commitments_of(self.new), self.to.threshold)
 
 
 class First(msgspec.Struct, frozen=True):
@@ -128,7 +129,7 @@ class Portion(msgspec.Struct, frozen=True):
     def check(self, roster: Roster) -> None:
         """Raise unless the holder's part holds, whoever the receiver is; the publisher's word is checked by itself."""
         self.header.check(self.root, roster)
-        dealing.verify(self.share, Commitments.decode(self.header.new))
+        dealing.verify(self.share, commitments_of(self.header.new))
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -257,7 +258,7 @@ class Collecting:
             if delivery.share.index != bearer.index or self._brought.get(bearer, delivery) != delivery:
                 raise ForgedError("a share of another replica, or a second one")
             delivery.root.check(self._publisher)
-            commitments = Commitments.decode(delivery.points)
+            commitments = commitments_of(delivery.points)
             delivery.root.check_sharing(commitments, bearer.scheme)
             dealing.verify(delivery.share, commitments)
         except RemoteError:
@@ -278,6 +279,12 @@ class Collecting:
             for _, group in groups:
                 if len(group) < scheme.threshold:
                     self._liars |= {Place(scheme, index): None for index in group}
+
+
+@lru_cache(maxsize=512)
+def commitments_of(points: bytes) -> Commitments:
+    """Decoded once: every replica of a hop is sent the same ones several times."""
+    return Commitments.decode(points)
 
 
 def _signed(said: Root | Header) -> bytes:
