@@ -98,12 +98,6 @@ class Flood:
         """Authors proven to have said two things."""
         return [author for author, taken in sorted(self._taken.items()) if len(taken) >= _FACES]
 
-    def unanimous(self) -> bytes | None:
-        """The word of all replicas, if all have said the same one."""
-        words = self.words()
-        same = len(words) == self._place.scheme.size and len(dict.fromkeys(words.values())) == 1
-        return words[self._place.index] if same else None
-
     def agreeing(self) -> list[Vouched]:
         """For each author who said what we said, whatever else it said, that word of it."""
         ours = next(iter(self._taken.get(self._place.index, {})), None)
