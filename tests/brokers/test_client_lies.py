@@ -20,7 +20,9 @@ from veilcast.brokers.content import Strategy, prepare
 from veilcast.brokers.language import language_of
 from veilcast.brokers.overlay import node_id
 from veilcast.brokers.sharing.paper import Origin, Parcel, split_key
-from veilcast.brokers.sharing.redistribution import Delivery, First, deal_key, take_first
+from veilcast.brokers.sharing.redistribution import Delivery, First, Holding, deal_key, hand_on, take_first
+from veilcast.crypto import dealing
+from veilcast.crypto.dealing import Commitments
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
@@ -93,6 +95,22 @@ def crafted(world: OneNode, key: SigningKey, *, number: int = 0, topic: str = ""
     return Carry(routing, msgspec.msgpack.encode(manifest), blocks[0].data, 1, 0)
 
 
+def redealt(holdings: list[Holding], chosen: list[int], index: int) -> Delivery:
+    """What a replica has that goes on with the dealings of these two; always the same for the same two."""
+    entropy = {holder: SeededEntropy(bytes((holder,))) for holder in chosen}
+    handed = {
+        holder: hand_on(holdings[holder - 1], holdings[0].place.scheme, signing(holder), entropy[holder])
+        for holder in chosen
+    }
+    portions = [
+        dealing.Portion(holder, Commitments.decode(each.header.new), each.portion(index).share)
+        for holder, each in handed.items()
+    ]
+    agreed = dealing.agreement({portion.holder: portion.commitments for portion in portions})
+    points, share = dealing.combine(portions, holdings[0].commitments, index, 2, agreed=agreed)
+    return Delivery(holdings[0].root, points.encode(), share)
+
+
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
@@ -128,6 +146,29 @@ def test_a_share_that_does_not_hold_is_named_also_when_it_comes_last() -> None:
         assert len(world.heard) == before + 1
         assert world.posts["s"].machine.suspects() == [world.replicas[liar].place]
         world = two()
+
+
+def test_a_share_that_holds_of_a_sharing_that_the_others_do_not_have_proves_nothing() -> None:
+    world = two()
+    keys, advert = keys_of(world), advert_of(world)
+    assert keys.signing is not None
+    scheme = world.replicas["r1"].place.scheme
+    firsts = deal_key(Scalar.draw(ENTROPY), Origin(bytes(16)), scheme, keys.signing, ENTROPY)
+    holdings = [
+        take_first(first, replica.place, keys.signing.public)
+        for first, replica in zip(firsts, world.replicas.values(), strict=True)
+    ]
+    # Two replicas put the dealings of 1 and 2 together, and the third, cut off from them, those of 2 and 3.
+    for order in ((1, 2, 3), (3, 1, 2)):
+        world = two()
+        for index in order:
+            chosen = [1, 2] if index < 3 else [2, 3]
+            delivery = redealt(holdings, chosen, index)
+            world.replicas[f"r{index}"].lie("s", LastShare(advert.id, delivery.encode().reveal()))
+        world.run(1)
+        reader = world.posts["s"].machine
+        assert reader.suspects() == []
+        assert reader.sizes()["suspects"] == reader.sizes()["keys"] == 1  # It is marked, and the key is there.
 
 
 @both

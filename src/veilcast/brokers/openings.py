@@ -22,7 +22,7 @@ from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.crypto.dealing import Commitments
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ForgedError, StaleError
+from veilcast.errors import RemoteError, StaleError
 
 Name: TypeAlias = tuple[bytes, bytes]
 """Of a key: the advertisement, and its id there."""
@@ -64,11 +64,16 @@ class Openings:
         known = collecting.liars
         try:
             secret = collecting.add(delivery, bearer)
-        finally:
-            self._suspicions.accuse_all([liar for liar in collecting.liars if liar not in known], Reason.PORTION)
+        except RemoteError:
+            if bearer in collecting.liars:  # And not the publisher, for what it dealt.
+                self._suspicions.accuse(bearer, Reason.PORTION)
+            raise
+        # Who holds, as it must, a share of a sharing that the others do not have may have been cut off from them when
+        # they agreed. That is no proof.
+        self._suspicions.accuse_all([other for other in collecting.liars if other not in known], Reason.LATE)
         if key.points.get(bearer.scheme, delivery.points) != delivery.points:
-            self._suspicions.accuse(bearer, Reason.PORTION)
-            raise ForgedError("a share of a sharing that a majority does not have")
+            self._suspicions.accuse(bearer, Reason.LATE)
+            raise StaleError("a share of a sharing that a majority does not have")
         if key.opening is None:
             self._keep(name, key)
             _newest(key.collecting, dealt, collecting)
