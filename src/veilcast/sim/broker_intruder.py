@@ -1,38 +1,47 @@
 """A client of the Byzantine brokers' own: it has no grant, and asks for what others asked for.
 
-Byzantine brokers hear claims on their way, whole and with their proofs (`Spy`). The intruder links to all replicas of
-an edge node as a client does and says the same claims, as they are; the same with a key and a proof of its own; and
-that it lacks the keys. Whatever it is given belongs to the coalition.
+Byzantine brokers hear claims on their way, whole and with their proofs, and those of their edge as their clients bring
+them (`Spy`). The intruder links to all replicas of an edge node as a client does and brings the same claims, as they
+were brought to others; with a word of its own; and in its own name, with a proof of its own. It says that it lacks the
+keys. Whatever it is given belongs to the coalition.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from veilcast.brokers.claims import bring
 from veilcast.brokers.queues import Queues
-from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.sign import SIGNATURE, SigningKey
 from veilcast.errors import RemoteError
 from veilcast.machine import Address, Connect, Entropy, Event, Frame
 from veilcast.sim.adversaries import Wrapper
 from veilcast.sim.broker_streams import opened
-from veilcast.wire.brokers import Carry, Claim, ClaimKind, Item, WantKey
+from veilcast.wire.brokers import Bring, Carry, Claim, ClaimKind, Item, WantKey
+from veilcast.wire.messages import Message
 
 
 @dataclass
 class Coalition:
-    """What Byzantine brokers tell the intruder: claims by name, and keys that they saw named; so many at most."""
+    """What Byzantine brokers tell the intruder: claims by name, and keys that they saw named; so many at most.
 
-    claims: dict[bytes, Claim] = field(default_factory=dict)
+    Of what `friends` say, nothing: these are the intruders.
+    """
+
+    friends: tuple[Address, ...] = ()
+    claims: dict[bytes, Bring] = field(default_factory=dict)
     keys: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
 
     def hear(self, message: object) -> None:
-        if isinstance(message, Claim) and len(self.claims) < HEARD_MAX:
-            self.claims[message.id] = message
+        if isinstance(message, Claim):
+            message = Bring(message, bytes(SIGNATURE))
+        if isinstance(message, Bring) and len(self.claims) < HEARD_MAX:
+            self.claims.setdefault(message.claim.id, message)
         elif isinstance(message, Carry) and len(self.keys) < HEARD_MAX:
             self.keys[message.routing.advertisement, message.routing.key] = None
 
@@ -43,21 +52,21 @@ class Spy(Wrapper):
     coalition: Coalition
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        message = opened(data)
+        message = opened(data) if source not in self.coalition.friends else None
         if isinstance(message, Item):
             self.coalition.hear(opened(message.cargo))
         super().receive(data, source, now)
 
 
 class Intruder:
-    """At the replicas of one edge node, whose name on the wire is `edge`."""
+    """At the replicas of one edge node, which have these keys; its name on the wire is `edge`."""
 
     version = 0
 
     def __init__(
-        self, replicas: Sequence[Address], edge: bytes, coalition: Coalition, entropy: Entropy, now: int
+        self, replicas: Mapping[Address, bytes], edge: bytes, coalition: Coalition, entropy: Entropy, now: int
     ) -> None:
-        self._replicas, self._edge, self._coalition, self._entropy = tuple(replicas), edge, coalition, entropy
+        self._replicas, self._edge, self._coalition, self._entropy = replicas, edge, coalition, entropy
         self._queues = Queues(256, 8_192, 1 << 20, entropy)
         self._events: deque[Event] = deque(Connect(replica) for replica in replicas)
         self._due = now + EVERY_US
@@ -81,11 +90,14 @@ class Intruder:
             self._events.extend(Connect(peer) for peer in self._lost)
             self._lost.clear()
             self._said.clear()
-        for name, claim in list(self._coalition.claims.items()):
+        for name, brought in list(self._coalition.claims.items()):
             if name not in self._said:
                 self._said[name] = None
-                for said in (claim, self._own(claim)):
-                    self._tell_all(said)
+                self._tell_all(brought.claim, brought)
+                signing, own = self._own(brought.claim)
+                for peer, key in self._replicas.items():
+                    for claim in (brought.claim, own):
+                        self._queues.put(peer, bring(claim, signing, key))
         for advertisement, key in self._coalition.keys if self._ticks % WANT_TICKS == 0 else ():
             self._tell_all(WantKey(advertisement, key))
 
@@ -110,16 +122,17 @@ class Intruder:
     def sizes(self) -> dict[str, int]:
         return {}
 
-    def _tell_all(self, message: Claim | WantKey) -> None:
+    def _tell_all(self, *messages: Message) -> None:
         for replica in self._replicas:
-            self._queues.put(replica, message)
+            for message in messages:
+                self._queues.put(replica, message)
 
-    def _own(self, claim: Claim) -> Claim:
+    def _own(self, claim: Claim) -> tuple[SigningKey, Claim]:
         """The same interest, here, in its own name, signed with a key that nobody granted."""
         signing = SigningKey.generate(self._entropy)
         reader = signing.public if claim.kind is ClaimKind.ADVERTISEMENT else None
         own = msgspec.structs.replace(claim, edge=self._edge, holder=signing.public, reader=reader)
-        return msgspec.structs.replace(own, proof=signing.sign(own.body, purpose=b"veilcast/claim"))
+        return signing, msgspec.structs.replace(own, proof=signing.sign(own.body, purpose=b"veilcast/claim"))
 
 
 EVERY_US: Final = 20_000

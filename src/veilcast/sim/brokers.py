@@ -137,7 +137,8 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return Ground(_overlay(self.nodes, self.replicas, links), liars, edges)
 
     def settle(self, world: World, duration_us: int) -> None:
-        wishes, diary, ground, coalition = self.wishes(world.seed), Diary(), self.ground(world.seed), Coalition()
+        wishes, diary, ground = self.wishes(world.seed), Diary(), self.ground(world.seed)
+        coalition = Coalition(self.intruder_names())
         overlay = ground.overlay.verify(operator_key().public)
         places = {name: overlay.place(signing_key(name).public) for name in self.broker_names()}
         known = {name: place for name, place in places.items() if place is not None}
@@ -248,7 +249,7 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     def _intruder(self, ground: Ground, coalition: Coalition) -> Any:
         def start(birth: Birth) -> Intruder:
             edge = ground.edges[birth.address]
-            replicas = self.replica_names(int(edge[1:]))
+            replicas = {name: signing_key(name).public for name in self.replica_names(int(edge[1:]))}
             return Intruder(replicas, node_id(edge), coalition, birth.entropy, birth.now)
 
         return start
