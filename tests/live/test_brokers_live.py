@@ -1,0 +1,103 @@
+"""An overlay of four virtual nodes with three replicas each, on loopback, with TLS and disks: whatever one replica of
+each node does, every note comes to every reader once, and nobody is suspected who did not lie."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.cli.brokers_facts import marked
+
+sys.path.insert(0, str(Path(__file__).parent))
+from broker_house import House, in_house, plan_of, until
+
+LIARS = {
+    "drop, corrupt shares and blocks, replay": ("drop", "corrupt-share", "corrupt-block", "replay"),
+    "equivocate, misroute, accuse, mute": ("equivocate", "misroute", "accuse", "mute"),
+    "delay, stall, mute at the edges": ("mute", "delay", "stall", "drop"),
+}
+NOTES = 20
+
+
+@pytest.mark.parametrize("kinds", LIARS)
+def test_with_a_liar_at_every_node_every_note_arrives_once(kinds: str, disk: Path) -> None:
+    each: dict[str, tuple[str, ...]] = {node: (kind,) for node, kind in zip("abcd", LIARS[kinds], strict=True)}
+
+    async def test(house: House) -> None:
+        await house.start(*house.brokers, house.publisher, *house.readers)
+        for reader in house.readers:
+            await house.subscribe(reader)
+        bodies = [f"note {number}" for number in range(NOTES)]
+        await house.publish(*bodies)
+        await check(house, bodies)
+
+    in_house(disk, plan_of(each), test, within_s=120)
+
+
+async def check(house: House, bodies: list[str]) -> None:
+    for reader in house.readers:
+        assert await house.read(reader, len(bodies)) == sorted(bodies)
+        async with house.client(reader) as me:
+            assert (await me.status()).inbox == 0
+    told = await house.told()
+    lie = {f"replica {host.rpartition('-')[2]} of {host.rpartition('-')[0]} (scheme 1)" for host in house.liars()}
+    assert set(marked(told, proof=True)) <= lie
+
+
+def test_a_member_is_told_when_too_few_replicas_of_its_edge_node_answer(disk: Path) -> None:
+    async def test(house: House) -> None:
+        reader = house.readers[0]
+        await house.start("c-1", reader)
+        async with house.client(reader) as me:
+            told = await until(me, lambda status: status.neighbours == 1)
+            assert told.hindrances == ("1 of the 3 replicas of the edge node answer, and 2 are needed",)
+            await house.start("c-3")
+            await until(me, lambda status: not status.hindrances)
+
+    in_house(disk, plan_of({}), test, within_s=30)
+
+
+@pytest.mark.all_only
+def test_brokers_killed_at_any_moment_lose_nothing_that_was_promised(disk: Path) -> None:
+    """One at a time, at every node: a killed broker comes back empty, and asks the others who wants what."""
+
+    async def test(house: House) -> None:
+        victims = ["a-1", "b-2", "c-3", "d-1"]
+        await house.start(*(host for host in house.brokers if host not in victims), house.publisher, *house.readers)
+        for victim in victims:
+            await house.spawn(victim)
+        for reader in house.readers:
+            await house.subscribe(reader)
+        bodies, enough = list[str](), asyncio.Event()
+        publishing = asyncio.create_task(publish(house, bodies, enough))
+        for victim in victims * 2:
+            await reached(bodies, len(bodies) + 10, publishing)
+            house.kill(victim)
+            await reached(bodies, len(bodies) + 10, publishing)
+            await house.spawn(victim)
+            await house.complete()
+        enough.set()
+        await publishing
+        await check(house, bodies)
+
+    in_house(disk, plan_of({}), test, within_s=300)
+
+
+async def publish(house: House, bodies: list[str], enough: asyncio.Event) -> None:
+    """One after the other, no more than so many under way; returns when all are through."""
+    async with house.client(house.publisher) as me:
+        while not enough.is_set():
+            body = f"note {len(bodies)}"
+            await me.publish(house.net.topic, body)
+            bodies.append(body)
+            await until(me, lambda status: status.outbox < 32)
+        await until(me, lambda status: not status.outbox)
+
+
+async def reached(bodies: list[str], goal: int, publishing: asyncio.Task[Any]) -> None:
+    while len(bodies) < goal and not publishing.done():
+        await asyncio.sleep(0.02)
