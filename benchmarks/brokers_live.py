@@ -1,0 +1,136 @@
+"""What does secret forwarding cost: an overlay of virtual nodes beside mosquitto and nats-server, carrying the same?
+
+    python benchmarks/brokers_live.py [--quick] [--json]
+
+The overlay is a line of virtual nodes with three replicas each, from the publisher's to the readers', all on this
+machine with TLS between all of them, in two processes; in `hardened`, with each way to carry content, with one liar at
+each node, and in `paper`. mosquitto (quality of service 1) and nats-server run in the clear: one process, one hop, no
+replicas. All have the same members: machines of ours on the same turns of the same event loop, for an owner who keeps
+nothing (`brokers`). Every reader must get each publication once, or there is no result.
+
+Publications go out as fast as they are taken, so many under way: how many a second, and how much processor time all
+processes together need for each delivery. Then one goes out every so often: how long until its readers have it.
+Brokers that are not on this machine are left out, and that is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+
+from brokers import mosquitto, nats
+from brokers.broker import Broker, Stage
+from brokers.members import Order, member_process, publishing, reading
+from brokers.overlay import Kind, overlay
+from relay_mosquitto import Figures, carry, place, spent
+from veilcast.brokers.content import Strategy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--quick", action="store_true", help="few publications, fewer contestants")
+    arguments = parser.parse_args()
+    stage = QUICK if arguments.quick else STAGE
+    found, absent = contest(stage, {"hardened": OVERLAYS["hardened"]} if arguments.quick else OVERLAYS)
+    if arguments.json:
+        rows = {name: {**each._asdict(), **times(each, found)} for name, each in found.items()}
+        told = {"publications": stage.publications, "readers": stage.readers, "load": os.getloadavg()[0]}
+        print(json.dumps({**told, "absent": absent, "contestants": rows}, indent=2))
+        return
+    show(stage, found)
+    for name in absent:
+        print(f"{name} is not on this machine (a Debian package), so it is not compared with")
+    print(f"load of this machine {os.getloadavg()[0]:.1f}")
+
+
+def contest(stage: Stage, overlays: dict[str, Kind]) -> tuple[dict[str, Figures], list[str]]:
+    found: dict[str, Figures] = {}
+    absent = []
+    longer = stage._replace(publications=LONGER * stage.publications)
+    if mosquitto.is_here():
+        with place() as directory, mosquitto.mosquitto(directory, stage) as (broker, _):
+            found[MOSQUITTO] = measure(broker, longer)
+    else:
+        absent.append(MOSQUITTO)
+    if nats.is_here():
+        with place() as directory, nats.nats(directory, stage) as broker:
+            found[NATS] = measure(broker, longer)
+    else:
+        absent.append(NATS)
+    for name, kind in overlays.items():
+        with place() as directory, overlay(directory, kind, stage) as broker:
+            found[f"overlay, {name}"] = measure(broker, stage)
+    return found, absent
+
+
+def measure(broker: Broker, stage: Stage) -> Figures:
+    with (
+        member_process(publishing, broker.join, stage.labels) as (publisher, to_publisher),
+        member_process(reading, broker.join, stage.labels, stage.readers, broker.others) as (readers, to_readers),
+    ):
+        processes = {**broker.processes, "publisher": publisher, "readers": readers}
+        time.sleep(SETTLE_S)
+        carry(Order(WINDOW, WINDOW), to_publisher, to_readers)
+        before = {who: spent(pid) for who, pid in processes.items()}
+        seconds, _ = carry(Order(stage.publications, WINDOW), to_publisher, to_readers)
+        deliveries = stage.publications * stage.readers
+        cpu_us = {who: (spent(pid) - before[who]) / deliveries * 1e6 for who, pid in processes.items()}
+        _, took = carry(Order(PACED, WINDOW, EVERY_S), to_publisher, to_readers)
+    took.sort()
+    p50, p99 = (took[len(took) * share // 100] * 1e3 for share in (50, 99))
+    return Figures(stage.publications / seconds, deliveries / seconds, cpu_us, p50, p99)
+
+
+def times(figures: Figures, found: dict[str, Figures]) -> dict[str, dict[str, float]]:
+    """How many times as slow, as costly and as late as each of the others, who protect nothing."""
+    return {
+        f"times_{name}": {
+            "slower": found[name].publications_s / figures.publications_s,
+            "cpu": figures.whole_us / found[name].whole_us,
+            "p50": (figures.p50_ms or 0) / (found[name].p50_ms or 1),
+        }
+        for name in (MOSQUITTO, NATS)
+        if name in found
+    }
+
+
+def show(stage: Stage, found: dict[str, Figures]) -> None:
+    print(f"{stage.publications:,} publications to {stage.readers} readers of {stage.size} labels")
+    print(f"{'':26}{'a second':>10}{'cpu us a':>10}{'ms':>14}{'times mosquitto':>26}{'times nats-server':>26}")
+    heads = f"{'slower':>10}{'cpu':>8}{'p50':>8}"
+    print(f"{'':26}{'published':>10}{'delivery':>10}{'p50':>7}{'p99':>7}{heads}{heads}")
+    for name, each in found.items():
+        ratios = times(each, found)
+        told = "".join(
+            f"{one['slower']:10.1f}{one['cpu']:8.1f}{one['p50']:8.1f}" if one else " " * 26
+            for one in (ratios.get(f"times_{peer}") for peer in (MOSQUITTO, NATS))
+        )
+        row = f"{each.publications_s:10,.0f}{each.whole_us:10,.0f}{each.p50_ms:7.1f}{each.p99_ms:7.1f}"
+        print(f"{name:26}{row}{told}", flush=True)
+
+
+WINDOW = 64
+LONGER = 10
+"""Times as many publications for those who are fast: processor time is counted in hundredths of a second."""
+PACED = 50
+EVERY_S = 0.1
+SETTLE_S = 1.0
+"""Until what is advertised is known at the other end."""
+STAGE = Stage(3 * 2, 2, 500, size=3)
+QUICK = Stage(2, 1, 60, size=2)
+MOSQUITTO = "mosquitto"
+NATS = "nats-server"
+OVERLAYS = {
+    "hardened": Kind("hardened"),
+    "hardened, one copy": Kind("hardened", strategy=Strategy.ONE),
+    "hardened, coded": Kind("hardened", strategy=Strategy.CODED),
+    "hardened, 1 node": Kind("hardened", nodes=1),
+    "hardened, liars drop": Kind("hardened", byzantine="drop"),
+    "paper": Kind("paper"),
+}
+
+if __name__ == "__main__":
+    main()
