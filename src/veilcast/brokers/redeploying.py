@@ -306,7 +306,7 @@ class Deployment:
             )
         for node, state in self._nodes.items():
             entry = self._overlay.node(node)
-            if entry.version != state.entry.version and not (self.leaving and node == self._at):
+            if entry.version != state.entry.version and (self._leaving is None or node != self._at):
                 state.next, state.late_us = entry, now + self._pace.prepare_us
         return True
 
