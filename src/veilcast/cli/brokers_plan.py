@@ -8,7 +8,6 @@ no program can start a broker on somebody else's machine.
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import sys
 import time
@@ -22,20 +21,18 @@ from rich.console import Console
 from rich.progress import Progress
 
 from veilcast.authority.record import Profile
-from veilcast.authority.vault import alone, read_private
-from veilcast.brokers.overlay import Overlay, Replica, sign_overlay
+from veilcast.authority.vault import alone
+from veilcast.brokers.overlay import Overlay
 from veilcast.brokers.placement import Plan
 from veilcast.brokers.planning import Findings, Mark, Step, Told, carry_out, findings, paths, plan
-from veilcast.cli import crew, localbrokers, localnet
+from veilcast.cli import crew, localnet
 from veilcast.cli.brokers_facts import told_by
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import passphrase_file, read_file
-from veilcast.cli.localnet import Net
-from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, LocalError, UnreachableError
-from veilcast.net.inquiries import inquire
-from veilcast.node.broker_files import read_signed, replica_at, write_signed
-from veilcast.node.broker_keys import read_broker, read_operator, read_operator_key
+from veilcast.cli.files import read_file
+from veilcast.cli.localoperator import LocalOperator
+from veilcast.errors import ConfigError, LocalError
+from veilcast.node.broker_files import read_signed
+from veilcast.node.broker_keys import read_operator
 
 
 def add_command(verbs: Any, verb: Any) -> None:
@@ -85,7 +82,7 @@ def _plan_here(arguments: argparse.Namespace) -> Report:
     directory: Path = arguments.dir
     net = localnet.read_net(directory)
     told = told_by(directory)
-    here = _Here(directory, net)
+    here = LocalOperator(directory, net)
     overlay = here.overlay()
     found, spares = findings(overlay, told_in(told)), here.spares(overlay)
     made = _made(arguments, overlay, found, len(spares), net.plan.profile)
@@ -113,73 +110,14 @@ def told_in(told: Mapping[str, Any]) -> list[Told]:
     ]
 
 
-class _Here:
-    """An overlay on this machine, with its operator's key."""
-
-    def __init__(self, directory: Path, net: Net) -> None:
-        self._directory, self._home = directory, localbrokers.operator_directory(directory)
-        self._hosts = dict(zip(net.hosts, net.plan.hosts, strict=True))
-        """By where they listen."""
-        self._lies = {host for host in net.plan.hosts if net.plan.brokers.astray(host) is not None}
-        secret = Secret(read_private(passphrase_file(self._home / localbrokers.KEY)))
-        self._key = read_operator_key(self._home / localbrokers.KEY, secret)
-
-    def overlay(self) -> Overlay:
-        return read_signed(self._home / localbrokers.SIGNED, self._key.public).verify(self._key.public)
-
-    def spares(self, overlay: Overlay) -> list[Replica]:
-        """Those who stand nowhere. Who lies by the file, and has been detached, is not taken again."""
-        inside = {replica.key for node in overlay.nodes for replica in node.replicas}
-        found = []
-        for address, host in self._hosts.items():
-            line = localbrokers.line_of(self._directory, host, localnet.KEYRING)
-            replica = replica_at(read_broker(host, line), address)
-            if replica.key not in inside and host not in self._lies:
-                found.append(replica)
-        return found
-
-    def host(self, replica: Replica) -> str:
-        return self._hosts[replica.address.rpartition("@")[2]]
-
-    def begin(self, step: Step) -> None:
-        """Sign the step's overlay, start who comes, and hand it to all who answer."""
-        signed = sign_overlay(step.overlay, self._key)
-        write_signed(self._home / localbrokers.SIGNED, signed)
-        coming = [self.host(replica) for replica in step.come]
-        for host in coming:
-            write_signed(self._directory / host / localbrokers.SIGNED, signed)
-        if coming:
-            crew.add(self._directory, coming)
-        order, heard = base64.b64encode(signed.encode()).decode(), 0
-        for host in self._hosts.values():
-            try:
-                heard += bool(inquire(localbrokers.broker_socket(self._directory, host), {"order": order}))
-            except (UnreachableError, LocalError):
-                continue  # It is down, or knows already.
-        if not heard:
-            raise LocalError("no broker took the order; are they running?")
-
-    def stands(self, step: Step, enough: int) -> bool:
-        """Whether so many of the step's replicas go by it and lack nothing."""
-        told = told_by(self._directory)
-        return enough <= sum(
-            (facts := told.get(self.host(replica))) is not None
-            and facts["version"] >= step.overlay.version
-            and facts["complete"]
-            for node in step.overlay.nodes
-            for replica in node.replicas
-        )
-
-    def left(self, step: Step) -> bool:
-        told = told_by(self._directory)
-        return all((facts := told.get(self.host(replica))) is None or facts["left"] for replica in step.leave)
-
-
-def _carry_out(here: _Here, steps: list[Step]) -> None:
+def _carry_out(here: LocalOperator, steps: list[Step]) -> None:
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("steps", total=len(steps))
         for step in steps:
-            here.begin(step)
+            coming = here.sign(step)
+            if coming:
+                crew.add(here.directory, coming)
+            here.hand_out()
             size = sum(len(node.replicas) for node in step.overlay.nodes)
             # Who lies may say that it never does, so all but a few are enough.
             enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)

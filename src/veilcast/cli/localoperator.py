@@ -1,0 +1,82 @@
+"""The operator of an overlay on this machine: signs what comes next, and hands it to the brokers that run."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from veilcast.authority.vault import read_private
+from veilcast.brokers.overlay import Overlay, Replica, sign_overlay
+from veilcast.brokers.planning import Step
+from veilcast.cli import localbrokers, localnet
+from veilcast.cli.brokers_facts import told_by
+from veilcast.cli.files import passphrase_file
+from veilcast.cli.localnet import Net
+from veilcast.crypto.secret import Secret
+from veilcast.errors import LocalError
+from veilcast.net.inquiries import inquire
+from veilcast.node.broker_files import read_signed, replica_at, write_signed
+from veilcast.node.broker_keys import read_broker, read_operator_key
+
+
+class LocalOperator:
+    def __init__(self, directory: Path, net: Net) -> None:
+        self.directory, self._home = directory, localbrokers.operator_directory(directory)
+        self._hosts = dict(zip(net.hosts, net.plan.hosts, strict=True))
+        """By where they listen."""
+        self._lies = {host for host in net.plan.hosts if net.plan.brokers.astray(host) is not None}
+        secret = Secret(read_private(passphrase_file(self._home / localbrokers.KEY)))
+        self._key = read_operator_key(self._home / localbrokers.KEY, secret)
+
+    def overlay(self) -> Overlay:
+        return read_signed(self._home / localbrokers.SIGNED, self._key.public).verify(self._key.public)
+
+    def spares(self, overlay: Overlay) -> list[Replica]:
+        """Those who stand nowhere. Who lies by the file, and has been detached, is not taken again."""
+        inside = {replica.key for node in overlay.nodes for replica in node.replicas}
+        found = []
+        for address, host in self._hosts.items():
+            line = localbrokers.line_of(self.directory, host, localnet.KEYRING)
+            replica = replica_at(read_broker(host, line), address)
+            if replica.key not in inside and host not in self._lies:
+                found.append(replica)
+        return found
+
+    def host(self, replica: Replica) -> str:
+        return self._hosts[replica.address.rpartition("@")[2]]
+
+    def sign(self, step: Step) -> list[str]:
+        """Sign the step's overlay, and give it to who comes by it: their names, for they are still to be started."""
+        signed = sign_overlay(step.overlay, self._key)
+        write_signed(self._home / localbrokers.SIGNED, signed)
+        coming = [self.host(replica) for replica in step.come]
+        for host in coming:
+            write_signed(self.directory / host / localbrokers.SIGNED, signed)
+        return coming
+
+    def hand_out(self) -> None:
+        """Hand what was signed last to all who answer."""
+        signed = read_signed(self._home / localbrokers.SIGNED, self._key.public)
+        order, heard = base64.b64encode(signed.encode()).decode(), 0
+        for host in self._hosts.values():
+            try:
+                heard += bool(inquire(localbrokers.broker_socket(self.directory, host), {"order": order}))
+            except LocalError:
+                continue  # It is down, or knows already.
+        if not heard:
+            raise LocalError("no broker took the order; are they running?")
+
+    def stands(self, step: Step, enough: int) -> bool:
+        """Whether so many of the step's replicas go by it and lack nothing."""
+        told = told_by(self.directory)
+        return enough <= sum(
+            (facts := told.get(self.host(replica))) is not None
+            and facts["version"] >= step.overlay.version
+            and facts["complete"]
+            for node in step.overlay.nodes
+            for replica in node.replicas
+        )
+
+    def left(self, step: Step) -> bool:
+        told = told_by(self.directory)
+        return all((facts := told.get(self.host(replica))) is None or facts["left"] for replica in step.leave)

@@ -1,0 +1,130 @@
+"""An overlay that is never left alone: a liar at every node, honest brokers killed, replicas attached and detached, and
+publications all the while. All come to every reader, once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
+from veilcast.brokers.planning import Step
+from veilcast.cli.localoperator import LocalOperator
+
+sys.path.insert(0, str(Path(__file__).parent))
+from broker_house import House, in_house, plan_of, until
+
+KINDS: dict[str, tuple[str, ...]] = {"a": ("drop",), "b": ("corrupt-share",), "c": ("corrupt-block",), "d": ("replay",)}
+VICTIMS = ("a-1", "b-2", "c-1", "d-2")
+
+
+@pytest.mark.all_only
+def test_replicas_come_and_go_while_notes_flow_and_none_is_lost(disk: Path) -> None:
+    async def test(house: House) -> None:
+        await begin(house, ())
+        await carry(house, 120, [grow, shrink])
+
+    in_house(disk, plan_of(KINDS, spare=2), test, within_s=300)
+
+
+@pytest.mark.heavy
+@pytest.mark.all_only
+def test_ten_thousand_publications_past_liars_kills_and_a_redeployment_arrive_once(disk: Path) -> None:
+    async def test(house: House) -> None:
+        await begin(house, VICTIMS)
+        rng = Random(10)
+
+        async def kill(house: House) -> None:
+            victim = rng.choice(VICTIMS)
+            house.kill(victim)
+            await asyncio.sleep(rng.uniform(0.5, 3.0))
+            await house.spawn(victim)
+
+        await carry(house, 10_000, [kill, kill, grow, kill, kill, shrink, kill, kill])
+
+    in_house(disk, plan_of(KINDS, spare=2), test, within_s=3_600)
+
+
+async def begin(house: House, spawned: tuple[str, ...]) -> None:
+    """All brokers and members, these of them in processes of their own."""
+    for number in range(3):
+        with house.file(f"{number + 1:02}").open("a") as file:
+            file.write("refresh_messages = 128\n")
+    for host in spawned:
+        await house.spawn(host)
+    await house.start(*(host for host in house.brokers if host not in spawned), house.publisher, *house.readers)
+    for reader in house.readers:
+        await house.subscribe(reader)
+
+
+async def carry(house: House, count: int, events: list[object]) -> None:
+    """So many publications, and these events spread over them; then all must have come, and once."""
+    reading = [asyncio.create_task(read(house, reader, count)) for reader in house.readers]
+    async with house.client(house.publisher) as me:
+        due = {count * (at + 1) // (len(events) + 1): event for at, event in enumerate(events)}
+        happening = list[asyncio.Task[None]]()
+        for number in range(count):
+            if number in due:
+                await asyncio.gather(*happening)
+                happening = [asyncio.create_task(due[number](house))]  # type: ignore[operator]
+            await me.publish(house.net.topic, f"note {number}")
+            if number % 16 == 0:
+                await until(me, lambda status: status.outbox < 128)
+        await asyncio.gather(*happening)
+        await until(me, lambda status: not status.outbox)
+    expected = sorted(f"note {number}" for number in range(count))
+    for task, reader in zip(reading, house.readers, strict=True):
+        assert await task == expected
+        async with house.client(reader) as me:
+            assert (await me.status()).inbox == 0
+
+
+async def read(house: House, reader: str, count: int) -> list[str]:
+    """As they come, each acknowledged."""
+    bodies = list[str]()
+    async with house.client(reader) as me:
+        subscription = me.subscribe(house.net.topic, keep=True)
+        while len(bodies) < count:
+            bodies.append((await anext(subscription)).publication.body.decode())
+        await subscription.acknowledge()
+    return sorted(bodies)
+
+
+async def grow(house: House) -> None:
+    """Two spare brokers come to b."""
+    operator = LocalOperator(house.directory, house.net)
+    overlay = operator.overlay()
+    spares = operator.spares(overlay)[:2]
+    node = overlay.node("b")
+    await redeploy(house, operator, changed(overlay, node, (*node.replicas, *spares)), spares, [])
+
+
+async def shrink(house: House) -> None:
+    """The liar of b goes, and the honest one before it."""
+    operator = LocalOperator(house.directory, house.net)
+    overlay = operator.overlay()
+    node = overlay.node("b")
+    gone = [node.replicas[1], node.replicas[2]]
+    left = tuple(replica for replica in node.replicas if replica not in gone)
+    await redeploy(house, operator, changed(overlay, node, left), [], gone)
+
+
+def changed(overlay: Overlay, node: NodeEntry, replicas: tuple[Replica, ...]) -> Overlay:
+    entry = NodeEntry(node.name, node.version + 1, replicas)
+    nodes = tuple(entry if each.name == node.name else each for each in overlay.nodes)
+    return Overlay(overlay.version + 1, nodes, overlay.links)
+
+
+async def redeploy(
+    house: House, operator: LocalOperator, overlay: Overlay, come: list[Replica], leave: list[Replica]
+) -> None:
+    step = Step(overlay, "b", tuple(come), tuple(leave))
+    await house.start(*operator.sign(step))
+    await asyncio.to_thread(operator.hand_out)
+    while not await asyncio.to_thread(operator.stands, step, sum(len(node.replicas) for node in overlay.nodes) - 4):
+        await asyncio.sleep(0.2)
+    while not await asyncio.to_thread(operator.left, step):
+        await asyncio.sleep(0.2)
