@@ -13,13 +13,14 @@ from veilcast.lab.sweep.foil_params import Foiling
 
 
 class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    brokers: Literal["", "path", "shares", "refresh", "losses", "placement", "times"] = ""
+    brokers: Literal["", "path", "shares", "refresh", "losses", "placement", "times", "messages", "delays"] = ""
     """Whether there are brokers in place of a mesh, and what is asked: what a path costs; what a trace costs; the same
     if a key serves for several publications; what is sent again because of Byzantine brokers; where replicas should
-    stand; or how long it takes to split and to reconstruct a key."""
+    stand; how long it takes to split and to reconstruct a key; how many messages a key takes over a line of nodes, with
+    liars or without; or how long a publication takes over one."""
     counts: tuple[int, ...] = ()
     """The numbers, each a step of the run: of virtual nodes on a path, of publications that a key serves for, of
-    Byzantine brokers, of shares into which a key is split."""
+    Byzantine brokers, of shares into which a key is split; of nodes on a line, or of their replicas (`over`)."""
     family: Literal["geometric", "uniform", "complete"] = "geometric"
     """Of trees; the first two are drawn."""
     fanout: float = 2.0
@@ -57,6 +58,13 @@ class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
     holds: int = 1_000
     """There, for how many publications it is not used."""
     key_bits: Literal[128, 256] = 128
+    sharing: Literal["paper", "hardened"] = "hardened"
+    """On a line: whether shares are split again at every hop, or redistributed."""
+    over: Literal["hops", "replicas"] = "hops"
+    hops: int = 3
+    """There, by replicas: of how many nodes the line is."""
+    lie: str = "none"
+    """There, what as many replicas of each node do as it bears (`sim.broker_adversaries`)."""
     allocation: Literal["none", "phases", "once", "pairs", "told pairs"] = "none"
     """Who places replicas: nobody, P4's three phases, their variation, or greedily by pairs, with what failures tell of
     brokers or with the truth."""
@@ -72,7 +80,17 @@ class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ConfigError(f"counts are for brokers = {', '.join(COUNTED)}, and needed there")
         if list(self.counts) != sorted(set(self.counts)) or min(self.counts, default=1) < 1:
             raise ConfigError("counts must rise, from 1 at least")
-        for name in ("replicas", "overlays", "users", "relations", "interactions", "branches", "budget", "paths"):
+        for name in (
+            "replicas",
+            "hops",
+            "overlays",
+            "users",
+            "relations",
+            "interactions",
+            "branches",
+            "budget",
+            "paths",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
         if self.refresh_mb <= 0:
@@ -87,4 +105,4 @@ class Replaying(Foiling, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return [self.trace] if self.replays() and not self.own_trace and self.trace != "synthetic" else []
 
 
-COUNTED: Final = ("path", "refresh", "losses", "times")
+COUNTED: Final = ("path", "refresh", "losses", "times", "messages", "delays")

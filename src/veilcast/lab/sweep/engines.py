@@ -25,6 +25,10 @@ def _kernel(params: Params, seed: int, data: Path | None) -> list[Measure]:
 def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
     from veilcast.lab.sweep import capture_runs, delay_runs, machine_runs, relay_machines, tree_machines, tree_times
 
+    if params.brokers:
+        from veilcast.lab.sweep import broker_machines
+
+        return broker_machines.messages(params, seed)
     if params.timed and params.tree:
         return tree_times.run(params, seed, data)
     if params.timed:
@@ -39,6 +43,10 @@ def _machines(params: Params, seed: int, data: Path | None) -> list[Measure]:
 def _live(params: Params, seed: int, data: Path | None) -> list[Measure]:
     from veilcast.lab.sweep import broker_times, delay_runs, live_runs
 
+    if params.brokers == "delays":
+        from veilcast.lab.sweep import broker_machines
+
+        return broker_machines.delays(params, seed)
     if params.brokers:
         return broker_times.run(params, seed)
     return delay_runs.run_live(params, seed, data) if params.timed else live_runs.run(params, seed, data)
