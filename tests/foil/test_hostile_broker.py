@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -329,3 +329,53 @@ def test_a_login_is_said_to_the_broker_and_in_no_repr(hidden: bytes) -> None:
     [hello] = victim.come_up()
     assert isinstance(hello, mqtt.Connect)
     assert (hello.user, hello.password) == ("customer", b"a password")
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    "topic",
+    [b"veilcast/on/\0/1", b"veilcast/on/+/1", b"veilcast/on/\xff\xfe", b""],
+    ids=["zero", "wild", "text", "none"],
+)
+def test_what_a_stranger_spoilt_and_a_lax_broker_brings_is_acknowledged_and_the_stream_stands(
+    topic: bytes, version: Literal[4, 5]
+) -> None:
+    """Else it would come again on every next stream, and end that."""
+    victim = Victim(msgspec.structs.replace(SMALL, version=version))
+    victim.welcome()
+    body = len(topic).to_bytes(2, "big") + topic + b"\0\x07" + b"\0payload"
+    for _ in range(3):
+        assert victim.hear(bytes((0x32, len(body))) + body) == [Puback(7)]
+    once = len(topic).to_bytes(2, "big") + topic + b"\0payload"
+    assert victim.hear(bytes((0x30, len(once))) + once) == [], "and what asks for no answer gets none"
+    assert victim.member.refused["MalformedError"] == 4
+    assert victim.member.refusals() == {"malformed publication": 4}
+    assert len(victim.calls) == 1, "nor is there a new stream"
+
+
+def test_a_property_that_is_not_to_be_there_is_no_reason_to_leave_either() -> None:
+    victim = Victim()
+    victim.welcome()
+    body = b"\0\x0dveilcast/on/x" + b"\0\x07" + b"\x03\x23\0\x01" + b"payload"
+    assert victim.hear(bytes((0x32, len(body))) + body) == [Puback(7)]
+    assert victim.member.refusals() == {"malformed publication": 1}
+
+
+@pytest.mark.parametrize("first", [0x34, 0x36], ids=["exactly once", "a quality that there is not"])
+def test_what_only_a_broker_can_have_spoilt_ends_the_stream(first: int) -> None:
+    victim = Victim()
+    victim.welcome()
+    body = b"\0\x01a" + b"\0\x07" + b"\0payload"
+    victim.hear(bytes((first, len(body))) + body)
+    assert victim.member.refusals() == {"malformed": 1}
+
+
+def test_acknowledgements_of_what_came_together_leave_together() -> None:
+    victim = Victim()
+    victim.welcome()
+    for number in range(1, 21):
+        packet = Publish("veilcast/on/x", b"", number)
+        victim.member.receive(mqtt.encode(packet, victim.version), victim.peer, victim.now)
+    assert victim.look() == [Puback(number) for number in range(1, 21)], (
+        "in one turn of the driver, and so in one piece"
+    )

@@ -172,11 +172,23 @@ class Session:
             self._gone(now)
 
     def receive(self, data: bytes, now: int) -> None:
-        """Raises `RemoteError`; after what no broker may send, the stream is left."""
+        """Raises `RemoteError`; after what no broker may send, the stream is left. Not so after a publication that only
+        its publisher can have spoilt: that is acknowledged, or it would come on every next stream, too."""
         if self.ended or not self._caller.up:
             return
         try:
-            self._hear(mqtt.decode(data, self._version), now)
+            packet = mqtt.decode(data, self._version)
+        except MalformedError:
+            number = mqtt.number_of(data) if self._greeted else None
+            if number is None:
+                self._leave("malformed", now)
+            else:
+                self.refusals["malformed publication"] += 1
+                if number:
+                    self._send(Puback(number), now)
+            raise
+        try:
+            self._hear(packet, now)
         except MalformedError:
             self._leave("malformed", now)
             raise

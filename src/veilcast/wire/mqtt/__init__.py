@@ -6,7 +6,7 @@ MQTT there is nothing here: no will, no exactly-once, no aliases of topics, no f
 them is refused like any other malformed packet, since nobody was asked for it.
 """
 
-from veilcast.wire.mqtt.codec import decode, encode
+from veilcast.wire.mqtt.codec import decode, encode, number_of
 from veilcast.wire.mqtt.fields import NUMBER_MAX
 from veilcast.wire.mqtt.names import matches
 from veilcast.wire.mqtt.packets import (
@@ -47,4 +47,5 @@ __all__ = [
     "decode",
     "encode",
     "matches",
+    "number_of",
 ]

@@ -75,6 +75,21 @@ def decode(data: bytes, version: Version) -> Packet:
     return packet
 
 
+def number_of(data: bytes) -> int | None:
+    """By which a publication is acknowledged that is malformed for us beyond that; 0 if it asks for none, None if this
+    is no such thing. A lax broker passes on what a stranger sent, and again until it is acknowledged."""
+    try:
+        found = read_length(data, 1)
+        if found is None or data[0] >> 4 != Kind.PUBLISH or found[0] + found[1] != len(data):
+            return None
+        fields, quality = Fields(data, found[1]), data[0] >> 1 & 3
+        fields.prefixed()
+        number = fields.short() if quality else 0
+    except MalformedError:
+        return None
+    return number if quality == bool(number) else None
+
+
 # --- packets to bytes -------------------------------------------------------------------------------------------------
 
 
