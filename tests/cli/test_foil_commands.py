@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from veilcast.cli.context import Context
+from veilcast.cli.foil import _event
 from veilcast.cli.main import main
+from veilcast.errors import ConfigError
+from veilcast.machine import Publication
 from veilcast.node.config import parse
+from veilcast.topics import Label
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -59,6 +63,7 @@ def test_the_picture_has_a_column_for_each_event_and_marks_the_truth_on_request(
         (["series.csv", "price", "--domain", "much"], 3, "write LOW..HIGH"),
         (["nothing.csv", "price", "--domain", "0..400"], None, "cannot read nothing.csv"),
         (["gaps.csv", "price", "--domain", "0..400"], 3, "a value of 'price' is no number"),
+        (["python.csv", "price", "--domain", "0..4000"], 3, "'1_000': write digits alone"),
         (["nan.csv", "price", "--domain", "0..400"], None, "must be a finite number"),
         (["series.csv", "price", "--domain", "0..1000", "--steps", "0"], 3, "--steps"),
     ],
@@ -67,6 +72,7 @@ def test_a_series_that_cannot_be_shown_is_told_in_one_line(
     arguments: list[str], code: int | None, told: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "gaps.csv").write_text("minute,price\n0,1\n1,\n")
+    (home / "python.csv").write_text("minute,price\n0,1\n1,1_000\n")
     (home / "nan.csv").write_text("minute,price\n0,1\n1,nan\n")
     found, _, err = run(capsys, "foil", "show", *arguments)
     assert (len(err.splitlines()), told in err, found > 0) == (1, True, True), err
@@ -94,3 +100,13 @@ def test_what_is_published_and_from_where_is_said_once(home: Path, capsys: pytes
     ):
         code, _, err = run(capsys, "foil", *arguments)
         assert (code, len(err.splitlines()), told in err) == (3, 1, True), err
+
+
+def test_numbers_in_a_table_are_digits_and_an_empty_field_leaves_its_attribute_away() -> None:
+    label = Label("t")
+    assert _event({"price": "512.5", "kind": "b_d", "level": "", "body": "x"}, label) == Publication(
+        (label.pair, ("price", 512.5), ("kind", "b_d")), b"x"
+    )
+    for text in ("1_000", "1_0.5", "1_0e3"):
+        with pytest.raises(ConfigError, match=f"'{text}' in the column 'price'"):
+            _event({"price": text}, label)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from veilcast.authority.record import TopicRecord
-from veilcast.errors import LocalError
+from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.foil.publishing import Publishing, _Stream
@@ -51,6 +51,16 @@ def test_what_matches_is_delivered_once_and_nothing_else_is(config: FoilConfig) 
     publish(room, 99, 100, 150.5, 200, 201, 150.5)
     room.run(5)
     assert bodies(room.places["bob"].notes) == [b"100", b"150.5", b"200", b"150.5"]
+
+
+def test_what_is_said_of_an_attribute_that_no_topic_has_is_a_mistake_with_a_name() -> None:
+    for attributes, told in (
+        ({"prise": Attribute()}, "foil.attributes.prise: no topic .* declared: kind, price"),
+        ({"price": Attribute(generator="moran")}, "foil.attributes.price: .* needs public_after"),
+        ({"price": Attribute(master="kind", line=(1.0, 0.0))}, "foil.attributes.price: .* a number follows a number"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            Parley(FoilConfig(attributes=attributes)).add("alice", "publisher")
 
 
 def test_the_owner_is_told_when_a_subscription_stands_and_when_a_publication_is_through() -> None:

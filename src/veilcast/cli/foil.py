@@ -48,7 +48,8 @@ def add_commands(commands: Any) -> None:
     publish.add_argument(
         "--csv",
         metavar="FILE",
-        help=f"attributes by the names in the first line, {BODY!r} for what is said; - is the standard input",
+        help=f"attributes by the names in the first line, {BODY!r} for what is said; - is the standard input. An empty"
+        " field is an event without that attribute, and the broker sees that",
     )
 
     text = "print notes, one a line, until Ctrl-C or --count"
@@ -171,6 +172,9 @@ def _event(row: dict[str | Any, Any], label: Label) -> Publication:
     if None in row or None in row.values():
         raise ConfigError(f"--csv: a line has not as many fields as the first one: {list(row.values())}")
     body = row.pop(BODY, "")
+    for name, text in row.items():
+        if "_" in text and not isinstance(number_or_text(text.replace("_", "")), str):
+            raise ConfigError(f"--csv: {text!r} in the column {name!r}: write numbers with digits alone")
     return Publication(
         (label.pair, *((name, number_or_text(text)) for name, text in row.items() if text)), body.encode()
     )

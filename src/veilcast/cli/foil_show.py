@@ -131,11 +131,18 @@ def _values(path: Path, column: str) -> list[float]:
             rows = csv.DictReader(file, strict=True)
             if column not in (rows.fieldnames or ()):
                 raise ConfigError(f"{path} has no column {column!r}, only {', '.join(rows.fieldnames or ())}")
-            return [float(row[column]) for row in rows]
+            return [_number(row[column]) for row in rows]
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except (csv.Error, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: a value of {column!r} is no number: {error}") from error
+
+
+def _number(text: str) -> float:
+    """Raises `ValueError` for "1_000", too, which is a number for Python alone."""
+    if "_" in text:
+        raise ValueError(f"{text!r}: write digits alone")
+    return float(text)
 
 
 _BITS: Final = 16

@@ -56,6 +56,9 @@ def parse_value(text: str) -> tuple[str, Value]:
 
 
 def number_or_text(text: str) -> Value:
+    """A number where it looks like one; not "1_000", which is one for Python alone."""
+    if "_" in text:
+        return text
     for kind in (int, float):
         try:
             return kind(text)

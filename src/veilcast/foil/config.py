@@ -56,6 +56,13 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     weights: tuple[float, ...] = ()
     """How likely each of them is; empty is all alike."""
+    master: str = ""
+    """The attribute that this one depends on: its fakes are drawn given those of its master (`slaves`), by the line and
+    deviation that are told here or fitted to the histories of both; of words, by `given`."""
+    line: tuple[float, float] | None = None
+    """Slope and intercept, in place of a fit; `deviation` is then the one around it."""
+    given: tuple[tuple[float, ...], ...] = ()
+    """For each of the master's values, in their order, how likely each of our own is."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.deviation < math.inf:
@@ -65,8 +72,15 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(self.history) > HISTORY_MAX or len(self.values) > VALUES_MAX:
             raise ConfigError(f"foil.attributes: history has at most {HISTORY_MAX} values, values {VALUES_MAX}")
         numbers = (value for value in self.values if not isinstance(value, str))
-        if not all(map(math.isfinite, (*self.history, *self.lean, *self.weights, *numbers))):
-            raise ConfigError("foil.attributes: history, lean, weights and values have finite numbers; fill gaps first")
+        told = (*self.history, *self.lean, *(self.line or ()), *self.weights, *numbers)
+        if not all(map(math.isfinite, told)):
+            raise ConfigError(
+                "foil.attributes: history, lean, line, weights and values have finite numbers; fill gaps first"
+            )
+        if not self.master and (self.line is not None or self.given):
+            raise ConfigError("foil.attributes: line and given are of an attribute with a master")
+        if len(self.given) > VALUES_MAX:
+            raise ConfigError(f"foil.attributes: given has at most {VALUES_MAX} rows")
         if self.weights and len(self.weights) != len(self.values):
             raise ConfigError("foil.attributes: weights must be as many as values")
         if len(dict.fromkeys(self.values)) < len(self.values):

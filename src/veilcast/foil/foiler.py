@@ -2,7 +2,8 @@
 
 Each attribute has a generator of its own, and each generator its own slots. They are brought together so that the truth
 is first in all of them, and what has stood in one slot stays in it: a fake goes its way in all attributes at once, as
-the truth does. A pairing that changed would give the truth away, whose own never does.
+the truth does. A pairing that changed would give the truth away, whose own never does. An attribute that depends on
+another has no generator: its fakes are drawn given those of its master, candidate by candidate (`slaves`).
 
 What a generator needs to go on is handed out with the candidates, and is taken up (`keep`) when the event is: an event
 that could not be written down has not moved anything.
@@ -22,6 +23,7 @@ from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.generator import swapped
 from veilcast.foil.making import generator_of
 from veilcast.foil.naming import Coordinate, Place, place_of, resolution
+from veilcast.foil.slaves import slave_of
 from veilcast.foil.states import pack, unpack
 from veilcast.machine import Entropy, Publication, Value
 from veilcast.topics import Integers, Reals, Schema, Strings
@@ -41,10 +43,11 @@ class Foiler:
         self._config, self._schema, self._chance = config, schema, SecretChance(entropy)
         self._bits = resolution(schema)
         self._generators = [generator_of(domain, config) for domain in schema.domains]
+        self._slaves = [slave_of(domain, schema, config) for domain in schema.domains]
         self._words = {
             domain.attribute: [str(word) for word in config.attributes[domain.attribute].values]
-            for domain, generator in zip(schema.domains, self._generators, strict=True)
-            if generator is not None and isinstance(domain, Strings)
+            for domain in schema.domains
+            if domain.attribute in self.foiled and isinstance(domain, Strings)
         }
         self._settings = self._fingerprint()
         self._states = self._restored(state)
@@ -52,24 +55,33 @@ class Foiler:
     @property
     def foiled(self) -> set[str]:
         """The attributes in which candidates differ for the broker."""
-        every = zip(self._schema.domains, self._generators, strict=True)
-        return {domain.attribute for domain, generator in every if generator is not None}
+        every = zip(self._schema.domains, self._generators, self._slaves, strict=True)
+        return {domain.attribute for domain, *makers in every if makers != [None, None]}
 
     def draw(self, publication: Publication) -> Drawn:
         """`LocalError` for a value that cannot be published, or that nobody declared."""
         true = place_of(publication, self._schema)
-        values = dict(publication.pairs)
-        columns, states = [], []
-        every = zip(self._schema.domains, self._bits, self._generators, self._states, true, strict=True)
-        for domain, bits, generator, state, coordinate in every:
-            column, after = [coordinate] * (self._config.k_p + 1), state
-            if generator is not None and coordinate is not None:
-                value = self._number(domain, values[domain.attribute])
-                after, candidates, position = generator.next(state, value, self._chance)
-                first = swapped(candidates, position, np.zeros(1, dtype=np.int64))[0]
-                column[1:] = [self._coordinate(domain, bits, candidate) for candidate in first[1:]]
+        told = dict(publication.pairs)
+        values = [
+            self._number(domain, told[domain.attribute])
+            if coordinate is not None and domain.attribute in self.foiled
+            else None
+            for domain, coordinate in zip(self._schema.domains, true, strict=True)
+        ]
+        states, numbers = list(self._states), [None] * len(values)
+        for at, generator in enumerate(self._generators):
+            if generator is not None and values[at] is not None:
+                states[at], candidates, position = generator.next(states[at], values[at], self._chance)
+                numbers[at] = swapped(candidates, position, np.zeros(1, dtype=np.int64))[0]
+        for at in range(len(values)):
+            if self._slaves[at] is not None and values[at] is not None:
+                numbers[at] = self._given(at, values, numbers)
+        columns = []
+        for domain, bits, coordinate, found in zip(self._schema.domains, self._bits, true, numbers, strict=True):
+            column = [coordinate] * (self._config.k_p + 1)
+            if found is not None:
+                column[1:] = [self._coordinate(domain, bits, candidate) for candidate in found[1:]]
             columns.append(column)
-            states.append(after)
         places = tuple(zip(*columns, strict=True)) if columns else ((),) * (self._config.k_p + 1)
         return Drawn(places, tuple(states))
 
@@ -79,6 +91,17 @@ class Foiler:
     def packed(self, drawn: Drawn) -> bytes:
         """What the next life goes on from, if this is the last event that it hears of."""
         return self._settings + pack(drawn.states)
+
+    def _given(self, at: int, values: list[Any], numbers: list[Any]) -> Any:
+        """The candidates of a slave, by those of its master."""
+        slave = self._slaves[at]
+        assert slave is not None
+        masters = numbers[slave.master]
+        if masters is None:
+            own, master = (self._schema.domains[place].attribute for place in (at, slave.master))
+            raise LocalError(f"{own!r} depends on {master!r}, and the event has none")
+        slave.law.check(values[slave.master], values[at])
+        return slave.law.drawn(masters, self._chance)
 
     def _number(self, domain: Strings | Integers | Reals, value: Value) -> Any:
         """The value as its generator knows it."""

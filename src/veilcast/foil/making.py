@@ -38,12 +38,14 @@ def generator_of(domain: Strings | Integers | Reals, config: FoilConfig) -> Gene
     told = config.attributes.get(domain.attribute, Attribute())
     if not config.k_p:
         return None
+    if told.master:
+        return None  # It has no way of its own: `slaves`.
     if not isinstance(domain, Strings):
         return _numbers(domain, told, kind_of(told, config), config.k_p)
     if not told.values:
         return None
     if not all(isinstance(value, str) for value in told.values):
-        raise _wrong(domain, "has words, and its values are numbers")
+        raise wrong(domain, "has words, and its values are numbers")
     paper = told.generator == "entropy" or (not told.generator and config.generator == "entropy")
     pmf = Pmf(told.weights or [1.0] * len(told.values))
     return Levelling(config.k_p, pmf) if paper else Bucketing(config.k_p, pmf)
@@ -58,9 +60,14 @@ def kind_of(told: Attribute, config: FoilConfig) -> Kind:
     return "moran" if told.public_after else "sign-flip"
 
 
+def wrong(domain: Strings | Integers | Reals, what: str) -> ConfigError:
+    """Of what is said of this attribute in a configuration."""
+    return ConfigError(f"foil.attributes.{domain.attribute}: the attribute {what}")
+
+
 def _numbers(domain: Integers | Reals, told: Attribute, kind: Kind, k: int) -> Generator[Any, np.float64]:
     if told.relative and domain.low <= 0:
-        raise _wrong(domain, "has values down to 0, and relative steps are of values above it")
+        raise wrong(domain, "has values down to 0, and relative steps are of values above it")
     span = Span(domain.low, domain.high, 0 if isinstance(domain, Integers) else None)
     match kind:
         case "noise":
@@ -68,7 +75,7 @@ def _numbers(domain: Integers | Reals, told: Attribute, kind: Kind, k: int) -> G
             return Noise(k, scale, power=int(told.relative), span=span)
         case "window":
             if told.relative:
-                raise _wrong(domain, "has a window, whose deviation is absolute; leave relative away")
+                raise wrong(domain, "has a window, whose deviation is absolute; leave relative away")
             return Window(k, _deviation(domain, told), span)
         case "bucketing" | "entropy":
             table = _table(domain, told)
@@ -80,7 +87,7 @@ def _numbers(domain: Integers | Reals, told: Attribute, kind: Kind, k: int) -> G
             return Trajectories(k, _mover(domain, told), span)
         case "moran":
             if not told.public_after:
-                raise _wrong(domain, "has moran, which needs public_after: after how many steps values are known")
+                raise wrong(domain, "has moran, which needs public_after: after how many steps values are known")
             return Moran(Trajectories(k, _mover(domain, told), span), rate_for(k + 1, told.public_after))
         case _:
             return Trajectories(k, SignFlip(told.block, told.relative, _lean(told), growing=True), span)
@@ -99,7 +106,7 @@ def _mover(domain: Integers | Reals, told: Attribute) -> Mover[Any]:
         mean = float(_moves(told).mean()) if told.history and not told.deviation else 0.0
         return Gaussian(mean, _deviation(domain, told), told.relative)
     if not told.history:
-        raise _wrong(domain, f"has moves of the law {told.law!r}, which is fitted to a history")
+        raise wrong(domain, f"has moves of the law {told.law!r}, which is fitted to a history")
     moves = _moves(told)
     if told.law == "student":
         return fitted_t(moves, relative=told.relative)
@@ -117,12 +124,8 @@ def _moves(told: Attribute) -> Numbers:
 def _table(domain: Integers | Reals, told: Attribute) -> Numbers:
     if told.values:
         if any(isinstance(value, str) or not domain.low <= value <= domain.high for value in told.values):
-            raise _wrong(domain, "has values that are not in its declared domain")
+            raise wrong(domain, "has values that are not in its declared domain")
         return np.array(told.values, dtype=np.float64)
     if isinstance(domain, Reals) or domain.high - domain.low >= VALUES_MAX:
-        raise _wrong(domain, "has too many values to draw from: say which there can be")
+        raise wrong(domain, "has too many values to draw from: say which there can be")
     return np.arange(domain.low, domain.high + 1, dtype=np.float64)
-
-
-def _wrong(domain: Strings | Integers | Reals, what: str) -> ConfigError:
-    return ConfigError(f"foil.attributes.{domain.attribute}: the attribute {what}")

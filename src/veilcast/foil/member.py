@@ -20,16 +20,18 @@ from random import Random
 
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto.secret import Secret
-from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.errors import ConfigError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.confirmation import Asking, Telling, ask_topic
 from veilcast.foil.keeping import Keeping
+from veilcast.foil.making import generator_of
 from veilcast.foil.naming import AGAIN, ASK, HERE, ON, TELL
 from veilcast.foil.positions import topic_chain
 from veilcast.foil.publishing import Publishing
 from veilcast.foil.reading import Reading
 from veilcast.foil.remembering import Remembering
 from veilcast.foil.session import Ears, Login
+from veilcast.foil.slaves import slave_of
 from veilcast.foil.spans import Span, Spans
 from veilcast.foil.winnower import TopicChains, Winnower
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Publication
@@ -57,6 +59,7 @@ class FoilMember:
         records: Mapping[int, bytes] | None = None,
         login: Login | None = None,
     ) -> None:
+        _check_attributes(config, keyring)
         self._config = config
         self.refused: Counter[str] = Counter()
         self.version = 0
@@ -281,6 +284,21 @@ class FoilMember:
 
     def _refuse(self, error: RemoteError | LocalError) -> None:
         self.refused[type(error).__name__] += 1
+
+
+def _check_attributes(config: FoilConfig, keyring: Keyring) -> None:
+    """`ConfigError` for what is said of an attribute that no topic of ours has, which is a slip of the pen, or of one
+    that nothing can be made of."""
+    schemas = [record.schema for _, record in keyring.records()]
+    declared = sorted({domain.attribute for schema in schemas for domain in schema.domains})
+    for name in config.attributes:
+        if schemas and name not in declared:
+            known = ", ".join(declared) or "none"
+            raise ConfigError(f"foil.attributes.{name}: no topic of this keyring declares it; declared: {known}")
+    for schema in schemas:
+        for domain in schema.domains:
+            generator_of(domain, config)
+            slave_of(domain, schema, config)
 
 
 SECRET = 32

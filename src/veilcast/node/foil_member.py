@@ -24,7 +24,7 @@ import msgspec
 from veilcast.authority.record import Profile
 from veilcast.authority.vault import read_private
 from veilcast.errors import ConfigError
-from veilcast.foil.config import FoilConfig
+from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.foil.session import Login
 from veilcast.machine import Address
@@ -60,8 +60,23 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
         for key in ("name", "ca"):
             if way[key] is not None:
                 raise ConfigError(f"foil.{key}: of use only with mqtts://")
+    attributes = table.pop("attributes", {})
     member = own_table("foil", table, profile, FoilConfig)
+    member = msgspec.structs.replace(member, attributes=_attributes(attributes, profile))
     return FoilSettings(Address(address), tls, way["name"] or str(host), way["ca"], way["login"], member)
+
+
+def _attributes(table: Any, profile: Profile) -> dict[str, Attribute]:
+    """One by one, so that a mistake is told with its attribute."""
+    if not isinstance(table, dict) or not all(isinstance(told, dict) for told in table.values()):
+        raise ConfigError("foil.attributes: write a table [foil.attributes.NAME] for each attribute")
+    found = {}
+    for name, told in table.items():
+        try:
+            found[name] = own_table(f"{_ATTRIBUTES}.{name}", told, profile, Attribute)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(f"{_ATTRIBUTES}: ", f"{_ATTRIBUTES}.{name}: ", 1)) from error
+    return found
 
 
 def read_login(path: str | None) -> Login | None:
@@ -83,4 +98,5 @@ def hindrances(member: FoilMember) -> list[str]:
 
 PATHS: Final = ("ca", "login")
 """Those of its keys that are paths."""
+_ATTRIBUTES: Final = "foil.attributes"
 _SCHEMES: Final = {"mqtts": True, "mqtt": False}
