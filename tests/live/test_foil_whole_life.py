@@ -32,7 +32,12 @@ def command(house: House, name: str, *arguments: str, **options: Any) -> subproc
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.heavy
+def until_it_stands(reader: subprocess.Popen[str]) -> None:
+    """Until the broker has taken its subscription on: what is published before that is for nobody."""
+    assert reader.stderr is not None
+    assert "subscribed" in reader.stderr.readline()
+
+
 def test_lines_of_values_become_lines_of_notes_and_ctrl_c_ends_cleanly(disk: Path) -> None:
     house = House(disk / "n", PLAN)
     house.broker.start()
@@ -43,6 +48,8 @@ def test_lines_of_values_become_lines_of_notes_and_ctrl_c_ends_cleanly(disk: Pat
         wanted = ["subscribe", topic, "--range", "price", "520..529", "--json", "--count", "10"]
         reader, idle = command(house, one, *wanted), command(house, two, "subscribe", topic)
         running += [reader, idle]
+        for each in (reader, idle):
+            until_it_stands(each)
         publisher = command(house, house.publisher, "publish", topic, "--csv", str(disk / "series.csv"))
         running.append(publisher)
         out, err = publisher.communicate(timeout=TIMEOUT_S)
@@ -56,6 +63,29 @@ def test_lines_of_values_become_lines_of_notes_and_ctrl_c_ends_cleanly(disk: Pat
         idle.send_signal(signal.SIGINT)
         idle.communicate(timeout=TIMEOUT_S)
         assert idle.returncode == 0
+    finally:
+        for each in running:
+            each.kill()
+            each.communicate()
+        house.broker.end()
+
+
+def test_a_publisher_that_lingers_is_there_for_a_reader_who_comes_late(disk: Path) -> None:
+    house = House(disk / "n", PLAN)
+    house.broker.start()
+    topic, (one, two) = house.net.topic, house.readers
+    running = []
+    try:
+        first = command(house, one, "subscribe", topic, "--count", "1")
+        running.append(first)
+        until_it_stands(first)
+        stays = ["publish", topic, "--value", "price=500", "-m", "late", "--linger", "600"]
+        running.append(command(house, house.publisher, *stays))
+        assert first.communicate(timeout=TIMEOUT_S)[0] == "late\n"
+        # The broker has it by now, and has nothing of it left.
+        second = command(house, two, "subscribe", topic, "--count", "1")
+        running.append(second)
+        assert second.communicate(timeout=TIMEOUT_S)[0] == "late\n"
     finally:
         for each in running:
             each.kill()

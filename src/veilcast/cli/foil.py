@@ -25,7 +25,7 @@ from veilcast.cli.sub import COUNT_MAX, add_range, as_json, as_line, interest_of
 from veilcast.errors import ConfigError, StorageError, UnreachableError
 from veilcast.machine import Publication
 from veilcast.net import log
-from veilcast.net.client import Client, connect
+from veilcast.net.client import Client, Subscription, connect
 from veilcast.net.service import serve
 from veilcast.node.config import load
 from veilcast.topics import Label
@@ -36,7 +36,11 @@ def add_commands(commands: Any) -> None:
     group.set_defaults(parser=group)
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
-    text = "publish one event (-m, --value), or one for each line of CSV (--csv), and end when all has gone out"
+    text = (
+        "publish one event (-m, --value), or one for each line of CSV (--csv), and end when the broker has all of it. A"
+        " broker keeps nothing for readers who were never there, and repeats come from a publisher that runs: so let"
+        " readers subscribe first, or stay for them (--linger)"
+    )
     publish = verbs.add_parser("publish", help="publish until all has gone out", description=text)
     publish.add_argument("topic", metavar="TOPIC", help="one that the keyring may publish on")
     publish.add_argument(
@@ -52,7 +56,11 @@ def add_commands(commands: Any) -> None:
         " field is an event without that attribute, and the broker sees that",
     )
 
-    text = "print notes, one a line, until Ctrl-C or --count"
+    publish.add_argument(
+        "--linger", type=int, default=0, metavar="SECONDS", help="stay so long for readers who come late (0)"
+    )
+
+    text = "print notes, one a line, until Ctrl-C or --count; it is said when the broker has taken the subscription on"
     subscribe = verbs.add_parser("subscribe", help="print what is true and asked for", description=text)
     subscribe.add_argument("topic", metavar="TOPIC", nargs="?", help="may be left out if a range names it")
     add_range(subscribe)
@@ -69,6 +77,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _publish(arguments: argparse.Namespace, context: Context) -> Report:
+    within("--linger", arguments.linger, 0, _LINGER_MAX_S)
     label, count = Label(arguments.topic), 0
     if arguments.csv is not None:
         if arguments.message is not None or arguments.value:
@@ -87,6 +96,7 @@ def _publish(arguments: argparse.Namespace, context: Context) -> Report:
                 await _room(me)
             await me.publish(event)
             count += 1
+        await asyncio.sleep(arguments.linger)
 
     drained = _live(arguments, context, work)
     rest = "all of it has gone out" if drained else "the outbox keeps what has not gone out"
@@ -101,12 +111,17 @@ def _subscribe(arguments: argparse.Namespace, context: Context) -> Report:
 
     async def work(me: Client) -> None:
         subscription, number = me.subscribe(interest, keep=arguments.keep), 0
-        async for note in subscription:
-            context.say(show(note))
-            await subscription.acknowledge()
-            number += 1
-            if number == arguments.count:
-                break
+        await subscription.start()
+        standing = asyncio.create_task(_say_when_it_stands(subscription, context))
+        try:
+            async for note in subscription:
+                context.say(show(note))
+                await subscription.acknowledge()
+                number += 1
+                if number == arguments.count:
+                    break
+        finally:
+            standing.cancel()
 
     _live(arguments, context, work)
     return Report(None)
@@ -147,6 +162,13 @@ async def _room(me: Client) -> None:
     """Wait until the node is not so far behind that it would refuse more."""
     while (await me.status()).outbox > AT_ONCE:
         await asyncio.sleep(_LOOK_S)
+
+
+async def _say_when_it_stands(subscription: Subscription, context: Context) -> None:
+    with contextlib.suppress(UnreachableError):  # The node has ended before.
+        while await subscription.waiting() is not None:
+            await asyncio.sleep(_LOOK_S)
+        context.warn("subscribed; the broker brings what is published from now on")
 
 
 async def _one(event: Publication) -> AsyncIterator[Publication]:
@@ -211,3 +233,4 @@ BODY: Final = "body"
 AT_ONCE: Final = 64
 """Publications that may be under way."""
 _LOOK_S: Final = 0.05
+_LINGER_MAX_S: Final = 86_400
