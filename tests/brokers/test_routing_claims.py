@@ -14,6 +14,7 @@ import pytest
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.record import Profile
 from veilcast.brokers import claims
+from veilcast.brokers import routing as routing_module
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.language import Clear, language_of
 from veilcast.brokers.overlay import node_hop, node_id, node_of
@@ -377,6 +378,8 @@ def test_claims_end_by_themselves_and_leave_nothing(profile: Profile) -> None:
     nodes.later(3 * EPOCH_US)
     for router in nodes.routers.values():
         assert set(router.sizes().values()) == {0}
+        assert not router._offered
+        assert not router._waiting._about
         assert router.next_us() is None
         assert router.claims_of(Address("S1")) == 0
 
@@ -400,6 +403,23 @@ def test_of_two_readers_with_one_wish_one_is_told_and_the_other_takes_over() -> 
     assert nodes.reached(ad, "B1", said) == {"S2" if told is one else "S1"}
     nodes.later(broker_grants.SECOND)
     assert nodes.reached(ad, "B1", said) == {"S2" if told is one else "S1"}, "at no time less is known than is wanted"
+
+
+def test_noise_that_waits_is_tried_once_for_each_reader_key_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many who hold no grant, and many publishers: what each of them costs is not multiplied by the others."""
+    nodes = Nodes("hardened", replicas=1)
+    router = nodes.routers["B2", 1]
+    stranger, keys = keys_of(2, "hardened", "subscriber", OTHER), keys_of(0, "hardened")
+    words = language_of("hardened").subscription(keys, Label(TOPIC))
+    for number in range(20):
+        noise = claims.subscribe(stranger, node_id("B2"), EPOCH, UNTIL, words, holder(number).public)
+        router.claim_of_client(noise, Address(f"C{number}"), START)
+    tried = []
+    real = routing_module.check_subscription
+    monkeypatch.setattr(routing_module, "check_subscription", lambda *a: (tried.append(a), real(*a)))
+    for number in range(30, 40):
+        router.claim_of_client(advertisement(keys, "B2", number), Address("P"), START)
+    assert len(tried) == 20
 
 
 def test_a_claim_that_ends_earlier_covers_none_that_ends_later() -> None:

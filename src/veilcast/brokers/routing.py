@@ -20,7 +20,7 @@ arrives: a neighbour's replicas are not equally fast, and at no time may less be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,6 +31,7 @@ from veilcast.brokers.lasting import Lasting, Said, Standing
 from veilcast.brokers.overlay import Overlay, node_hop, node_of
 from veilcast.brokers.tables import Step, Tables
 from veilcast.brokers.votes import Votes
+from veilcast.brokers.waiting import Hope, Waiting
 from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.parts.alarms import Alarms, earliest
@@ -64,8 +65,10 @@ class Router:
             neighbours, Lasting(self._language), most=config.claims_max, most_of_one=config.claims_each
         )
         self._known: dict[bytes, _Known] = {}
+        self._offered: dict[Hashable, dict[bytes, None]] = {}
+        """Advertisements, by what their words are about."""
         self._of_client: Counter[Address] = Counter()
-        self._waiting: dict[bytes, tuple[Claim, Address]] = {}
+        self._waiting = Waiting(config.waiting_max)
         self._votes = Votes(config.votes_max)
         self._ended: dict[bytes, None] = {}
         self._until: Alarms[bytes] = Alarms()
@@ -220,28 +223,36 @@ class Router:
         standing = Standing(id_, claim.until_us, claim.reader, words)
         steps = self._tables.advertise(id_, standing, hop)
         self._known[id_] = _Known(claim, hop, standing)
+        subject = self._language.about(words)
+        offered = [self._known[other].standing for other in self._offered.get(subject, ())]
+        self._offered.setdefault(subject, {})[id_] = None
         self._count(hop, 1)
         self.news.append(id_)
         self._tell(steps)
         for reader in self._tables.wanting(id_):
             if node_of(reader) is None:
                 self._say(id_, reader)
-        for other, (waiting, source) in list(self._waiting.items()):
-            if self._language.overlaps(words, self._language.read_subscription(waiting)):
+        if not any(each.reader == standing.reader and each.words == words for each in offered):
+            self._try_waiting(subject, standing)
+
+    def _try_waiting(self, subject: Hashable, offered: Standing) -> None:
+        """Whose proof may fit, now that this is advertised; if the like of it was, all have been tried."""
+        for id_, hope in self._waiting.about(subject):
+            if self._language.overlaps(offered.words, self._language.read_subscription(hope.claim)):
                 try:
-                    self._subscribe(other, waiting, source)
+                    self._subscribe(id_, hope.claim, hope.hop)
                 except RemoteError:
-                    continue  # It is another reader's of that name, or there is no room for it: it waits on.
+                    continue  # There is no room for it: it waits on.
 
     def _subscribe(self, id_: bytes, claim: Claim, hop: Address) -> None:
         words = self._language.read_subscription(claim)
         reader = self._reader(claim, words)
         if reader is None:
-            self._wait(id_, claim, hop)
+            self._wait(id_, Hope(claim, hop, self._language.about(words)))
             return
         standing = Standing(id_, claim.until_us, reader, words)
         steps = self._tables.subscribe(id_, standing, hop)
-        if self._waiting.pop(id_, None) is None:
+        if self._waiting.pop(id_) is None:
             self._count(hop, 1)
         self._known[id_] = _Known(claim, hop, standing)
         self._tell(steps)
@@ -249,11 +260,8 @@ class Router:
 
     def _reader(self, claim: Claim, words: object) -> bytes | None:
         """Under which key its proof holds, of those that fitting advertisements show."""
-        keys = {
-            entry.interest.reader: None
-            for entry in self._tables.srt.values()
-            if self._language.overlaps(entry.interest.words, words)
-        }
+        offered = (self._known[id_].standing for id_ in self._offered.get(self._language.about(words), ()))
+        keys = {each.reader: None for each in offered if self._language.overlaps(each.words, words)}
         for key in keys:
             try:
                 check_subscription(claim, key)
@@ -262,15 +270,14 @@ class Router:
             return key
         return None
 
-    def _wait(self, id_: bytes, claim: Claim, hop: Address) -> None:
-        """Until a fitting advertisement comes. When there is no room, the hop with most of it loses its oldest."""
+    def _wait(self, id_: bytes, hope: Hope) -> None:
+        """Until a fitting advertisement comes."""
         if id_ in self._waiting:
             return
-        if len(self._waiting) >= self._config.waiting_max:
-            most = Counter([*(source for _, source in self._waiting.values()), hop]).most_common(1)[0][0]
-            self._end(next(other for other, (_, source) in self._waiting.items() if source == most), None)
-        self._waiting[id_] = (claim, hop)
-        self._count(hop, 1)
+        if (least := self._waiting.full(hope.hop)) is not None:
+            self._end(least, None)
+        self._waiting.add(id_, hope)
+        self._count(hope.hop, 1)
 
     def _offer(self, id_: bytes) -> None:
         """A client is shown what its subscription overlaps."""
@@ -303,14 +310,20 @@ class Router:
         self._votes.close("end", id_)
         if withdraw is not None:
             self._remember(id_)
-        if (waiting := self._waiting.pop(id_, None)) is not None:
-            self._count(waiting[1], -1)
+        if (hope := self._waiting.pop(id_)) is not None:
+            self._count(hope.hop, -1)
         if (known := self._known.pop(id_, None)) is None:
             return
         self.changed = True
         self._count(known.hop, -1)
-        ends = self._tables.unadvertise if known.claim.kind is ClaimKind.ADVERTISEMENT else self._tables.unsubscribe
-        self._tell(ends(id_, known.hop))
+        if known.claim.kind is ClaimKind.ADVERTISEMENT:
+            subject = self._language.about(known.standing.words)
+            del self._offered[subject][id_]
+            if not self._offered[subject]:
+                del self._offered[subject]
+            self._tell(self._tables.unadvertise(id_, known.hop))
+        else:
+            self._tell(self._tables.unsubscribe(id_, known.hop))
         if withdraw is not None:
             self.outbox += [Tell(hop, withdraw) for hop in known.told]
 
@@ -323,8 +336,8 @@ class Router:
     def _find(self, id_: bytes) -> tuple[Claim, Address]:
         if id_ in self._known:
             return self._known[id_].claim, self._known[id_].hop
-        if id_ in self._waiting:
-            return self._waiting[id_]
+        if (hope := self._waiting.get(id_)) is not None:
+            return hope.claim, hope.hop
         raise StaleError("the end of a claim that is not known here")
 
     def _advertised(self, id_: bytes) -> _Known:
