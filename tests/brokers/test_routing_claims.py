@@ -414,9 +414,13 @@ def test_noise_that_waits_is_tried_once_for_each_reader_key_and_never_again(monk
     for number in range(20):
         noise = claims.subscribe(stranger, node_id("B2"), EPOCH, UNTIL, words, holder(number).public)
         router.claim_of_client(noise, Address(f"C{number}"), START)
-    tried = []
-    real = routing_module.check_subscription
-    monkeypatch.setattr(routing_module, "check_subscription", lambda *a: (tried.append(a), real(*a)))
+    tried: list[Claim] = []
+
+    def counted(claim: Claim, reader: bytes) -> None:
+        tried.append(claim)
+        claims.check_subscription(claim, reader)
+
+    monkeypatch.setattr(routing_module, "check_subscription", counted)
     for number in range(30, 40):
         router.claim_of_client(advertisement(keys, "B2", number), Address("P"), START)
     assert len(tried) == 20
