@@ -63,9 +63,10 @@ class Routes:
     def __init__(self, place: Place, before: Branch, branches: Sequence[Branch]) -> None:
         self.place, self.before, self.branches = place, before, list(branches)
         self.known = self.is_ready = True
+        self.older: list[Place] = []
 
     def places(self) -> Sequence[Place]:
-        return [self.place]
+        return [self.place, *self.older]
 
     def publisher(self, advertisement: bytes) -> bytes:
         self._check(advertisement)
@@ -468,3 +469,23 @@ class Pool:
 
 
 QUIET = quiet_us(U, 1)
+
+
+# --- what must be true of every run -----------------------------------------------------------------------------------
+
+Liars = dict[tuple[int, int], Script]
+
+
+def passed(world: World, origin: Origin) -> bool:
+    """The key has come to all readers, no liar has it, and nobody honest is named."""
+    assert not Pool(world).reconstructs()
+    assert [at for at in world.named() if at not in world.liars] == []
+    return all(reader.got.get(origin) == SECRET for reader in world.readers.values())
+
+
+def run(hops: int, liars: Liars, seed: int = 0, size: int = 3) -> World:
+    world = World(hops, size, liars, seed=seed)
+    origin = world.deal()
+    world.run(200 * U)
+    assert passed(world, origin), (hops, list(liars), seed)
+    return world

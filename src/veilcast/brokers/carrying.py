@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
+from veilcast.brokers.carried import Carried, Waiting
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.content import Block, Manifest, Strategy, carriers
 from veilcast.brokers.early import Early
@@ -28,13 +29,9 @@ from veilcast.brokers.routes import Branch, Outgoing, Peer, Routes, is_from, rep
 from veilcast.brokers.sharing.scheme import Place, Scheme
 from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
-from veilcast.machine import Address
 from veilcast.parts.alarms import Alarms
 from veilcast.wire.brokers import Carry, Done, Missing
 from veilcast.wire.messages import Message
-
-Hop: TypeAlias = bytes | Address
-"""A branch, whatever its scheme is: a node's name or a client's link."""
 
 
 class Carrying:
@@ -45,7 +42,7 @@ class Carrying:
         self.given_up = 0
         """Times that a client did not say in time that it had something."""
         self._config, self._routes, self._suspicions = config, routes, suspicions
-        self._contents: dict[bytes, _Content] = {}
+        self._contents: dict[bytes, Carried] = {}
         self._counts: Counter[bytes] = Counter()
         self._bytes: Counter[bytes] = Counter()
         self._done: dict[bytes, int] = {}
@@ -140,7 +137,7 @@ class Carrying:
             self._spread(content, [block])
         self._finish(content, now)
 
-    def _open(self, carry: Carry, source: Peer, before: Branch, publisher: bytes, now: int) -> _Content:
+    def _open(self, carry: Carry, source: Peer, before: Branch, publisher: bytes, now: int) -> Carried:
         """A publication that is new here, if all of it holds."""
         try:
             manifest = Manifest.decode(carry.manifest)
@@ -150,9 +147,9 @@ class Carrying:
         except (ForgedError, MalformedError):
             self._blame(source)
             raise
-        return _Content(carry, manifest, before, publisher, now + self._config.hold_us)
+        return Carried(carry, manifest, before, publisher, now + self._config.hold_us)
 
-    def _block(self, content: _Content, carry: Carry, source: Peer) -> int | None:
+    def _block(self, content: Carried, carry: Carry, source: Peer) -> int | None:
         """The index of the block that came along, if it holds."""
         if carry.block is None:
             return None
@@ -165,7 +162,7 @@ class Carrying:
             raise
         return carry.index
 
-    def _enter(self, content: _Content) -> None:
+    def _enter(self, content: Carried) -> None:
         most, whose = self._config.contents_max, content.publisher
         if len(self._contents) >= most or self._counts[whose] >= max(1, most // _PARTS):
             raise ExcessError("no room for more content, or for more of this publisher's")
@@ -173,7 +170,7 @@ class Carrying:
         self._counts[whose] += 1
         self._alarms.set(content.id, content.until)
 
-    def _store(self, content: _Content, index: int, data: bytes) -> None:
+    def _store(self, content: Carried, index: int, data: bytes) -> None:
         most, whose = self._config.contents_bytes, content.publisher
         if self._bytes.total() + len(data) > most or self._bytes[whose] + len(data) > max(1, most // _PARTS):
             self._forget(content)
@@ -181,18 +178,18 @@ class Carrying:
         content.blocks[index] = data
         self._bytes[whose] += len(data)
 
-    def _go_on(self, content: _Content) -> None:
+    def _go_on(self, content: Carried) -> None:
         """A first or another attempt, to all branches that are not done."""
         for branch in self._routes.wanting(content.routing):
             hop = branch.node if isinstance(branch, Scheme) else branch
-            content.branches.setdefault(hop, _Waiting()).branch = branch
+            content.branches.setdefault(hop, Waiting()).branch = branch
         for peer, _ in self._ends.take(content.id):
             content.hear_done(peer)
         content.sent.clear()
         content.served.clear()
         self._spread(content, list(content.blocks), manifest=True)
 
-    def _spread(self, content: _Content, blocks: Sequence[int], *, manifest: bool = False) -> None:
+    def _spread(self, content: Carried, blocks: Sequence[int], *, manifest: bool = False) -> None:
         """Blocks that we have, to whoever is to have them from us; and the manifest, to who would not get it so."""
         for waiting in content.branches.values():
             if waiting.done:
@@ -208,7 +205,7 @@ class Carrying:
                 if peer not in told:
                     self.outbox.append(Outgoing(peer, content.carry(None)))
 
-    def _bearers(self, content: _Content, branch: Branch, index: int) -> list[Peer]:
+    def _bearers(self, content: Carried, branch: Branch, index: int) -> list[Peer]:
         """Who gets this block of us. A reader has it from f + 1 replicas where all have it, else from who has it."""
         strategy = self._strategy(content)
         us = self._us()
@@ -218,7 +215,7 @@ class Carrying:
         indices = carriers(strategy, content.id, index, branch, content.attempt, us.index)
         return list(self._around(branch, indices))
 
-    def _heralds(self, content: _Content, branch: Branch) -> list[Peer]:
+    def _heralds(self, content: Carried, branch: Branch) -> list[Peer]:
         """Who gets the manifest of us."""
         us = self._us()
         if not isinstance(branch, Scheme):
@@ -231,12 +228,12 @@ class Carrying:
         order = [Place(scheme, (start + step) % scheme.size + 1) for step in range(scheme.size)]
         return self._suspicions.around(order, len(indices))[: len(indices)]
 
-    def _first_of(self, scheme: Scheme, content: _Content) -> list[Place]:
+    def _first_of(self, scheme: Scheme, content: Carried) -> list[Place]:
         """The f + 1 replicas of our node that a client has this content from."""
         start = content.id[0] % scheme.size
         return [Place(scheme, (start + step) % scheme.size + 1) for step in range(scheme.tolerated + 1)]
 
-    def _strategy(self, content: _Content) -> Strategy:
+    def _strategy(self, content: Carried) -> Strategy:
         return Strategy.CODED if len(content.manifest.digests) > 1 else self._config.strategy
 
     def _us(self) -> Place:
@@ -268,7 +265,7 @@ class Carrying:
         if content.lacking() and not content.tries:
             self._ask(content, now)
 
-    def _ask(self, content: _Content, now: int) -> None:
+    def _ask(self, content: Carried, now: int) -> None:
         """The node before, for what others want of us."""
         lacking = content.lacking()
         if not lacking or content.tries >= _TRIES:
@@ -301,7 +298,7 @@ class Carrying:
         content.hear_done(source)
         self._finish(content, now)
 
-    def _finish(self, content: _Content, now: int) -> None:
+    def _finish(self, content: Carried, now: int) -> None:
         """If all branches are done, so are we."""
         if content.id not in self._contents:
             return
@@ -315,7 +312,7 @@ class Carrying:
         elif content.wanted:
             self._serve(content, now)
 
-    def _serve(self, content: _Content, now: int) -> None:
+    def _serve(self, content: Carried, now: int) -> None:
         """What others had asked for has come."""
         for index in [index for index in content.wanted if index in content.blocks]:
             for source in content.wanted.pop(index):
@@ -337,7 +334,7 @@ class Carrying:
         to: Iterable[Peer] = replicas(before) if isinstance(before, Scheme) else [before]
         self.outbox += [Outgoing(peer, Done(id_, attempt)) for peer in to]
 
-    def _give_up(self, content: _Content, now: int) -> None:
+    def _give_up(self, content: Carried, now: int) -> None:
         """Time is over. Clients that never say that they have it do not keep publishers busy for ever; nodes may be
         slow for better reasons, and the publisher's next attempt will show."""
         for hop in [hop for hop, waiting in content.branches.items() if waiting.is_client and not waiting.done]:
@@ -346,7 +343,7 @@ class Carrying:
         self._finish(content, now)
         self._forget(content)
 
-    def _prune(self, content: _Content) -> None:
+    def _prune(self, content: Carried) -> None:
         try:
             branches = self._routes.wanting(content.routing)
         except StaleError:
@@ -355,7 +352,7 @@ class Carrying:
         for hop in [hop for hop in content.branches if hop not in wanted]:
             del content.branches[hop]
 
-    def _forget(self, content: _Content) -> None:
+    def _forget(self, content: Carried) -> None:
         if self._contents.pop(content.id, None) is None:
             return
         self._alarms.drop(content.id)
@@ -364,58 +361,6 @@ class Carrying:
             if not counts[content.publisher]:
                 del counts[content.publisher]
         content.blocks.clear()
-
-
-class _Waiting:
-    """A branch, and who of it is done."""
-
-    def __init__(self) -> None:
-        self.branch: Branch = Address("")
-        self._done: dict[Peer, None] = {}
-
-    def hear(self, source: Peer) -> None:
-        self._done[source] = None
-
-    @property
-    def is_client(self) -> bool:
-        return not isinstance(self.branch, Scheme)
-
-    @property
-    def done(self) -> bool:
-        if not isinstance(self.branch, Scheme):
-            return self.branch in self._done
-        by_scheme = Counter(place.scheme for place in self._done if isinstance(place, Place))
-        return any(count > scheme.tolerated for scheme, count in by_scheme.items())
-
-
-class _Content:
-    """One publication on its way here."""
-
-    def __init__(self, carry: Carry, manifest: Manifest, before: Branch, publisher: bytes, until: int) -> None:
-        self.id = manifest.id
-        self.routing, self.encoded, self.attempt = carry.routing, carry.manifest, carry.attempt
-        self.manifest, self.before, self.publisher, self.until = manifest, before, publisher, until
-        self.blocks: dict[int, bytes] = {}
-        self.branches: dict[Hop, _Waiting] = {}
-        self.sent: dict[tuple[Peer, int], None] = {}
-        self.wanted: dict[int, dict[Peer, None]] = {}
-        self.served: Counter[tuple[Peer, int]] = Counter()
-        self.tries = 0
-        self.asked: list[Place] = []
-
-    def carry(self, index: int | None) -> Carry:
-        """With this block, or none."""
-        block = None if index is None else self.blocks[index]
-        return Carry(self.routing, self.encoded, block, index or 0, self.attempt)
-
-    def hear_done(self, source: Peer) -> None:
-        for waiting in self.branches.values():
-            if is_from(source, waiting.branch):
-                waiting.hear(source)
-
-    def lacking(self) -> list[int]:
-        """What others want of us and we have not."""
-        return [index for index in sorted(self.wanted) if index not in self.blocks]
 
 
 _PARTS: Final = 4

@@ -1,0 +1,67 @@
+"""One publication on its way through a replica: its blocks, who is to have them, and who has said that it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeAlias
+
+from veilcast.brokers.content import Manifest
+from veilcast.brokers.routes import Branch, Peer, is_from
+from veilcast.brokers.sharing.scheme import Place, Scheme
+from veilcast.machine import Address
+from veilcast.wire.brokers import Carry
+
+Hop: TypeAlias = bytes | Address
+"""A branch, whatever its scheme is: a node's name or a client's link."""
+
+
+class Waiting:
+    """A branch, and who of it is done."""
+
+    def __init__(self) -> None:
+        self.branch: Branch = Address("")
+        self._done: dict[Peer, None] = {}
+
+    def hear(self, source: Peer) -> None:
+        self._done[source] = None
+
+    @property
+    def is_client(self) -> bool:
+        return not isinstance(self.branch, Scheme)
+
+    @property
+    def done(self) -> bool:
+        if not isinstance(self.branch, Scheme):
+            return self.branch in self._done
+        by_scheme = Counter(place.scheme for place in self._done if isinstance(place, Place))
+        return any(count > scheme.tolerated for scheme, count in by_scheme.items())
+
+
+class Carried:
+    """Bounded by its manifest, and by the branches, which are claims."""
+
+    def __init__(self, carry: Carry, manifest: Manifest, before: Branch, publisher: bytes, until: int) -> None:
+        self.id = manifest.id
+        self.routing, self.encoded, self.attempt = carry.routing, carry.manifest, carry.attempt
+        self.manifest, self.before, self.publisher, self.until = manifest, before, publisher, until
+        self.blocks: dict[int, bytes] = {}
+        self.branches: dict[Hop, Waiting] = {}
+        self.sent: dict[tuple[Peer, int], None] = {}
+        self.wanted: dict[int, dict[Peer, None]] = {}
+        self.served: Counter[tuple[Peer, int]] = Counter()
+        self.tries = 0
+        self.asked: list[Place] = []
+
+    def carry(self, index: int | None) -> Carry:
+        """With this block, or none."""
+        block = None if index is None else self.blocks[index]
+        return Carry(self.routing, self.encoded, block, index or 0, self.attempt)
+
+    def hear_done(self, source: Peer) -> None:
+        for waiting in self.branches.values():
+            if is_from(source, waiting.branch):
+                waiting.hear(source)
+
+    def lacking(self) -> list[int]:
+        """What others want of us and we have not."""
+        return [index for index in sorted(self.wanted) if index not in self.blocks]

@@ -1,0 +1,249 @@
+"""Keys that come early, late or again, from publishers that lie, or too many of them, do no harm and fill nothing."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from veilcast.brokers import passing
+from veilcast.brokers.hop import Said
+from veilcast.brokers.routes import Outgoing, replicas
+from veilcast.brokers.sharing.scheme import Place, Scheme
+from veilcast.errors import ExcessError, ForgedError, RemoteError
+from veilcast.machine import Address
+from veilcast.wire.brokers import FirstShare, Flood, NextShare, Spoken, Taken, WantKey
+
+sys.path.insert(0, str(Path(__file__).parent))
+from lies import LIES, curious, drop
+from overlays import ADVERT, CLIENT, QUIET, SECRET, Liar, Pool, U, World, passed, run, scheme
+
+# --- early, late, again -----------------------------------------------------------------------------------------------
+
+
+def test_what_comes_before_its_advertisement_waits_for_it() -> None:
+    for profile in ("hardened", "paper"):
+        world = World(2, profile=profile)
+        late = [world.replicas[Place(scheme(2), index)] for index in (1, 2)]
+        for replica in late:
+            replica.routes.known = False
+        origin = world.deal()
+        world.run(2 * U)
+        assert all(replica.passing.sizes()["early"] for replica in late)
+        for replica in late:
+            replica.routes.known = True
+            replica.passing.advertised(ADVERT, world.now)
+        world.run()
+        assert [reader.got.get(origin) for reader in world.readers.values()] == [SECRET]
+        assert all(not replica.passing.sizes()["early"] for replica in late)
+
+
+def test_words_that_come_before_any_portion_are_kept_and_bounded() -> None:
+    world = World(2)
+    world.slow = lambda source, to, message: U if isinstance(message, NextShare) and to == Place(scheme(2), 1) else 0
+    origin = world.deal()
+    world.run()
+    assert passed(world, origin)
+    one = world.replicas[Place(scheme(2), 1)]
+    said = Said(scheme(1), scheme(2)).encode()
+    for number in range(600):
+        spoken = Spoken(number.to_bytes(16, "big"), 0, scheme(1).node, Flood.ATTENDANCE, said)
+        one.receive(spoken, Place(scheme(2), 2), world.now)
+    assert one.passing.sizes()["early"] == 256
+    world.run(QUIET)
+    one.handle(world.now)
+    assert one.passing.sizes()["early"] == 0
+
+
+def test_liars_do_not_make_us_give_up_a_key_by_what_they_send_early() -> None:
+    """A holder sends its portion for an advertisement that nobody knows, and far too many others after it."""
+    world = World(2, liars={(1, 1): curious})
+    spoilt = list(itertools.islice((bytes((n >> 8, n & 255)) * 8 for n in range(1, 3000)), 2000))
+
+    def flood(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not isinstance(outgoing.message, NextShare):
+            return [(0, outgoing)]
+        return [
+            (0, outgoing._replace(message=msgspec.structs.replace(outgoing.message, advertisement=label)))
+            for label in spoilt
+        ]
+
+    liar = world.replicas[Place(scheme(1), 1)]
+    assert isinstance(liar, Liar)
+    liar.script = flood
+    origin = world.deal()
+    world.run(100 * U)
+    assert passed(world, origin)
+
+
+def test_a_portion_that_comes_when_the_hop_is_over_and_what_was_dealt_is_not_erased_yet_is_over_too() -> None:
+    """Found by search: such a one began the hop anew, and honest replicas said two things."""
+    for index in (1, 2, 3):
+        run(3, {(1, index): LIES["delay long"], (2, index): LIES["delay long"], (3, index): LIES["delay long"]}, 270)
+
+
+def test_what_comes_again_after_all_is_over_changes_nothing() -> None:
+    world = World(2)
+    world.deal()
+    world.run(60 * U)
+    before = [dict(replica.passing.sizes()) for replica in world.honest]
+    for message, source, to in list(world.shares):
+        if isinstance(to, Place):
+            world.replicas[to].receive(message, source, world.now)
+    assert all(replica.sent(world.now) == [] for replica in world.honest)
+    assert [dict(replica.passing.sizes()) for replica in world.honest] == before
+    assert all(replica.refused["this is over here"] for replica in world.honest)
+    assert world.named() == []
+
+
+def test_a_key_that_comes_again_after_it_was_forgotten_brings_nobody_to_speak() -> None:
+    """Liars who kept portions from long ago are fewer than a majority, and nobody else deals."""
+    world = World(2, liars={(1, 1): curious}, hold_us=50 * U)
+    world.deal()
+    world.run(200 * U)
+    old = [(m, s, t) for m, s, t in world.shares if s == Place(scheme(1), 1)]
+    spoken = world.messages["Spoken"]
+    for message, source, to in old:
+        assert isinstance(to, Place)
+        world.replicas[to].receive(message, source, world.now)
+    world.run(200 * U)
+    assert world.messages["Spoken"] == spoken
+    assert all(replica.passing.sizes()["hops"] == 0 for replica in world.honest)
+
+
+def test_two_attempts_at_once_do_not_mix() -> None:
+    world = World(3, liars={(2, 2): LIES["two words 1"]})
+    first, again = world.deal(0), world.deal(1)
+    world.run()
+    assert passed(world, first)
+    assert passed(world, again)
+
+
+@pytest.mark.parametrize("after", [0, U // 2, U, 3 * U // 2, 2 * U, 4 * U])
+@pytest.mark.parametrize("name", ["curious", "deny all", "two words 1"])
+def test_keys_pass_under_two_schemes_of_a_node_at_once(after: int, name: str) -> None:
+    """The replicas of node 2 change places while a key is on its way; the next one goes by the new scheme."""
+    world = World(3, liars={(2, 3): LIES[name]})
+    first = world.deal()
+    world.run(after)
+    newer = Scheme(scheme(2).node, 1, 3)
+    order = [world.replicas[Place(scheme(2), index)] for index in (3, 1, 2)]
+    world.roster.put(newer, [replica.signing.public for replica in order])
+    for index, replica in enumerate(order, 1):
+        replica.routes.older = [replica.place]
+        replica.routes.place = Place(newer, index)
+        world.replicas[Place(newer, index)] = replica
+    for replica in world.replicas.values():
+        if replica.place.scheme == scheme(1):
+            replica.routes.branches = [newer]
+    again = world.deal(1)
+    world.run()
+    for origin in (first, again):
+        assert [reader.got.get(origin) for reader in world.readers.values()] == [SECRET]
+    assert not Pool(world).reconstructs()
+    assert [at for at in world.named() if at not in ((2, 3), (2, 1))] == [], "replica 3 is now the first"
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_one_publisher_fills_only_its_part_of_the_room() -> None:
+    world = World(2, keys_max=16, done_max=64)
+    world.slow = lambda source, to, message: 10**9 if isinstance(message, NextShare | Taken) else 0
+    edge = world.replicas[Place(scheme(1), 1)]
+    for number in range(40):
+        world.deal(key=number.to_bytes(16, "big"))
+    world.run(2 * U)
+    assert edge.passing.sizes()["passages"] == 4
+    assert sum(count for reason, count in edge.refused.items() if "no room" in reason) == 36
+
+
+def test_of_passages_that_are_over_so_many_are_remembered_and_not_for_ever() -> None:
+    world = World(1, keys_max=16, done_max=64)
+    edge = world.replicas[Place(scheme(1), 1)]
+    for number in range(40):
+        world.deal(key=number.to_bytes(16, "big"))
+        world.run(U)
+    assert edge.passing.sizes()["passages past"] == 16
+    world.run(300 * U)
+    world.deal(key=b"later" * 3 + b"!")
+    world.run(2 * U)
+    assert edge.passing.sizes()["passages past"] == 1
+
+
+def test_nobody_but_who_should_brings_shares_or_words() -> None:
+    world = World(2)
+    world.deal()
+    world.run()
+    one = world.replicas[Place(scheme(2), 1)]
+    portions = [(m, s, t) for m, s, t in world.shares if isinstance(m, NextShare) and t == one.place]
+    message, source, _ = portions[0]
+    assert isinstance(source, Place)
+    with pytest.raises(ForgedError, match="another holder"):
+        one.passing.receive(message, Place(scheme(1), source.index % 3 + 1), world.now)
+    with pytest.raises(ForgedError, match="client"):
+        one.passing.receive(message, Address("somebody"), world.now)
+    with pytest.raises(ForgedError, match="another way"):
+        one.passing.receive(FirstShare(ADVERT, b"x"), Address("somebody"), world.now)
+    with pytest.raises(RemoteError):
+        world.replicas[Place(scheme(1), 1)].passing.receive(FirstShare(ADVERT, b"x"), CLIENT, world.now)
+    said = Said(scheme(1), scheme(2)).encode()
+    with pytest.raises(ForgedError, match="nobody"):
+        one.passing.receive(
+            Spoken(b"k" * 16, 0, scheme(1).node, Flood.ATTENDANCE, said), Place(scheme(1), 1), world.now
+        )
+    with pytest.raises(ForgedError, match="nobody"):
+        one.passing.receive(
+            Spoken(b"k" * 16, 0, scheme(2).node, Flood.ATTENDANCE, said), Place(scheme(2), 2), world.now
+        )
+    paper = World(2, profile="paper").replicas[Place(scheme(2), 1)]
+    with pytest.raises(ForgedError, match="profile"):
+        paper.passing.receive(Taken(b"k" * 16, 0), Place(scheme(1), 1), world.now)
+
+
+# --- keys that are wanted ---------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_lacks_a_key_asks_for_it_all_the_way_back_once_in_a_while() -> None:
+    world = World(3, want_us=10 * U)
+    wanted = WantKey(ADVERT, b"k" * 16)
+    for _ in range(3):
+        for place in replicas(scheme(3)):
+            world.send(Address("reader 3"), Outgoing(place, wanted))
+        world.run(6 * U)
+    assert world.wanted == [wanted] * 6
+    with pytest.raises(ForgedError, match="no readers"):
+        world.replicas[Place(scheme(1), 1)].passing.receive(wanted, Address("somebody"), world.now)
+
+
+def test_a_peer_asks_for_so_many_keys_and_no_more() -> None:
+    world = World(2)
+    replica = world.replicas[Place(scheme(2), 1)]
+    for number in range(passing._WANTS_EACH):
+        replica.passing.receive(WantKey(ADVERT, number.to_bytes(16, "big")), Address("reader 2"), world.now)
+    with pytest.raises(ExcessError):
+        replica.passing.receive(WantKey(ADVERT, b"x" * 16), Address("reader 2"), world.now)
+    assert replica.passing.sizes()["keys wanted"] == passing._WANTS_EACH
+
+
+# --- publishers that lie ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [(1,), (2,), (3,), (1, 2), (1, 2, 3)])
+def test_a_publisher_that_deals_one_key_in_two_ways_frames_nobody(others: tuple[int, ...]) -> None:
+    """Replicas of the first node hold shares under two words of the publisher; nobody honest is named for that."""
+    for seed in range(3):
+        world = World(3, liars={(2, 1): drop(Spoken), (3, 1): drop(Spoken)}, seed=seed)
+        world.deal()
+        other = World(3, seed=100 + seed)
+        other.deal()
+        for (message, source, to), _ in zip(list(other.shares), range(3), strict=False):
+            assert isinstance(to, Place)
+            if to.index in others:
+                world.replicas[to].receive(message, source, world.now)
+        world.run()
+        assert world.named() == []
+        assert not Pool(world).reconstructs()
