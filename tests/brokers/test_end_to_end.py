@@ -122,6 +122,25 @@ def test_a_broker_of_each_node_is_killed_and_comes_back_and_nothing_is_lost(prof
 
 
 @both
+def test_a_broker_that_is_back_before_its_readers_are_does_not_say_that_nobody_wants_anything(profile: Profile) -> None:
+    """And so, when its sibling is killed right then, the two do not end a publication that a reader lacks."""
+    net = ThreeNodes(profile, clients={"q": "b", "t": "b"}, seed=2)
+    net.subscribe("t", Label(TOPIC))
+    net.stand()
+    net.world.crash(Address("b3"))
+    net.run(9)  # Clients call at ever longer distances.
+    net.world.restart(Address("b3"))
+    net.run(2)
+    assert not net.machine("b3").complete
+    net.world.crash(Address("b2"))
+    net.publish("q", b"hello")
+    net.run(1)
+    net.world.restart(Address("b2"))
+    net.until(lambda: not net.pending("q"), 60)
+    assert net.heard_by("t") == [b"hello"]
+
+
+@both
 def test_a_reader_that_was_killed_gets_what_was_published_meanwhile(profile: Profile) -> None:
     net = ThreeNodes(profile, clients={"p": "a", "s": "c", "t": "b"})
     for name in ("s", "t"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.brokers.copying import Copying
+from veilcast.brokers.copying import PATIENCE, Copying
 from veilcast.brokers.leaving import Leaving, Rule, Work
 from veilcast.brokers.overlay import node_id, sign_overlay
 from veilcast.brokers.redeploying import Deployment, Pace
@@ -380,7 +380,7 @@ class TestPlaces:
 class TestCopying:
     def made(self) -> Copying:
         nodes = {b"own": [key("x2"), key("x3")], b"W": [key(name) for name in W]}
-        return Copying(nodes, b"own", copy_us=10, linger_us=100, now=0)
+        return Copying(nodes, b"own", copy_us=10, linger_us=200, now=0)
 
     def test_all_are_asked_and_who_did_not_answer_again(self) -> None:
         made = self.made()
@@ -407,16 +407,25 @@ class TestCopying:
             made.answered(key(name))
         made.handle(9, Work())
         assert not made.complete
-        made.handle(10, Work(awaited=3))
+        made.handle(10, Work())
+        assert made.complete
+
+    def test_clients_who_do_not_come_are_waited_for_until_they_must_have_called_again(self) -> None:
+        made = self.made()
+        for name in [*W, "x2", "x3"]:
+            made.answered(key(name))
+        made.handle(10 * PATIENCE - 1, Work(awaited=1))
+        assert not made.complete
+        made.handle(10 * PATIENCE, Work(awaited=1))
         assert made.complete
 
     def test_without_a_majority_of_a_neighbour_it_is_not_until_that_one_must_be_down(self) -> None:
         made = self.made()
         for name in ("w1", "x2", "x3"):
             made.answered(key(name))
-        made.handle(99, Work())
+        made.handle(199, Work())
         assert not made.complete
-        made.handle(100, Work())
+        made.handle(200, Work())
         assert made.complete
 
     def test_who_stands_alone_has_nobody_to_ask(self) -> None:

@@ -7,11 +7,15 @@ knows for whom to wait. Clones of a sibling are out of the question, for they wo
 It is complete when all have answered and every client known has come; or when `copy_us` is over and of each node as
 many have answered as there are honest ones at least, so that nobody can keep it waiting by silence. Who has not
 answered is asked again. A whole neighbouring node may be down: after `linger_us` the replica serves the others.
+
+Clients call again after pauses that grow, so they are waited for `PATIENCE` times as long. Before, the replica would
+say of what they want that nobody does: a second one that says so, just killed and come back, and it would be lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from veilcast.brokers.leaving import Work
 from veilcast.brokers.sharing.scheme import tolerated
@@ -43,9 +47,8 @@ class Copying:
         lacking = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
         enough = all(len(keys & self._answered) >= self._honest[node] for node, keys in self._nodes.items())
         late = now >= self._since_us + self._copy_us
-        self.complete = (
-            self.complete or (not lacking and (late or not work.awaited)) or (late and enough) or now >= self._until_us
-        )
+        come = not work.awaited or now >= self._since_us + PATIENCE * self._copy_us
+        self.complete = self.complete or (come and (not lacking or (late and enough))) or now >= self._until_us
         if self.complete or now < self._ask_us:
             return []
         self._ask_us = now + self._copy_us
@@ -53,3 +56,7 @@ class Copying:
 
     def next_us(self) -> int | None:
         return None if self.complete else earliest(self._ask_us, self._until_us)
+
+
+PATIENCE: Final = 10
+"""With what brokers and clients have unless told otherwise, 20 s; a client's longest pause is 16 s."""
