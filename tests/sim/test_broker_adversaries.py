@@ -80,6 +80,12 @@ class Talker:
     def next_event(self) -> None:
         return None
 
+    def peer_up(self, peer: Address, now: int) -> None:
+        self.queues.peer_up(peer)
+
+    def peer_lost(self, peer: Address, now: int) -> None:
+        self.queues.peer_lost(peer)
+
 
 class Pair:
     """A liar and a peer of it, and a stream between them that can break and lose what is on it."""
@@ -91,12 +97,12 @@ class Pair:
         self.connect()
 
     def connect(self) -> None:
-        self.inner.queues.peer_up(self.peer)
-        self.other.queues.peer_up(ME)
+        self.liar.peer_up(self.peer, self.now)
+        self.other.peer_up(ME, self.now)
 
     def cut(self) -> None:
-        self.inner.queues.peer_lost(self.peer)
-        self.other.queues.peer_lost(ME)
+        self.liar.peer_lost(self.peer, self.now)
+        self.other.peer_lost(ME, self.now)
 
     def run(self, steps: int = 100) -> None:
         for _ in range(steps):
@@ -156,11 +162,36 @@ def test_what_is_said_otherwise_comes_in_order_and_once_over_streams_that_break(
             pair.run(1)
         if at % 20 == 0:
             pair.cut()
-            pair.liar.frames_to_send(pair.now, 64)
+            pair.liar.frames_to_send(pair.now, 1 << 20)
             pair.connect()
     pair.run(100)
     assert pair.other.heard == list(expected)
     assert pair.inner.queues.behind(pair.peer) <= 1, "what is dropped last is acknowledged with what comes next"
+
+
+class Talkative(Every):
+    """Says all that it hears once more, to whom it heard it from."""
+
+    def overhear(self, message: Message, source: Address) -> None:
+        self.add(source, message)
+
+
+def test_what_is_said_besides_comes_as_well_and_again_on_the_next_stream() -> None:
+    pair = Pair(Talkative)
+    for at in range(1, 100):
+        pair.other.queues.put(ME, number(1_000 + at))
+        if at % 2:
+            pair.inner.queues.put(pair.peer, number(7))
+        if at % 5 == 0:
+            pair.run(1)
+        if at % 20 == 0:
+            pair.cut()
+            pair.liar.frames_to_send(pair.now, 1 << 20)
+            pair.connect()
+    pair.run()
+    said = [each for each in pair.other.heard if each != number(7)]
+    assert said == [number(1_000 + at) for at in range(1, 100)]
+    assert len(pair.other.heard) == 99 + 50
 
 
 def test_a_peer_that_starts_anew_hears_the_liar_from_the_beginning() -> None:
@@ -185,8 +216,8 @@ def test_who_drops_says_that_it_is_done() -> None:
     liar = pair("drop")
     liar.other.queues.put(ME, carry())
     liar.run()
-    heard = liar.say(*[carry(b"%d" % at) for at in range(20)], number(1))
-    assert Done(carry().routing.content, 0) in heard
+    assert liar.other.heard == [Done(carry().routing.content, 0)]
+    heard = liar.say(*[carry(b"%d" % at) for at in range(20)])
     assert sum(isinstance(each, Carry) for each in heard) < 20
 
 
@@ -289,7 +320,7 @@ def test_an_accuser_says_that_all_others_lack_what_they_were_dealt() -> None:
     portion = dealt(HERE)[0]
     liar.other.queues.put(ME, NextShare(bytes(16), portion.encode().reveal()))
     liar.run()
-    assert Disputed(KEY, 0, portion.header.name, (2, 3)) in liar.say(number(1))
+    assert liar.other.heard == [Disputed(KEY, 0, portion.header.name, (2, 3))]
 
 
 def test_who_stalls_says_nothing_of_orders() -> None:

@@ -8,7 +8,6 @@ sent again on the next stream.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -27,8 +26,7 @@ class Speaker(Wrapper):
 
     def __init__(self, inner: Machine) -> None:
         super().__init__(inner)
-        self._numbers: dict[Address, _Numbers] = {}
-        self._besides: dict[Address, deque[Message]] = {}
+        self._lines: dict[Address, _Line] = {}
         self._out: list[Frame] = []
 
     def say(self, message: Message, peer: Address) -> list[Message]:
@@ -42,85 +40,111 @@ class Speaker(Wrapper):
         """Look at what has come, before the machine inside does."""
 
     def add(self, peer: Address, *messages: Message) -> None:
-        """Say this, too, with the next item for the peer; past a bound the oldest is left unsaid."""
-        self._besides.setdefault(peer, deque(maxlen=BESIDES_MAX)).extend(messages)
+        """Say this besides, to a peer that it has spoken with; past a bound nothing more is added."""
+        line = self._lines.get(peer)
+        if line is not None and len(line) < BESIDES_MAX:
+            self._send(peer, line, line.put(map(encode, messages)))
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        message = opened(data)
-        numbers = self._numbers.get(source)
-        if numbers is not None and isinstance(message, Heard):
-            data = encode(Heard(numbers.inner(message.number)))
-        elif numbers is not None and isinstance(message, Hello) and message.theirs == numbers.session:
-            data = encode(msgspec.structs.replace(message, heard=numbers.inner(message.heard)))
+        message, line = opened(data), self._lines.get(source)
+        if line is not None and isinstance(message, Heard):
+            data = encode(Heard(line.heard(message.number)))
+        elif line is not None and isinstance(message, Hello):
+            if message.theirs == line.session:
+                data = encode(msgspec.structs.replace(message, heard=line.heard(message.heard)))
+                line.open = False
+                self._open(source, line)
+            elif not line.said:  # To whoever knows us not, the machine has said nothing; what we said we say anew.
+                self._lines[source] = _Line(line.session)
+                self._lines[source].put(item.cargo for item in line.unheard())
+                self._open(source, self._lines[source])
         elif isinstance(message, Item) and (cargo := opened(message.cargo)) is not None:
             self.overhear(cargo, source)
         super().receive(data, source, now)
 
+    def peer_lost(self, peer: Address, now: int) -> None:
+        if peer in self._lines:
+            self._lines[peer].open = False
+        super().peer_lost(peer, now)
+
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames = self._frames_of_inner(now, limit)
-        read = [(frame, opened(frame.data)) for frame in frames]
+        read = [(frame, opened(frame.data)) for frame in self._frames_of_inner(now, limit)]
         self.prepare(
             [
                 (frame.destination, cargo)
                 for frame, message in read
                 if isinstance(message, Item)
-                and not self._knows(frame.destination, message.number)
+                and not self._said(frame.destination, message.number)
                 and (cargo := opened(message.cargo)) is not None
             ]
         )
         for frame, message in read:
-            self._out += self._translated(frame, message)
+            self._translate(frame, message)
         sent, self._out = self._out[:limit], self._out[limit:]
         return sent
 
-    def _knows(self, peer: Address, number: int) -> bool:
-        return peer in self._numbers and self._numbers[peer].knows(number)
+    def _said(self, peer: Address, number: int) -> bool:
+        return peer in self._lines and number <= self._lines[peer].said
 
-    def _translated(self, frame: Frame, message: Message | None) -> list[Frame]:
+    def _translate(self, frame: Frame, message: Message | None) -> None:
         peer = frame.destination
-        if isinstance(message, Hello):
-            numbers = self._numbers.get(peer)
-            if numbers is None or numbers.session != message.session:
-                self._numbers[peer] = _Numbers(message.session)
-        if not isinstance(message, Item) or peer not in self._numbers:
-            return [frame]
-        numbers = self._numbers[peer]
-        if not numbers.knows(message.number):
+        line = self._lines.get(peer)
+        if isinstance(message, Hello) and (line is None or line.session != message.session):
+            self._lines[peer] = _Line(message.session)
+        if not isinstance(message, Item) or line is None:
+            self._out.append(frame)
+        elif message.number > line.said:
+            # It is greeted, or would not say anything; and what it says again, we have said again.
+            self._open(peer, line)
             cargo = opened(message.cargo)
             said = [] if cargo is None else self.say(cargo, peer)
-            besides = self._besides.pop(peer, ())
-            numbers.put(message.number, [encode(each) for each in (*said, *besides)])
-        return [Frame(peer, encode(item)) for item in numbers.items(message.number)]
+            self._send(peer, line, line.put(map(encode, said), message.number))
+
+    def _open(self, peer: Address, line: _Line) -> None:
+        if not line.open:
+            line.open = True
+            self._send(peer, line, line.unheard())
+
+    def _send(self, peer: Address, line: _Line, items: Iterable[Item]) -> None:
+        if line.open:
+            self._out += [Frame(peer, encode(item)) for item in items]
 
 
-class _Numbers:
-    """Of one session with one peer: which items stand for which of the machine's."""
+class _Line:
+    """One session with one peer: what was said and not heard, and which of the machine's own items it stands for."""
 
     def __init__(self, session: bytes) -> None:
         self.session = session
-        self._items: dict[int, tuple[Item, ...]] = {}
-        self._last = 0
-        self._heard = 0
-        """All of the machine's up to this one were heard, and are forgotten."""
+        self.open = False
+        self.said = 0
+        """The last of the machine's own items."""
+        self._items: dict[int, Item] = {}
+        self._ends: dict[int, int] = {}
+        """By the machine's items: the last of ours that has to be heard for each."""
+        self._last = self._heard = 0
 
-    def knows(self, number: int) -> bool:
-        return number <= self._heard or number in self._items
+    def __len__(self) -> int:
+        return len(self._items)
 
-    def put(self, number: int, cargoes: Iterable[bytes]) -> None:
-        items = tuple(Item(self._last + at, cargo) for at, cargo in enumerate(cargoes, 1))
-        self._items[number] = items
+    def put(self, cargoes: Iterable[bytes], number: int | None = None) -> list[Item]:
+        """Number these; they stand for the machine's item of this number, or for none."""
+        items = [Item(self._last + at, cargo) for at, cargo in enumerate(cargoes, 1)]
+        self._items |= {item.number: item for item in items}
         self._last += len(items)
+        if number is not None:
+            self.said = number
+            self._ends[number] = self._last
+        return items
 
-    def items(self, number: int) -> tuple[Item, ...]:
-        return self._items.get(number, ())
+    def unheard(self) -> list[Item]:
+        return list(self._items.values())
 
-    def inner(self, heard: int) -> int:
-        """Up to which of the machine's own items the peer has what stands for them."""
-        for number in sorted(self._items):
-            if any(item.number > heard for item in self._items[number]):
-                break
-            del self._items[number]
-            self._heard = number
+    def heard(self, number: int) -> int:
+        """The peer has all of ours up to this one; up to which of the machine's own that is."""
+        self._items = {at: item for at, item in self._items.items() if at > number}
+        while (following := self._heard + 1) in self._ends and self._ends[following] <= number:
+            del self._ends[following]
+            self._heard = following
         return self._heard
 
 

@@ -1,0 +1,182 @@
+"""The soaks of secret forwarding: what their seeds draw, that overlays hold under it, and that planted bugs are found.
+
+The same seeds pass without a bug, so it is the bug that is found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from veilcast.brokers import broker
+from veilcast.brokers.content import Strategy
+from veilcast.brokers.handing import Handing
+from veilcast.brokers.publishing import Publishing
+from veilcast.brokers.routes import Outgoing
+from veilcast.brokers.sharing.scheme import Place, Scheme, tolerated
+from veilcast.brokers.standing import Reason, Suspicions
+from veilcast.cli.main import main
+from veilcast.machine import Address
+from veilcast.parts.inbox import Inbox
+from veilcast.sim import broker_every, broker_liars, broker_soak, scenario
+from veilcast.sim.brokers import BrokersPopulation
+from veilcast.sim.faults import Crash, Cut, Skew
+from veilcast.sim.scenario import Config, Outcome, Scenario
+from veilcast.wire.brokers import Done, NextShare
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+PLANS = [broker_soak.plan(seed).config for seed in range(60)]
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_an_overlay_loses_nothing_that_it_promised_and_tells_no_key(seed: int) -> None:
+    outcome = broker_soak.run(seed)
+    assert outcome.violations == ()
+    assert outcome.deliveries > 0
+    assert outcome.duration_us == broker_soak.DURATION_US
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_liars_of_five_at_each_of_four_hops_stop_nothing_read_nothing_and_are_named(seed: int) -> None:
+    outcome = broker_liars.run(seed)
+    assert outcome.violations == ()
+    assert outcome.deliveries == 2
+    assert outcome.facts["liars"] == 8
+    assert outcome.facts["named"] > 0
+
+
+@pytest.mark.parametrize("case", range(0, 33, 4))
+def test_behaviours_one_by_one(case: int) -> None:
+    outcome = broker_every.run(case)
+    assert outcome.violations == ()
+    assert outcome.deliveries == 2
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize(("of", "seeds"), [("brokers", 8), ("brokers-liars", 16), ("brokers-every", 33)])
+def test_more_seeds_pass(of: str, seeds: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """`veilcast sim soak --of brokers-liars --seeds 10000` is the heavy form."""
+    assert main(["sim", "soak", "--of", of, "--seed", "40", "--seeds", str(seeds), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["passed"] == seeds
+
+
+def test_of_no_node_more_fail_at_a_time_than_it_bears() -> None:
+    died = set()
+    for seed, plan in enumerate(PLANS):
+        population = plan.population
+        assert isinstance(population, BrokersPopulation)
+        liars = population.ground(seed).liars
+        spare = tolerated(population.replicas) - population.liars
+        away = [fault for fault in plan.faults if isinstance(fault, Crash) and fault.node not in liars]
+        died |= {fault.node[0] for fault in away}
+        for node in range(population.nodes):
+            names = population.replica_names(node)
+            spells = [(f.at_us, f.at_us + (f.for_us or 0) + broker_soak.BACK_US) for f in away if f.node in names]
+            assert all(sum(one <= at < end for one, end in spells) <= spare for at, _ in spells)
+        for fault in plan.faults:
+            if not isinstance(fault, Skew):
+                assert broker_soak.QUIET_US <= fault.at_us + (fault.for_us or 0) <= broker_soak.CALM_US
+    assert died == {"v", "c"}
+    assert any(isinstance(fault, Cut) for plan in PLANS for fault in plan.faults)
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+SMALL = BrokersPopulation(
+    nodes=3,
+    shape="line",
+    readers=1,
+    topics=1,
+    bits=0,
+    notes=3,
+    first_us=6 * SECOND,
+    broker=broker_soak.VARIANTS["hardened"].broker,
+    client=broker_soak.VARIANTS["hardened"].client,
+    checks=(*broker_soak.CHECKS[:-2], "all named", "bounds"),
+)
+
+
+def run(cast: dict[str, str], *faults: Any, **changes: Any) -> Outcome:
+    population = msgspec.structs.replace(SMALL, cast=cast, **changes)
+    return scenario.run(Scenario("planted", Config("a bug", 60 * SECOND, population, faults=faults)), 1)
+
+
+def shows_portions_to_whoever_asks(patch: pytest.MonkeyPatch) -> None:
+    """A holder believes one replica that others lack what it dealt them."""
+
+    def credulous(self: Handing, scheme: Scheme, dealt: Any, replica: int, asking: Place) -> list[Outgoing]:
+        shown = NextShare(self._advertisement, dealt.handed.portion(replica).encode().reveal())
+        return [Outgoing(asking, shown)]
+
+    patch.setattr(Handing, "_show", credulous)
+
+
+def takes_claims_from_whoever_brings_them(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broker, "check_bring", lambda brought, key: None)
+
+
+def names_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Suspicions, "accuse", lambda self, place, reason, times=1: None)
+
+
+def blames_the_next_one(patch: pytest.MonkeyPatch) -> None:
+    accuse = Suspicions.accuse
+
+    def mistaken(self: Suspicions, place: Place, reason: Reason, times: int = 1) -> None:
+        accuse(self, Place(place.scheme, place.index % place.scheme.size + 1), reason, times)
+
+    patch.setattr(Suspicions, "accuse", mistaken)
+
+
+def settles_with_the_first_word(patch: pytest.MonkeyPatch) -> None:
+    """A publisher believes one replica that everybody has it."""
+
+    def hasty(self: Publishing, done: Done, source: Address) -> None:
+        sending = self._contents.get(done.content)
+        if sending is not None:
+            sending.through = True
+            self._leave(sending)
+            self._settle(sending)
+
+    patch.setattr(Publishing, "done", hasty)
+
+
+def delivers_repeats(patch: pytest.MonkeyPatch) -> None:
+    put = Inbox.put
+
+    def forgetful(self: Inbox, *arguments: Any) -> Any:
+        self._seen.clear()
+        return put(self, *arguments)
+
+    patch.setattr(Inbox, "put", forgetful)
+
+
+ONE_COPY = {
+    "broker": msgspec.structs.replace(SMALL.broker, strategy=Strategy.ONE),
+    "client": msgspec.structs.replace(SMALL.client, strategy=Strategy.ONE),
+    "notes": 8,
+}
+DEATH = Crash(at_us=6 * SECOND + 50_000, for_us=SECOND, node=Address("c0"))
+
+BUGS: Mapping[Plant, tuple[dict[str, str], tuple[Any, ...], dict[str, Any], str]] = {
+    shows_portions_to_whoever_asks: ({"v1.1": "accuse"}, (), {}, "Secret"),
+    takes_claims_from_whoever_brings_them: ({"v2.1": "pool"}, (), {"intruders": 1, "checks": ("secret",)}, "Secret"),
+    names_nobody: ({"v0.1": "share"}, (), {}, "Named"),
+    blames_the_next_one: ({"v0.1": "share"}, (), {}, "Named"),
+    settles_with_the_first_word: ({"v0.1": "drop"}, (), ONE_COPY, "Complete"),
+    delivers_repeats: ({}, (DEATH,), {}, "AtMostOnce"),
+}
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    cast, faults, changes, by = BUGS[plant]
+    assert run(cast, *faults, **changes).violations == ()
+    plant(monkeypatch)
+    (violation,) = run(cast, *faults, **changes).violations
+    assert violation.startswith(by)
