@@ -69,13 +69,9 @@ class LocalOperator:
     def stands(self, step: Step, enough: int) -> bool:
         """Whether so many of the step's replicas go by it and lack nothing."""
         told = told_by(self.directory)
-        return enough <= sum(
-            (facts := told.get(self.host(replica))) is not None
-            and facts["version"] >= step.overlay.version
-            and facts["complete"]
-            for node in step.overlay.nodes
-            for replica in node.replicas
-        )
+        replicas = [replica for node in step.overlay.nodes for replica in node.replicas]
+        heard = [facts for replica in replicas if (facts := told.get(self.host(replica))) is not None]
+        return enough <= sum(bool(facts["version"] >= step.overlay.version and facts["complete"]) for facts in heard)
 
     def left(self, step: Step) -> bool:
         told = told_by(self.directory)
