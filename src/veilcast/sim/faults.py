@@ -181,11 +181,11 @@ def swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Seque
 
 
 def kills(
-    rng: Random, whom: Callable[[], Address], *, most: int, longest_us: int, begin_us: int, end_us: int
+    rng: Random, whom: Callable[[], Address], *, least: int = 0, most: int, longest_us: int, begin_us: int, end_us: int
 ) -> list[AnyFault]:
     """Deaths at any moment, in the middle of whatever is done; who dies is drawn, and is back soon, before the end."""
     deaths: list[AnyFault] = []
-    for _ in range(rng.randint(0, most)):
+    for _ in range(rng.randint(least, most)):
         node, length_us = whom(), rng.randint(1, longest_us)
         deaths.append(Crash(at_us=rng.randrange(begin_us, end_us - length_us), for_us=length_us, node=node))
     return deaths

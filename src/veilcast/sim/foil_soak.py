@@ -18,12 +18,12 @@ from typing import Final
 import msgspec
 
 from veilcast.foil.config import FoilConfig
-from veilcast.sim import scenario
-from veilcast.sim.chance import generator
-from veilcast.sim.faults import AnyFault, Crash, Cut, swarm
+from veilcast.sim import scenario, soaking
+from veilcast.sim.faults import AnyFault, Cut, kills
 from veilcast.sim.foil import BROKER, FoilPopulation
 from veilcast.sim.mqtt import BrokerConfig
 from veilcast.sim.scenario import Outcome, Scenario
+from veilcast.sim.soaking import Times
 
 
 def run(seed: int) -> Outcome:
@@ -32,21 +32,11 @@ def run(seed: int) -> Outcome:
 
 def plan(seed: int) -> Scenario:
     """The world of a seed."""
-    rng = generator(seed, "foil soak")
-    variant = rng.choice(list(VARIANTS))
-    population = VARIANTS[variant]
-    # A swarm is over by three quarters of its horizon.
-    drawn = swarm(seed, population.addresses(), (CALM_US - QUIET_US) * 4 // 3, KINDS)
-    faults = [msgspec.structs.replace(fault, at_us=fault.at_us + QUIET_US) for fault in drawn]
-    config = scenario.Config(
-        about=variant,
-        duration_us=DURATION_US,
-        epoch_us=EPOCH_US,
-        disk_us=DISK_US,
-        population=population,
-        faults=(*faults, *_cuts(rng, population), *_kills(rng)),
-    )
-    return Scenario(f"foil soak {variant}", config, "veilcast sim soak --of foil --seeds 1")
+
+    def faults(rng: Random, population: FoilPopulation) -> list[AnyFault]:
+        return [*TIMES.swarm(seed, population.addresses(), KINDS), *_cuts(rng, population), *_kills(rng)]
+
+    return soaking.plan("foil soak", "foil", seed, VARIANTS, TIMES, faults)
 
 
 def _cuts(rng: Random, population: FoilPopulation) -> list[AnyFault]:
@@ -58,11 +48,9 @@ def _cuts(rng: Random, population: FoilPopulation) -> list[AnyFault]:
 
 def _kills(rng: Random) -> list[AnyFault]:
     """The broker dies at any moment, and is back soon."""
-    kills: list[AnyFault] = []
-    for _ in range(rng.randint(1, KILLS_MAX)):
-        length_us = rng.randint(1, KILL_US_MAX)
-        kills.append(Crash(at_us=rng.randrange(QUIET_US, CALM_US - length_us), for_us=length_us, node=BROKER))
-    return kills
+    return kills(
+        rng, lambda: BROKER, least=1, most=KILLS_MAX, longest_us=KILL_US_MAX, begin_us=QUIET_US, end_us=CALM_US
+    )
 
 
 DURATION_US: Final = 180_000_000
@@ -72,6 +60,7 @@ QUIET_US: Final = 10_000_000
 """Until when nothing goes wrong, so that all subscriptions stand."""
 CALM_US: Final = 100_000_000
 """When the last fault ends."""
+TIMES: Final = Times(DURATION_US, EPOCH_US, DISK_US, QUIET_US, CALM_US)
 CUTS_MAX: Final = 20
 KILLS_MAX: Final = 10
 KILL_US_MAX: Final = 5_000_000

@@ -17,11 +17,11 @@ from typing import Final
 import msgspec
 
 from veilcast.machine import Address
-from veilcast.sim import scenario
-from veilcast.sim.chance import generator
-from veilcast.sim.faults import AnyFault, Cut, kills, swarm
+from veilcast.sim import scenario, soaking
+from veilcast.sim.faults import AnyFault, Cut, kills
 from veilcast.sim.relay import SERVER, RelayPopulation
 from veilcast.sim.scenario import Outcome, Scenario
+from veilcast.sim.soaking import Times
 
 
 def run(seed: int) -> Outcome:
@@ -30,21 +30,12 @@ def run(seed: int) -> Outcome:
 
 def plan(seed: int) -> Scenario:
     """The world of a seed."""
-    rng = generator(seed, "relay soak")
-    variant = rng.choice(list(VARIANTS))
-    population = VARIANTS[variant]
-    # A swarm is over by three quarters of its horizon.
-    drawn = swarm(seed, population.addresses(), (CALM_US - QUIET_US) * 4 // 3, KINDS)
-    faults = [msgspec.structs.replace(fault, at_us=fault.at_us + QUIET_US) for fault in drawn]
-    config = scenario.Config(
-        about=variant,
-        duration_us=DURATION_US,
-        epoch_us=EPOCH_US,
-        disk_us=DISK_US,
-        population=population,
-        faults=(*faults, *_cuts(rng, population), *_kills(rng, population)),
-    )
-    return Scenario(f"relay soak {variant}", config, "veilcast sim soak --of relay --seeds 1")
+
+    def faults(rng: Random, population: RelayPopulation) -> list[AnyFault]:
+        drawn = TIMES.swarm(seed, population.addresses(), KINDS)
+        return [*drawn, *_cuts(rng, population), *_kills(rng, population)]
+
+    return soaking.plan("relay soak", "relay", seed, VARIANTS, TIMES, faults)
 
 
 def _cuts(rng: Random, population: RelayPopulation) -> list[AnyFault]:
@@ -75,6 +66,7 @@ QUIET_US: Final = 10_000_000
 """Until when nothing goes wrong, so that all subscriptions stand."""
 CALM_US: Final = 100_000_000
 """When the last fault ends."""
+TIMES: Final = Times(DURATION_US, EPOCH_US, DISK_US, QUIET_US, CALM_US)
 CUTS_MAX: Final = 20
 KILLS_MAX: Final = 10
 KILL_US_MAX: Final = 5_000_000

@@ -24,10 +24,10 @@ from typing import Final
 import msgspec
 
 from veilcast.machine import Address
-from veilcast.sim import scenario
-from veilcast.sim.chance import generator
-from veilcast.sim.faults import AnyFault, Crash, Cut, kills, swarm
+from veilcast.sim import scenario, soaking
+from veilcast.sim.faults import AnyFault, Crash, Cut, kills
 from veilcast.sim.scenario import Outcome, Scenario
+from veilcast.sim.soaking import Times
 from veilcast.sim.tree import DIRECTORY, TreePopulation
 from veilcast.tree.config import DirectoryConfig, TreeConfig
 
@@ -38,26 +38,14 @@ def run(seed: int) -> Outcome:
 
 def plan(seed: int) -> Scenario:
     """The world of a seed."""
-    rng = generator(seed, "tree soak")
-    variant = rng.choice(list(VARIANTS))
-    population = VARIANTS[variant]
-    mends = population.tree.profile == "hardened"
-    # A swarm is over by three quarters of its horizon.
-    kinds = KINDS if mends else [kind for kind in KINDS if kind != "crash"]
-    drawn = swarm(seed, population.addresses(), (CALM_US - QUIET_US) * 4 // 3, kinds)
-    faults = [msgspec.structs.replace(fault, at_us=fault.at_us + QUIET_US) for fault in drawn]
-    faults += _cuts(rng, population)
-    if mends:
-        faults += [*_kills(rng, population), _loss(rng, population)]
-    config = scenario.Config(
-        about=variant,
-        duration_us=DURATION_US,
-        epoch_us=EPOCH_US,
-        disk_us=DISK_US,
-        population=population,
-        faults=tuple(faults),
-    )
-    return Scenario(f"tree soak {variant}", config, "veilcast sim soak --of tree --seeds 1")
+
+    def faults(rng: Random, population: TreePopulation) -> list[AnyFault]:
+        mends = population.tree.profile == "hardened"
+        kinds = KINDS if mends else [kind for kind in KINDS if kind != "crash"]
+        drawn = [*TIMES.swarm(seed, population.addresses(), kinds), *_cuts(rng, population)]
+        return [*drawn, *_kills(rng, population), _loss(rng, population)] if mends else drawn
+
+    return soaking.plan("tree soak", "tree", seed, VARIANTS, TIMES, faults)
 
 
 def _cuts(rng: Random, population: TreePopulation) -> list[AnyFault]:
@@ -89,6 +77,7 @@ QUIET_US: Final = 30_000_000
 """Until when nothing goes wrong, so that all subscriptions stand."""
 CALM_US: Final = 130_000_000
 """When the last fault has begun, and all others have ended."""
+TIMES: Final = Times(DURATION_US, EPOCH_US, DISK_US, QUIET_US, CALM_US)
 OWED_US: Final = CALM_US + 60_000_000
 CUTS_MAX: Final = 20
 KILLS_MAX: Final = 10
