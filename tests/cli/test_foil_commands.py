@@ -110,3 +110,10 @@ def test_numbers_in_a_table_are_digits_and_an_empty_field_leaves_its_attribute_a
     for text in ("1_000", "1_0.5", "1_0e3"):
         with pytest.raises(ConfigError, match=f"'{text}' in the column 'price'"):
             _event({"price": text}, label)
+
+
+def test_a_series_is_shown_as_finely_as_its_topic_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show = ["foil", "show", "series.csv", "price", "--domain", "0..1024", "--json"]
+    _, out, _ = run(capsys, *show, "--bits", "4")
+    assert {value % 64 for event in json.loads(out)["candidates"] for value in event} == {32.0}
+    assert run(capsys, *show, "--bits", "17")[0] == 3

@@ -30,7 +30,10 @@ def add_command(verbs: Any) -> None:
     show.add_argument("file", type=Path, metavar="FILE", help="CSV, with names in its first line")
     show.add_argument("column", metavar="COLUMN", help="the name of the values' column")
     show.add_argument("--domain", required=True, metavar="LOW..HIGH", help="as the topic declares it")
-    show.add_argument("--generator", choices=sorted(kind for kind in get_args(Kind) if kind), default="")
+    show.add_argument("--bits", type=int, default=_BITS, metavar="N", help=f"the topic's resolution ({_BITS})")
+    show.add_argument(
+        "--generator", choices=sorted(kind for kind in get_args(Kind) if kind), default="", help="(what fits)"
+    )
     show.add_argument("--fakes", type=int, default=4, metavar="K", help="of each event (4)")
     show.add_argument("--deviation", type=float, default=0.0, help="of the values' steps, or of the noise")
     show.add_argument("--public-after", type=int, default=0, metavar="STEPS", help="when values become known to all")
@@ -50,6 +53,7 @@ class Event(NamedTuple):
 
 def _show(arguments: argparse.Namespace, context: Context) -> Report:
     within("--steps", arguments.steps, 1, _STEPS_MAX)
+    within("--bits", arguments.bits, 1, _BITS)
     low, high = _domain(arguments.domain)
     values = _values(arguments.file, arguments.column)[: arguments.steps]
     attribute = Attribute(deviation=arguments.deviation, public_after=arguments.public_after)
@@ -59,7 +63,7 @@ def _show(arguments: argparse.Namespace, context: Context) -> Report:
         k_p=arguments.fakes,
         attributes={arguments.column: attribute},
     )
-    events = foiled(values, Reals(arguments.column, low, high, _BITS), config, SystemRandom(), context)
+    events = foiled(values, Reals(arguments.column, low, high, arguments.bits), config, SystemRandom(), context)
     truth = [event.position for event in events] if arguments.truth else None
     data: dict[str, Any] = {"candidates": [event.candidates for event in events]}
     if truth is not None:
@@ -100,7 +104,8 @@ def picture(events: Sequence[Event], *, marked: bool) -> list[str]:
 
 
 def _table(events: Sequence[Event], *, marked: bool) -> list[str]:
-    lines = ["", f"the first {min(len(events), _SHOWN)} events, as they come:"]
+    legend = f"a column is an event, {_CANDIDATE} a candidate" + (f", {_TRUE} the true one" if marked else "")
+    lines = ["", legend, f"the first {min(len(events), _SHOWN)} events, as they come:"]
     for number, event in enumerate(events[:_SHOWN]):
         words = [
             f"{value:.2f}{_TRUE if marked and slot == event.position else ''}"

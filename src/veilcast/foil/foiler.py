@@ -62,13 +62,13 @@ class Foiler:
         """`LocalError` for a value that cannot be published, or that nobody declared."""
         true = place_of(publication, self._schema)
         told = dict(publication.pairs)
-        values = [
+        values: list[Any] = [
             self._number(domain, told[domain.attribute])
             if coordinate is not None and domain.attribute in self.foiled
             else None
             for domain, coordinate in zip(self._schema.domains, true, strict=True)
         ]
-        states, numbers = list(self._states), [None] * len(values)
+        states, numbers = list(self._states), [_NOTHING] * len(values)
         for at, generator in enumerate(self._generators):
             if generator is not None and values[at] is not None:
                 states[at], candidates, position = generator.next(states[at], values[at], self._chance)
@@ -135,3 +135,5 @@ class Foiler:
 
 
 _SETTINGS = 16
+_NOTHING: Any = None
+"""Of an attribute that is not foiled, or not there."""
