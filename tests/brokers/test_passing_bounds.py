@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import sys
 from pathlib import Path
 
@@ -247,3 +248,30 @@ def test_a_publisher_that_deals_one_key_in_two_ways_frames_nobody(others: tuple[
         world.run()
         assert world.named() == []
         assert not Pool(world).reconstructs()
+
+
+# --- when the bound does not hold -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_where_links_stall_nobody_honest_is_named_and_the_next_attempt_arrives(seed: int) -> None:
+    """Secrecy rests on the bound as soon as there is a dispute (docs/limitations.md); this does not."""
+    rng = random.Random(seed)
+    liars = {(hop, rng.randint(1, 3)): LIES[rng.choice(list(LIES))] for hop in (1, 2, 3)}
+    world = World(3, liars=liars, seed=seed)
+    stalled: dict[tuple[object, object], int] = {}
+
+    def slow(source: object, to: object, message: object) -> int:
+        if rng.random() < 0.03:
+            stalled[(source, to)] = world.now + rng.randint(2, 25) * U
+        return max(0, stalled.get((source, to), 0) - world.now)
+
+    world.slow = slow
+    world.deal()
+    world.run(300 * U)
+    named = [place for replica in world.honest for place in replica.suspicions.liars()]
+    assert [place for place in named if (place.scheme.node[0], place.index) not in liars] == []
+    world.slow = lambda source, to, message: 0
+    again = world.deal(1)
+    world.run(100 * U)
+    assert all(reader.got.get(again) == SECRET for reader in world.readers.values())
