@@ -39,6 +39,6 @@ POPULATION: Final = BrokersPopulation(
     first_us=6_000_000,
     every_us=3_000_000,
     broker=BrokerConfig(bound_us=150_000),
-    client=ClientConfig(again_us=15_000_000, want_us=15_000_000),
+    client=ClientConfig(again_us=30_000_000, want_us=30_000_000),
     checks=("once", "intact", "matching", "complete", "secret", "all named"),
 )

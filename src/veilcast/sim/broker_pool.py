@@ -35,7 +35,7 @@ class Point(NamedTuple):
     """The value of a line at an index."""
 
     line: Line
-    index: int
+    at: int
 
 
 class Hidden(NamedTuple):
@@ -75,9 +75,9 @@ class Pool:
     def put(self, point: Point, value: bytes) -> bool:
         """Whether it is news."""
         values = self.values.setdefault(point.line, {})
-        if point.index in values:
+        if point.at in values:
             return False
-        values[point.index] = value
+        values[point.at] = value
         return True
 
     def learn(self, truth: Pool) -> None:
@@ -145,7 +145,7 @@ class Pool:
         news = False
         for line, known in list(self.values.items()):
             for point in self.above.get(line, {}):
-                upper = self.values.get(point.line, {}).get(point.index)
+                upper = self.values.get(point.line, {}).get(point.at)
                 if upper is not None and 0 not in known:
                     known[0], news = upper, True
             threshold = self.threshold.get(line)
@@ -189,9 +189,9 @@ class Pool:
                 for chosen in islice(combinations(points, threshold), TRIES_MAX):
                     if len({index for index, _ in chosen}) < threshold:
                         continue
-                    line = targets.get(self._at_zero(dict(chosen)))
-                    if line is not None:
-                        news |= self.put(Point(line, 0), truth.values[line][0])
+                    found = targets.get(self._at_zero(dict(chosen)))
+                    if found is not None:
+                        news |= self.put(Point(found, 0), truth.values[found][0])
         return news
 
     def sharings(self, key: bytes) -> Mapping[tuple[int, bytes], list[Line]]:
