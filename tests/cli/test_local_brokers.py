@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
+from veilcast.brokers.repository import Repository
 from veilcast.cli import localbrokers, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.localbrokers import NodePlan, OverlayPlan
@@ -54,6 +56,27 @@ def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
         read_overlay(settings)
     localnet.clear(home, net)
     assert not home.exists()
+
+
+def test_a_repository_is_laid_out_beside_the_nodes_and_members_use_it(tmp_path: Path) -> None:
+    home = tmp_path / "net"
+    plan = msgspec.structs.replace(PLAN, overlay=msgspec.structs.replace(OVERLAY, repository=3))
+    net = localnet.lay_out(home, plan, CONTEXT, Random(os.urandom(8)))
+    listening = dict(zip(plan.hosts, net.hosts, strict=True))
+    config = load_broker(localbrokers.broker_file(home, "repository-2"))
+    overlay = read_signed(Path(config.overlay), config.operator_key).verify(config.operator_key)
+    assert overlay.repository is not None
+    assert len(overlay.repository.replicas) == 3
+    assert overlay.repository.replicas[1].address.endswith(f"@{listening['repository-2']}")
+    settings = node_config.load(localnet.node_file(home, 0)).settings
+    assert isinstance(settings, BrokersSettings)
+    assert settings.client.delivery == "repository"
+    with localbrokers.composed(home, plan.brokers, "repository-2") as station:
+        assert isinstance(station.machine, Repository)
+    with pytest.raises(ConfigError, match="the repository has 2 of at least 3 replicas"):
+        msgspec.structs.replace(OVERLAY, repository=2).check("hardened", 3)
+    with pytest.raises(ConfigError, match="belong to none"):
+        NodePlan("repository")
 
 
 def test_liars_are_the_last_replicas_of_a_node_and_spare_ones_are_honest() -> None:

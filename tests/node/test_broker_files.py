@@ -155,3 +155,24 @@ def test_a_slip_in_a_line_is_noticed_and_no_line_is_taken_for_another(at: int) -
             read_broker("replicas", text)
     with pytest.raises(ConfigError, match="operator: not the line"):
         read_operator("operator", good)
+
+
+def test_a_repository_is_described_beside_the_nodes_and_follows_as_they_do(tmp_path: Path) -> None:
+    def shelves(*numbers: int) -> str:
+        lines = "".join(f'{{ broker = "{line(n)}", address = "127.0.0.{n}:4200" }},' for n in numbers)
+        return f"repository = [{lines}]\n"
+
+    first = load(tmp_path, described({"a": 3}, top=shelves(11, 12, 13)))
+    assert first.repository is not None
+    assert first.repository.scheme.size == 3
+    second = load(tmp_path, described({"a": 3}, top=shelves(11, 12, 14)), first)
+    assert second.repository is not None
+    assert (second.repository.version, second.nodes[0].version) == (2, 1)
+    first.check_successor(second)
+    for text, reason in {
+        described({"a": 3}, top=shelves(11, 12)): "the repository has 2 of at least 3 replicas",
+        described({"a": 3}, top=shelves(1, 12, 13)): "two replicas have one address, 127.0.0.1:4200",
+        described({"repository": 3}, top=shelves(11, 12, 13)): "two virtual nodes have one name",
+    }.items():
+        with pytest.raises(ConfigError, match=reason):
+            load(tmp_path, text)

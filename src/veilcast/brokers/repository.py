@@ -17,6 +17,7 @@ from veilcast.brokers.links import Links
 from veilcast.brokers.overlay import Overlay, SignedOverlay, enrol, roster_of
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.brokers.shelf import Shelf
+from veilcast.brokers.standing import Reason
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
@@ -56,6 +57,15 @@ class Repository:
         self._shelf = Shelf(config, self.key, root, epoch_us, self._roster)
         self._links = Links(config, self.key, lambda client: self._shelf.claims_of(client) > 0, rng, entropy)
         self._events: deque[Event] = deque([Listen("broker")])
+
+    @property
+    def complete(self) -> bool:
+        """It needs nothing from the others."""
+        return True
+
+    def marks(self) -> dict[Place, dict[Reason, int]]:
+        """It sees nobody lie: what it takes is signed, or refused."""
+        return {}
 
     @property
     def left(self) -> bool:

@@ -161,11 +161,13 @@ def _show(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def _described(overlay: Overlay) -> dict[str, Any]:
-    nodes = [
+    entries = [
         {"name": node.name, "scheme": node.version, "replicas": [replica.address for replica in node.replicas]}
-        for node in overlay.nodes
+        for node in overlay.every
     ]
-    return {"version": overlay.version, "nodes": nodes, "links": msgspec.to_builtins(overlay.links)}
+    nodes, shelves = entries[: len(overlay.nodes)], entries[len(overlay.nodes) :]
+    links = msgspec.to_builtins(overlay.links)
+    return {"version": overlay.version, "nodes": nodes, "links": links, "repository": shelves[0] if shelves else None}
 
 
 def _lines(overlay: Overlay) -> list[str]:
@@ -175,6 +177,9 @@ def _lines(overlay: Overlay) -> list[str]:
         beside = ", ".join(other.name for other in overlay.neighbours(node.name))
         lines.append(f"  {node.name}: scheme {node.version}" + (f", beside {beside}" if beside else ""))
         lines += [f"    {replica.address}" for replica in node.replicas]
+    if overlay.repository is not None:
+        lines.append(f"  the repository: scheme {overlay.repository.version}")
+        lines += [f"    {replica.address}" for replica in overlay.repository.replicas]
     return lines
 
 

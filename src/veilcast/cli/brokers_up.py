@@ -3,6 +3,7 @@
     profile = "hardened"
     links = [["north", "centre"], ["centre", "south"]]
     spare = 2                                  # brokers that do not run until a plan attaches them
+    repository = 3                             # keys go by so many replicas out of band, and not by the brokers
 
     [[nodes]]
     name = "north"
@@ -44,6 +45,7 @@ class UpFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: tuple[MemberTable, ...]
     links: tuple[tuple[str, str], ...] = ()
     spare: int = 0
+    repository: int = 0
     profile: Profile = "hardened"
     epoch: float = 60.0
     """Seconds."""
@@ -58,7 +60,8 @@ def add_command(verbs: Any, verb: Any) -> None:
 def plan_of(path: Path) -> Plan:
     try:
         file = msgspec.toml.decode(read_file(path), type=UpFile)
-        overlay = OverlayPlan(file.nodes, file.links, tuple(member.edge for member in file.members), file.spare)
+        edges = tuple(member.edge for member in file.members)
+        overlay = OverlayPlan(file.nodes, file.links, edges, file.spare, file.repository)
         roles = tuple(member.role for member in file.members)
         if not roles:
             raise ConfigError("members: an overlay without members shows nothing")

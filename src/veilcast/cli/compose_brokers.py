@@ -1,5 +1,7 @@
 """From a broker's file to what can be served: keyring, the signed overlay, machine, streams, and its owner's socket.
 
+Whether it is a replica of a virtual node or of the repository stands in the overlay.
+
 A broker keeps nothing on a disk but the overlay's description: when its machine goes by a newer one, the file is
 replaced, so that the next life begins where this one ends.
 """
@@ -18,6 +20,7 @@ from typing import Any, Final, TypeAlias
 from veilcast.authority.standing import broker_key
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.overlay import Overlay, SignedOverlay
+from veilcast.brokers.repository import Repository
 from veilcast.cli.opening import open_keyring
 from veilcast.cli.ways import Streams, identity_of, limits_of, over_tls
 from veilcast.crypto.secret import Secret
@@ -40,12 +43,15 @@ def compose_broker(config: BrokerFile, passphrase: Secret, astray: Astray | None
     signed = read_signed(path, config.operator_key)
     overlay = signed.verify(config.operator_key)
     overlay.check(config.profile)
-    place = overlay.place(signing.public)
-    if place is None:
+    node, replica = next(
+        ((node, replica) for node in overlay.every for replica in node.replicas if replica.key == signing.public),
+        (None, None),
+    )
+    if replica is None:
         raise ConfigError(f"overlay: {path} does not have this broker; `veilcast brokers init` prints its line")
     Path(config.state).mkdir(mode=0o700, parents=True, exist_ok=True)
-    replica = overlay.replica(place)
-    broker = Broker(
+    made = Repository if node is overlay.repository else Broker
+    broker = made(
         config.settings,
         signed,
         config.operator_key,
@@ -57,7 +63,7 @@ def compose_broker(config: BrokerFile, passphrase: Secret, astray: Astray | None
         os.urandom,
         clock.now(),
     )
-    machine = broker if astray is None else astray(broker, signed)
+    machine = astray(broker, signed) if astray is not None and isinstance(broker, Broker) else broker
     streams = Streams(machine, over_tls(identity, limits_of("broker"), [config.listen]))
     yield Host(
         machine=machine,
@@ -73,7 +79,7 @@ def compose_broker(config: BrokerFile, passphrase: Secret, astray: Astray | None
 class BrokerOwner:
     """Fulfils `service.Owner`: looks after one broker, and answers for it."""
 
-    def __init__(self, broker: Broker, config: BrokerFile, driver: Touched) -> None:
+    def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: Touched) -> None:
         self._broker, self._config, self._driver = broker, config, driver
         self._written = broker.signed
         self._stop: Callable[[], object] = lambda: None
@@ -99,7 +105,7 @@ class BrokerOwner:
         return {
             "brokers_claims": sizes["claims"],
             "brokers_clients": sizes["clients"],
-            "brokers_contents": sizes["contents"],
+            "brokers_contents": sizes.get("contents", 0),
             "brokers_keys": sizes["keys"],
             "brokers_refused_total": self._broker.refused.total(),
         }
@@ -119,8 +125,8 @@ class BrokerOwner:
 
     def _facts(self, streams: Streams) -> dict[str, Any]:
         broker, overlay = self._broker, self.overlay
-        place = overlay.place(broker.key)
-        names = {node.id: node.name for node in overlay.nodes}
+        place = next((at for node in overlay.every if (at := node.place(broker.key)) is not None), None)
+        names = {node.id: node.name for node in overlay.every}
         return {
             "node": names[place.scheme.node] if place is not None else None,
             "index": place.index if place is not None else None,
@@ -130,7 +136,7 @@ class BrokerOwner:
             "peers": {peer.address: peer.up for peer in streams.peers()},
             "sizes": dict(broker.sizes()),
             "refused": dict(broker.refused),
-            "observed": broker.sizes()["contents done"],
+            "observed": broker.sizes().get("contents done", 0),
             "marks": [
                 {
                     "node": names.get(place.scheme.node, place.scheme.node.hex()),

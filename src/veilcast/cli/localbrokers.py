@@ -8,7 +8,7 @@ owners, and on different machines: what one owner runs, one owner can read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
 from veilcast.authority.vault import read_private, read_secret, write_whole
 from veilcast.brokers.overlay import sign_overlay
+from veilcast.brokers.sharing.scheme import check_hardened
 from veilcast.brokers.topology import Topology
 from veilcast.cli.astray import KINDS, led_astray
 from veilcast.cli.compose_brokers import BrokerOwner, compose_broker
@@ -30,7 +31,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError
 from veilcast.net.service import Host
-from veilcast.node.broker_files import load_broker, load_overlay, write_signed
+from veilcast.node.broker_files import REPOSITORY, load_broker, load_overlay, write_signed
 from veilcast.node.broker_keys import public_of, spell_broker, spell_operator, write_operator_key
 
 
@@ -44,7 +45,7 @@ class NodePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", self.name):
             raise ConfigError(f"virtual node {self.name!r}: a name has small letters and digits, 32 at most")
-        if self.name == SPARE:
+        if self.name in (SPARE, REPOSITORY):
             raise ConfigError(f"virtual node {self.name!r}: this is what brokers are called that belong to none")
         if not 1 <= self.replicas <= REPLICAS_MAX:
             raise ConfigError(f"virtual node {self.name!r}: 1 to {REPLICAS_MAX} replicas on one machine")
@@ -62,6 +63,8 @@ class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of each member; where there are none, members are spread over all nodes."""
     spare: int = 0
     """Brokers with keys and files that do not run yet, for a plan to attach."""
+    repository: int = 0
+    """Replicas that keys go to, out of band; without any, they go by the brokers."""
 
     def check(self, profile: Profile, members: int) -> None:
         names = [node.name for node in self.nodes]
@@ -72,6 +75,10 @@ class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             topology.check_hardened()
         if not 0 <= self.spare <= REPLICAS_MAX:
             raise ConfigError(f"spare: 0 to {REPLICAS_MAX} brokers")
+        if not 0 <= self.repository <= REPLICAS_MAX:
+            raise ConfigError(f"repository: 0 to {REPLICAS_MAX} replicas")
+        if self.repository and profile == "hardened":
+            check_hardened(self.repository, "the repository")
         if self.edges and len(self.edges) != members:
             raise ConfigError("every member has one edge node")
         for edge in self.edges:
@@ -80,8 +87,12 @@ class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The directories of all replicas, node by node, and of the spare ones."""
-        return tuple(host for host, _, _ in self._replicas()) + self.spares
+        """The directories of all replicas, node by node, of the repository's, and of the spare ones."""
+        return tuple(host for host, _, _ in self._replicas()) + self.shelves + self.spares
+
+    @property
+    def shelves(self) -> tuple[str, ...]:
+        return tuple(f"{REPOSITORY}-{index}" for index in range(1, self.repository + 1))
 
     def edge(self, member: int) -> str:
         return self.edges[member] if self.edges else self.nodes[member % len(self.nodes)].name
@@ -134,8 +145,10 @@ def write_hosts(
         write_whole(broker_file(directory, host), spell({**common, **own}).encode())
 
     def table(member: int) -> dict[str, Any]:
-        overlay = f"../{home.name}/{SIGNED}"
-        return {"mode": "brokers", "brokers": {"overlay": overlay, "operator": line, "edge": plan.edge(member)}}
+        way = {"overlay": f"../{home.name}/{SIGNED}", "operator": line, "edge": plan.edge(member)}
+        if plan.repository:
+            way["delivery"] = "repository"
+        return {"mode": "brokers", "brokers": way}
 
     return table
 
@@ -169,13 +182,15 @@ def _overlay_table(directory: Path, plan: OverlayPlan, where: dict[str, str], co
     """TOML's arrays of tables are no JSON, unlike the rest."""
     links = [list(link) for link in plan.links]
     text = spell({"profile": common["profile"], "links": links})
+
+    def replicas(hosts: Iterable[str]) -> str:
+        lines = ((line_of(directory, host, common["keyring"]), where[host]) for host in hosts)
+        return "[\n" + "".join(f'  {{ broker = "{line}", address = "{at}" }},\n' for line, at in lines) + "]\n"
+
+    text += f"repository = {replicas(plan.shelves)}"
     for node in plan.nodes:
-        text += f"\n[[nodes]]\nname = {node.name!r}\nreplicas = [\n"
-        for index in range(1, node.replicas + 1):
-            host = f"{node.name}-{index}"
-            line = line_of(directory, host, common["keyring"])
-            text += f'  {{ broker = "{line}", address = "{where[host]}" }},\n'
-        text += "]\n"
+        text += f"\n[[nodes]]\nname = {node.name!r}\n"
+        text += f"replicas = {replicas(f'{node.name}-{index}' for index in range(1, node.replicas + 1))}"
     return text
 
 

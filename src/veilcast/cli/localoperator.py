@@ -33,7 +33,7 @@ class LocalOperator:
 
     def spares(self, overlay: Overlay) -> list[Replica]:
         """Those who stand nowhere. Who lies by the file, and has been detached, is not taken again."""
-        inside = {replica.key for node in overlay.nodes for replica in node.replicas}
+        inside = {replica.key for node in overlay.every for replica in node.replicas}
         found = []
         for address, host in self._hosts.items():
             line = localbrokers.line_of(self.directory, host, localnet.KEYRING)

@@ -20,6 +20,8 @@ belongs to, and who its neighbours are, stands in the overlay's description:
 
 Nodes and links are a tree, and in `hardened` a node has an odd number of replicas, three or more. An address is where
 everybody calls the broker; that it is this broker and no other who answers there is seen by its certificate.
+
+Where keys travel out of band, `repository` has replicas of its own, written as those of a node are.
 """
 
 from __future__ import annotations
@@ -77,6 +79,7 @@ class OverlayFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     nodes: list[NodeTable]
     links: list[tuple[str, str]] = []
+    repository: list[ReplicaTable] = []
     profile: Profile = "hardened"
 
 
@@ -94,9 +97,11 @@ def load_overlay(path: Path, before: Overlay | None = None) -> Overlay:
     try:
         described = msgspec.toml.decode(_read(path), type=OverlayFile)
         places = [replica.address for node in described.nodes for replica in node.replicas]
+        places += [replica.address for replica in described.repository]
         if twice := next((place for place in places if places.count(place) > 1), None):
             raise ConfigError(f"two replicas have one address, {twice}")
-        return follow(before, [(node.name, _replicas(node)) for node in described.nodes], described)
+        nodes = [(node.name, _replicas(f"nodes.{node.name}.replicas", node.replicas)) for node in described.nodes]
+        return follow(before, nodes, described)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {naming_the_key(str(error), kind=OverlayFile)}") from error
     except ConfigError as error:
@@ -107,15 +112,19 @@ def load_overlay(path: Path, before: Overlay | None = None) -> Overlay:
 
 def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]], described: OverlayFile) -> Overlay:
     """The description of these nodes and links: a node whose replicas are others than before has a new scheme."""
-    known = {} if before is None else {node.name: node for node in before.nodes}
-    entries = []
+    known = {} if before is None else {node.name: node for node in before.every}
+    entries, shelves = [], _replicas(REPOSITORY, described.repository)
+    if shelves:
+        nodes = [*nodes, (REPOSITORY, shelves)]
     for name, replicas in nodes:
         old = known.get(name)
         if not replicas:
             raise ConfigError(f"virtual node {name!r} has no replica")
         changed = old is None or old.replicas != tuple(replicas)
         entries.append(NodeEntry(name, (0 if old is None else old.version) + changed, tuple(replicas)))
-    overlay = Overlay(1 if before is None else before.version + 1, tuple(entries), tuple(described.links))
+    repository = entries.pop() if shelves else None
+    version = 1 if before is None else before.version + 1
+    overlay = Overlay(version, tuple(entries), tuple(described.links), repository)
     overlay.check(described.profile)
     return overlay
 
@@ -144,10 +153,10 @@ def read_signed(path: Path, operator: bytes) -> SignedOverlay:
     return signed
 
 
-def _replicas(node: NodeTable) -> list[Replica]:
+def _replicas(name: str, tables: Sequence[ReplicaTable]) -> list[Replica]:
     made = []
-    for place, table in enumerate(node.replicas):
-        where = f"nodes.{node.name}.replicas[{place}]"
+    for place, table in enumerate(tables):
+        where = f"{name}[{place}]"
         address = check_address(f"{where}.address", table.address)
         made.append(replica_at(read_broker(f"{where}.broker", table.broker), address))
     return made
@@ -163,5 +172,6 @@ def _read(path: Path) -> bytes:
     return data
 
 
+REPOSITORY: Final = "repository"
 MAGIC: Final = b"veilcast overlay\n"
 FILE_MAX: Final = 1 << 20
