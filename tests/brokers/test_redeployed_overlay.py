@@ -21,9 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from broker_grants import OPERATOR, TOPIC, signing
 from overlay_town import Town
 
-BROKER = BrokerConfig(
-    prepare_us=3_000_000, settle_us=1_000_000, linger_us=8_000_000, copy_us=1_000_000, bound_us=100_000
-)
+BROKER = BrokerConfig(prepare_us=4_000_000, settle_us=1_000_000, linger_us=8_000_000, copy_us=300_000, bound_us=100_000)
 CLIENT = ClientConfig(prepare_us=3_000_000, linger_us=8_000_000)
 
 
@@ -71,6 +69,25 @@ def redeploy(profile: Profile, node: str, liar: str, count: int) -> None:
 )
 def test_nothing_is_lost_or_twice_while_a_node_grows_and_shrinks(profile: Profile, node: str, liar: str) -> None:
     redeploy(profile, node, liar, 40)
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_who_leaves_has_gone_long_before_the_last_moment(profile: Profile) -> None:
+    """What is on its way under the new scheme is not told to it any more, and it does not wait for that."""
+    town = Town(profile, replicas=5)
+    publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
+    town.run(1)
+    reader.subscribe(Label(TOPIC), town.now)
+    town.touch("R")
+    town.run(3)
+    town.order(changed(town.overlay.verify(OPERATOR.public), "B2", [1, 2, 3]), "B3.2")
+    for number in range(20):
+        publisher.publish(Publication((("topic", TOPIC),), b"%d" % number), town.now)
+        town.touch("P")
+        town.run(1)
+    assert town.broker("B2.4").left
+    assert town.broker("B2.5").left
+    assert len(town.heard) == 20
 
 
 def test_a_replica_that_would_shut_others_out_is_heard_by_nobody() -> None:

@@ -340,12 +340,13 @@ class Broker:
                     self._links.say(client, message)
 
     def _work(self) -> Work:
-        sizes = self._carrying.sizes()["contents"] + self._passing.sizes().get("passages", 0)
+        # Content went on when it came, and whether it is done is told to those who stay.
+        held = self._passing.sizes().get("passages", 0)
         awaited = sum(
             self._deployment.enough(self._home, keys) and not self._router.has(id_)
             for id_, keys in self._awaited.items()
         )
-        return Work(self._links.behind(), sizes, awaited, self._passing.quiet_us)
+        return Work(self._links.behind(), held, awaited, self._passing.quiet_us)
 
     def _peer(self, peer: Address) -> bytes | Address:
         """As the deployment names it."""

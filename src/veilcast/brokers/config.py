@@ -76,7 +76,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Publications and keys that are remembered, so that a repeat is known for one."""
 
     # --- redeployment
-    prepare_us: int = 20_000_000
+    prepare_us: int = 30_000_000
     """After which a new scheme is used although not all of its replicas are ready."""
     settle_us: int = 3_000_000
     """How much later than the first the last honest replica goes over to it."""
@@ -105,7 +105,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_bytes: int = 1 << 26
 
     # --- redeployment
-    prepare_us: int = 20_000_000
+    prepare_us: int = 30_000_000
     """As for brokers; and so is this."""
     linger_us: int = 60_000_000
 

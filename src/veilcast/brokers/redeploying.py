@@ -48,7 +48,7 @@ Peer: TypeAlias = bytes | Address
 class Pace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the steps of a redeployment may take."""
 
-    prepare_us: int = 20_000_000
+    prepare_us: int = 30_000_000
     """After which a new scheme is used although not all of its replicas are ready."""
     settle_us: int = 3_000_000
     """How much later than the first the last honest one goes over; and by then what went before is through."""
