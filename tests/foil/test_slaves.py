@@ -25,7 +25,7 @@ LINE = Attribute(master="price", line=(2.0, 100.0), deviation=20.0)
 WALK = Attribute(generator="trajectories", deviation=10.0)
 
 
-def made(schema: Schema, k_p: int = 9, profile: Any = "hardened", **attributes: Attribute) -> Foiler:
+def made(schema: Schema, *, k_p: Any = 9, profile: Any = "hardened", **attributes: Attribute) -> Foiler:
     return Foiler(FoilConfig(profile=profile, k_p=k_p, attributes=attributes), schema, random.Random(1).randbytes)
 
 

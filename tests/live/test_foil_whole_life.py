@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,46 @@ def test_a_publisher_that_lingers_is_there_for_a_reader_who_comes_late(disk: Pat
         assert second.communicate(timeout=TIMEOUT_S)[0] == "late\n"
     finally:
         for each in running:
+            each.kill()
+            each.communicate()
+        house.broker.end()
+
+
+def test_what_a_broker_drops_for_want_of_room_while_its_reader_sleeps_comes_again(disk: Path) -> None:
+    """mosquitto says so in its log, and to nobody else: the reader is connected all the time."""
+    house = House(disk / "n", PLAN, settings="max_queued_messages 3\n")
+    house.broker.start()
+    log, topic, running = disk / "n" / "broker" / "log", house.net.topic, []
+    try:
+        reader = command(house, house.readers[0], "subscribe", topic)
+        running.append(reader)
+        until_it_stands(reader)
+        publisher = command(house, house.publisher, "publish", topic, "--csv", "-", stdin=subprocess.PIPE)
+        running.append(publisher)
+        assert publisher.stdin is not None
+        assert reader.stdout is not None
+
+        def say(first: int, last: int) -> None:
+            assert publisher.stdin is not None
+            publisher.stdin.writelines(f"{500 + n % 9},tick {n}\n" for n in range(first, last))
+            publisher.stdin.flush()
+
+        publisher.stdin.write("price,body\n")
+        say(0, 15)
+        heard = {reader.stdout.readline() for _ in range(15)}
+        reader.send_signal(signal.SIGSTOP)
+        say(15, 75)
+        until_s = time.monotonic() + TIMEOUT_S
+        while "being dropped" not in log.read_text() and time.monotonic() < until_s:
+            time.sleep(0.1)
+        assert "being dropped" in log.read_text()
+        reader.send_signal(signal.SIGCONT)
+        say(75, 76)
+        heard |= {reader.stdout.readline() for _ in range(61)}
+        assert heard == {f"tick {n}\n" for n in range(76)}
+    finally:
+        for each in running:
+            each.send_signal(signal.SIGCONT)
             each.kill()
             each.communicate()
         house.broker.end()
