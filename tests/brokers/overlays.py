@@ -37,12 +37,12 @@ from veilcast.machine import Address
 from veilcast.wire.brokers import Carry, Done, FirstShare, LastShare, Missing, NextShare, Routing, WantKey
 from veilcast.wire.messages import Message
 
-U = 1_000
+U = 1_000_000
 ADVERT = b"a" * 16
 PUBLISHER = SigningKey(Secret(b"p" * 32))
 CLIENT = Address("publisher")
 SECRET = Scalar.of(0xC0FFEE)
-START = 10_000_000
+START = 10_000_000_000
 
 Script = Callable[["Liar", Outgoing, int], list[tuple[int, Outgoing]]]
 """What a liar sends instead of a message, and how much later."""
@@ -64,6 +64,7 @@ class Routes:
         self.place, self.before, self.branches = place, before, list(branches)
         self.known = self.is_ready = True
         self.older: list[Place] = []
+        self.under_way: Callable[[Place, Place, Message], bool] = lambda source, to, message: False
 
     def places(self) -> Sequence[Place]:
         return [self.place, *self.older]
@@ -83,6 +84,9 @@ class Routes:
     def wanting(self, routing: Routing) -> Sequence[Branch]:
         self._check(routing.advertisement)
         return list(self.branches)
+
+    def unheard(self, place: Place, message: Message) -> bool:
+        return self.under_way(self.place, place, message)
 
     def ready(self) -> bool:
         return self.is_ready
@@ -258,6 +262,8 @@ class World:
         self.done: dict[bytes, dict[Place, int]] = {}
         self.held: dict[bytes, tuple[Carry, list[Block]]] = {}
         self.wanted: list[WantKey] = []
+        self.deaf: list[Place] = []
+        """Liars that acknowledge nothing."""
         self.slow: Callable[[Peer, Peer, Message], int] = lambda source, to, message: 0
 
     def _born(self, place: Place, *, first_life: bool = True) -> Replica:
@@ -266,10 +272,15 @@ class World:
         branches: list[Branch] = [each for each in self.schemes if self.before[each.node[0]] == hop]
         branches += [address for address, reader in self.readers.items() if reader.edge.node[0] == hop]
         routes = Routes(place, before, branches)
+        routes.under_way = self._under_way
         script = self.liars.get((hop, place.index))
         if script is None:
             return Replica(self, place, routes, self.now, first_life=first_life)
         return Liar(self, place, routes, self.now, script)
+
+    def _under_way(self, source: Place, to: Place, message: Message) -> bool:
+        """Links acknowledge what has come, unless a liar does not."""
+        return to in self.deaf or any(each[2:] == (source, to, message) for each in self._queue)
 
     def kill(self, hop: int, index: int) -> None:
         """And start it again, with nothing that it knew."""

@@ -143,7 +143,7 @@ def test_proven_liars_are_left_out_where_others_are_left() -> None:
 
 def test_a_replica_that_is_asked_for_what_it_lacks_asks_one_then_some_then_all() -> None:
     world = World(2, strategy=Strategy.ONE)
-    world.slow = lambda source, to, message: 10**9 if isinstance(message, Carry) and message.block else 0
+    world.slow = lambda source, to, message: 10**15 if isinstance(message, Carry) and message.block else 0
     content = world.publish(TEXT)
     world.run(3 * U)
     one = world.replicas[Place(scheme(2), 1)]
@@ -163,7 +163,7 @@ def test_a_replica_that_is_asked_for_what_it_lacks_asks_one_then_some_then_all()
 
 def test_nothing_is_through_while_a_reader_has_not_said_so() -> None:
     world = World(2)
-    world.slow = lambda source, to, message: 10**9 if isinstance(message, Done) and source == Address("reader 2") else 0
+    world.slow = lambda source, to, message: 10**15 if isinstance(message, Done) and source == Address("reader 2") else 0
     content = world.publish(TEXT)
     world.run(50 * U)
     assert not world.finished(content)
@@ -192,7 +192,7 @@ def test_the_end_of_what_has_not_come_yet_is_remembered_and_bounded() -> None:
 def test_liars_alone_end_nothing() -> None:
     """One replica of each node says that all is done: that is fewer than it takes."""
     world = World(2, liars={(2, 1): babble, (1, 1): babble})
-    world.slow = lambda source, to, message: 10**9 if isinstance(message, Carry) and to == Address("reader 2") else 0
+    world.slow = lambda source, to, message: 10**15 if isinstance(message, Carry) and to == Address("reader 2") else 0
     content = world.publish(TEXT)
     world.run(50 * U)
     assert not world.finished(content)
@@ -200,7 +200,7 @@ def test_liars_alone_end_nothing() -> None:
 
 def test_a_reader_that_is_gone_is_not_waited_for() -> None:
     world = World(2)
-    world.slow = lambda source, to, message: 10**9 if to == Address("reader 2") else 0
+    world.slow = lambda source, to, message: 10**15 if to == Address("reader 2") else 0
     content = world.publish(TEXT)
     world.run(20 * U)
     assert not world.finished(content)
@@ -215,7 +215,7 @@ def test_a_reader_that_is_gone_is_not_waited_for() -> None:
 def test_a_reader_that_never_says_so_is_given_up_in_time_and_the_next_attempt_is_through(hops: int) -> None:
     world = World(hops)
     mute = Address(f"reader {hops}")
-    world.slow = lambda source, to, message: 10**9 if source == mute else 0
+    world.slow = lambda source, to, message: 10**15 if source == mute else 0
     content = world.publish(TEXT)
     world.run(190 * U)
     assert not world.finished(content)
@@ -255,7 +255,7 @@ def test_where_nobody_wants_it_content_is_through_at_once() -> None:
 def test_one_publisher_fills_only_its_part_of_the_room_and_what_is_not_through_is_given_up() -> None:
     world = World(1, contents_max=16)
     edge = world.replicas[Place(scheme(1), 1)]
-    world.slow = lambda source, to, message: 10**9 if isinstance(to, str) else 0
+    world.slow = lambda source, to, message: 10**15 if isinstance(to, str) else 0
     for number in range(10):
         world.publish(bytes((number,)) * 100)
     world.run(5 * U)
@@ -268,7 +268,7 @@ def test_one_publisher_fills_only_its_part_of_the_room_and_what_is_not_through_i
 def test_bytes_are_bounded_too() -> None:
     world = World(1, contents_bytes=1000)
     edge = world.replicas[Place(scheme(1), 1)]
-    world.slow = lambda source, to, message: 10**9 if isinstance(to, str) else 0
+    world.slow = lambda source, to, message: 10**15 if isinstance(to, str) else 0
     for number in range(4):
         world.publish(bytes((number,)) * 100)
     world.run(5 * U)
@@ -312,7 +312,7 @@ def test_strangers_and_what_does_not_hold_are_refused() -> None:
     def see(source: object, to: object, message: object) -> int:
         if isinstance(message, Carry) and to == Place(scheme(2), 1):
             seen.append((source, message))
-        return 10**9 if to == Address("reader 2") else 0
+        return 10**15 if to == Address("reader 2") else 0
 
     world.slow = see
     content = world.publish(TEXT)

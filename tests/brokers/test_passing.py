@@ -160,7 +160,7 @@ def test_portions_are_shown_only_when_more_ask_than_can_lie(monkeypatch: pytest.
     """And the planted bug: a holder that believes one accuser gives the key away."""
     run(2, {(1, 1): curious, (2, 2): LIES["accuse"]})
 
-    def show(self: handing.Handing, to: Any, dealt: Any, replica: int, asking: Place) -> list[Outgoing]:
+    def show(self: handing.Handing, to: Any, dealt: Any, replica: int, asking: Place, now: int) -> list[Outgoing]:
         shown = NextShare(ADVERT, dealt.handed.portion(replica).encode().reveal())
         return [Outgoing(place, shown) for place in replicas(to)]
 
@@ -190,7 +190,7 @@ def test_no_holder_shows_more_portions_than_there_can_be_liars() -> None:
     assert {Portion.decode(out.message.share).share.index for out in shown if isinstance(out.message, NextShare)} == {1}
     late = World(2)
     late.deal()
-    late.slow = lambda source, to, message: 10**9 if isinstance(message, Taken) else 0
+    late.slow = lambda source, to, message: 10**15 if isinstance(message, Taken) else 0
     late.run(show_us(U, 1) + 10 * U)
     asker = late.replicas[Place(scheme(1), 1)]
     for at in (1, 2, 3):

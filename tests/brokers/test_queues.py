@@ -235,3 +235,14 @@ def test_who_is_told_twice_of_one_stream_goes_on_with_it() -> None:
     pair.ends[B].put(A, content(2))
     pair.settle()
     assert pair.got == {A: [content(2)], B: [content(1)]}
+
+
+def test_it_is_known_which_messages_are_not_acknowledged_yet() -> None:
+    pair = Pair()
+    pair.ends[A].put(B, claim(1))
+    assert pair.ends[A].unheard(B, claim(1))
+    assert not pair.ends[A].unheard(B, claim(2))
+    assert not pair.ends[B].unheard(A, claim(1))
+    pair.connect()
+    pair.settle()
+    assert not pair.ends[A].unheard(B, claim(1))

@@ -91,7 +91,7 @@ class Broker:
         self._router = Router(config, described, self._home, self._deployment.enough, root, epoch_us)
         self._links = Links(config, self.key, lambda client: self._router.claims_of(client) > 0, rng, entropy)
         self._suspicions = Suspicions(config.suspects_max)
-        routes = Ways(self._deployment, self._router, self.key)
+        routes = Ways(self._deployment, self._router, self._links, self.key)
         self._passing = Passing(config, routes, self._deployment.roster, signing, entropy, self._suspicions, now)
         self._carrying = Carrying(config, routes, self._suspicions)
         self._awaited: dict[bytes, set[bytes]] = {}
@@ -356,8 +356,8 @@ class Broker:
 class Ways:
     """What `passing` and `carrying` ask (`routes.Routes`): claims by hops, and hops by the schemes to send by."""
 
-    def __init__(self, deployment: Deployment, router: Router, me: bytes) -> None:
-        self._deployment, self._router, self._me = deployment, router, me
+    def __init__(self, deployment: Deployment, router: Router, links: Links, me: bytes) -> None:
+        self._deployment, self._router, self._links, self._me = deployment, router, links, me
 
     def places(self) -> Sequence[Place]:
         return self._deployment.places(self._me)
@@ -373,6 +373,9 @@ class Ways:
 
     def wanting(self, routing: Routing) -> Sequence[Branch]:
         return [self._branch(hop) for hop in self._router.route(routing)]
+
+    def unheard(self, place: Place, message: Message) -> bool:
+        return self._links.unheard(self._deployment.roster.key(place), message)
 
     def ready(self) -> bool:
         return self._deployment.complete

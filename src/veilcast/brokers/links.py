@@ -134,6 +134,10 @@ class Links:
         if key in self._names:
             self._queues.put(self._names[key], message)
 
+    def unheard(self, key: bytes, message: Message) -> bool:
+        """Whether a replica has not acknowledged this message, which it was sent."""
+        return key not in self._names or self._queues.unheard(self._names[key], message)
+
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
         bucket = self._clients.get(peer)
         if bucket is not None and not bucket.take(now):

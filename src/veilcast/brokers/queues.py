@@ -74,6 +74,11 @@ class Queues:
 
     # --- streams
 
+    def unheard(self, peer: Address, message: Message) -> bool:
+        """Whether this message still waits for the peer, or is on its way to it."""
+        line, cargo = self._lines.get(peer), encode(message)
+        return line is not None and (cargo in line.waiting.values() or any(cargo == sent for _, sent in line.sent))
+
     def expect(self, peer: Address) -> None:
         """Keep what is for it until its first stream is there."""
         if peer not in self._lines:

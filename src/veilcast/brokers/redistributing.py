@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.early import Early
-from veilcast.brokers.handing import Handing
+from veilcast.brokers.handing import Handing, Strikes
 from veilcast.brokers.hop import Hop, Said, quiet_us, whole_us
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
@@ -52,6 +52,7 @@ class Redistributing:
         self._hops: dict[Passage, Hop] = {}
         self._handing: dict[Passage, Handing] = {}
         self._by_origin: dict[Origin, dict[Passage, None]] = {}
+        self._strikes = Strikes(_STRIKES_KEPT * config.hold_us)
         self._alarms: Alarms[Passage] = Alarms()
         self._met: Counter[Place] = Counter()
         self._first: dict[Passage, Place] = {}
@@ -262,7 +263,7 @@ class Redistributing:
 
     def _hold(self, passage: Passage, holding: Holding, advertisement: bytes, now: int) -> list[Outgoing]:
         """Our share is there: hand it on, and keep nothing of it."""
-        handing = Handing(advertisement, self._roster, self._config.bound_us)
+        handing = Handing(advertisement, self._routes, self._roster, self._strikes, self._config.bound_us)
         try:
             branches = self._routes.readers(advertisement)
         except StaleError:
@@ -305,5 +306,7 @@ class Redistributing:
 
 
 _MET: Final = 4
+_STRIKES_KEPT: Final = 5
+"""Ten minutes, as a rule."""
 _PORTION: Final = 512
 """More than the rest of a portion takes."""

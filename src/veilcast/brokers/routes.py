@@ -47,6 +47,9 @@ class Routes(Protocol):
     def wanting(self, routing: Routing) -> Sequence[Branch]:
         """Next hops, but the advertisement's last, with a subscription that this publication matches."""
 
+    def unheard(self, place: Place, message: Message) -> bool:
+        """Whether a replica has not acknowledged this message, which it was sent."""
+
     def ready(self) -> bool:
         """Whether all claims that neighbours know are known here. Until then we neither route nor say anything."""
 
