@@ -98,8 +98,9 @@ class Intruder:
                 for peer, key in self._replicas.items():
                     for claim in (brought.claim, own):
                         self._queues.put(peer, bring(claim, signing, key))
-        for advertisement, key in self._coalition.keys if self._ticks % WANT_TICKS == 0 else ():
-            self._tell_all(WantKey(advertisement, key))
+        if self._ticks % WANT_TICKS == 0 and self._ticks <= WANT_TICKS_MAX:
+            for advertisement, key in self._coalition.keys:
+                self._tell_all(WantKey(advertisement, key))
 
     def next_timer(self) -> int | None:
         owed = self._queues.next_us()
@@ -139,4 +140,6 @@ EVERY_US: Final = 20_000
 """So that what a Byzantine replica of the edge hears first comes to the others before its reader's own word does."""
 CALL_TICKS: Final = 250
 WANT_TICKS: Final = 250
+WANT_TICKS_MAX: Final = 2_000
+"""Each key that is dealt again for nothing costs everybody a passage, and the simulator the most."""
 HEARD_MAX: Final = 256
