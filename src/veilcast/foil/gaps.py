@@ -61,7 +61,7 @@ class Gaps:
         stream.parts.setdefault(head.number, set()).add(head.slot)
         stream.top = max(stream.top, head.number + 1)
         if len(stream.parts[head.number]) >= head.candidates:
-            stream.whole.add(head.number)
+            stream.whole[head.number] = None
         while stream.floor in stream.whole:
             stream.advance(stream.floor + 1, now)
         if stream.floor >= stream.top:
@@ -114,12 +114,12 @@ class _Stream:
     next_us: int = 0
     parts: dict[int, set[int]] = field(default_factory=dict)
     """Of each event from the floor on, the slots that came."""
-    whole: set[int] = field(default_factory=set)
+    whole: dict[int, None] = field(default_factory=dict)
 
     def advance(self, floor: int, now: int) -> None:
         self.floor, self.since_us, self.top = floor, now, max(self.top, floor)
         self.parts = {number: slots for number, slots in self.parts.items() if number >= floor}
-        self.whole = {number for number in self.whole if number >= floor}
+        self.whole = {number: None for number in self.whole if number >= floor}
 
 
 STREAMS_MAX: Final = 64
