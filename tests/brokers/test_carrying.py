@@ -163,7 +163,9 @@ def test_a_replica_that_is_asked_for_what_it_lacks_asks_one_then_some_then_all()
 
 def test_nothing_is_through_while_a_reader_has_not_said_so() -> None:
     world = World(2)
-    world.slow = lambda source, to, message: 10**15 if isinstance(message, Done) and source == Address("reader 2") else 0
+    world.slow = lambda source, to, message: (
+        10**15 if isinstance(message, Done) and source == Address("reader 2") else 0
+    )
     content = world.publish(TEXT)
     world.run(50 * U)
     assert not world.finished(content)

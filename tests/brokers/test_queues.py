@@ -239,6 +239,9 @@ def test_who_is_told_twice_of_one_stream_goes_on_with_it() -> None:
 
 def test_it_is_known_which_messages_are_not_acknowledged_yet() -> None:
     pair = Pair()
+    pair.connect()
+    pair.settle()
+    pair.cut()
     pair.ends[A].put(B, claim(1))
     assert pair.ends[A].unheard(B, claim(1))
     assert not pair.ends[A].unheard(B, claim(2))
