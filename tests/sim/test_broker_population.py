@@ -15,7 +15,8 @@ from veilcast.sim import broker_every, scenario
 from veilcast.sim.adversaries import Puppet
 from veilcast.sim.broker_adversaries import BEHAVIOURS, Liar
 from veilcast.sim.broker_checkers import Named
-from veilcast.sim.brokers import BrokersPopulation, operator_key
+from veilcast.sim.broker_ground import operator_key
+from veilcast.sim.brokers import BrokersPopulation
 from veilcast.sim.checkers import ViolationError
 from veilcast.sim.links import Links
 from veilcast.sim.world import World
@@ -31,6 +32,7 @@ from veilcast.sim.world import World
         ({"behaviours": ("sing",)}, "no 'sing'"),
         ({"behaviours": ()}, "do something"),
         ({"checks": ("none",)}, "no 'none'"),
+        ({"shrink_us": 5, "grow_us": 5}, "after it has grown"),
         ({"cast": {"v9.1": "drop"}}, "no 'v9.1'"),
         ({"cast": {"v0.1": "drop", "v0.2": "drop"}}, "v0 bears 1"),
         ({"client": ClientConfig(profile="paper")}, "one profile"),
@@ -50,7 +52,7 @@ def test_a_seed_draws_as_many_liars_at_each_node_as_are_asked_for_and_every_beha
         for node in range(4):
             assert sum(name in ground.liars for name in population.replica_names(node)) == 2
         assert set(ground.edges) == {*population.client_names(), *population.intruder_names()}
-        ground.overlay.verify(operator_key().public).check("hardened")
+        ground.overlays[0].verify(operator_key().public).check("hardened")
         acts |= set(ground.liars.values())
     assert acts == set(BEHAVIOURS)
 
@@ -86,6 +88,13 @@ def test_what_is_promised_arrives(name: str) -> None:
     assert outcome.deliveries > 0
 
 
+def test_two_come_and_two_go_although_one_wants_to_stay_and_nothing_is_lost() -> None:
+    outcome = scenario.run(scenario.load("brokers-redeploy"), 2)
+    assert outcome.violations == ()
+    assert outcome.deliveries > 0
+    assert (outcome.facts["left"], outcome.facts["version"]) == (2, 3)
+
+
 # --- who is called a liar ---------------------------------------------------------------------------------------------
 
 
@@ -107,7 +116,9 @@ PLACES = {A: Place(SCHEME, 1), B: Place(SCHEME, 2)}
 
 def judged(named: list[Place], *, all_of_them: bool = False) -> None:
     world = World(seed=1, links=Links())
-    checker = Named(PLACES, (A,), (W,), lambda machine: machine.named, all_of_them)
+    checker = Named(
+        {place: name for name, place in PLACES.items()}, (A,), (W,), lambda machine: machine.named, all_of_them
+    )
     world.add(W, lambda _: Witness(named))
     world.add(A, lambda _: Lied())
     checker.on_end(world)

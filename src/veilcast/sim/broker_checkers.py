@@ -59,34 +59,30 @@ class Named(Checker):
 
     def __init__(
         self,
-        places: Mapping[Address, Place],
+        who: Mapping[Place, Address],
         liars: Sequence[Address],
         witnesses: Sequence[Address],
         suspects: Callable[[Any], Iterable[Place]],
         all_of_them: bool = False,
     ) -> None:
-        self._places, self._liars, self._all = places, liars, all_of_them
+        self._who, self._liars, self._all = who, liars, all_of_them
         self._witnesses, self._suspects = witnesses, suspects
 
     def on_end(self, world: World) -> None:
-        byzantine = {self._places[liar]: liar for liar in self._liars}
-        named: dict[Place, Address] = {}
+        named: dict[Address, Address] = {}
         for witness in self._witnesses:
             machine = world.machine(witness)
-            if machine is not None:
-                named |= dict.fromkeys(self._suspects(innermost(machine)), witness)
-        for place, witness in named.items():
-            if place not in byzantine:
-                raise ViolationError(f"{witness} calls an honest broker a liar: {_told(place, self._places)}")
-        for place, liar in byzantine.items():
-            lies = lies_of(world.machine(liar)) if self._all and place not in named else {}
-            victims = [told for told in lies if lies[told] and told in self._places and told not in self._liars]
+            for place in self._suspects(innermost(machine)) if machine is not None else ():
+                named[self._who[place]] = witness
+        for name, witness in named.items():
+            if name not in self._liars:
+                raise ViolationError(f"{witness} calls an honest broker a liar: {name}")
+        brokers = tuple(self._who.values())
+        for liar in self._liars:
+            lies = lies_of(world.machine(liar)) if self._all and liar not in named else {}
+            victims = [told for told in lies if lies[told] and told in brokers and told not in self._liars]
             if victims:
                 raise ViolationError(f"{liar} lied to {victims[0]}, and nobody says so")
-
-
-def _told(place: Place, places: Mapping[Address, Place]) -> str:
-    return next((address for address, each in places.items() if each == place), repr(place))
 
 
 _ITEM: Final = next(number for number, kind in TYPE_BYTES.items() if kind is Item)

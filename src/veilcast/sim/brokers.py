@@ -10,8 +10,7 @@ soon as it is on its publisher's disk, to everybody whose interest it matches.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -20,17 +19,16 @@ from veilcast.authority.keyring import Keyring
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.client import Client
 from veilcast.brokers.config import BrokerConfig, ClientConfig
-from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay, node_id, sign_overlay
+from veilcast.brokers.overlay import SignedOverlay, node_id
 from veilcast.brokers.sharing.scheme import Place, tolerated
-from veilcast.crypto.secret import Secret as SecretBytes
-from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Machine
 from veilcast.sim.adversaries import innermost
 from veilcast.sim.broker_adversaries import BEHAVIOURS, Standpoint, disguise, lies_of
 from veilcast.sim.broker_checkers import Named, Secret
+from veilcast.sim.broker_ground import Ground, operator_key, overlay_of, signing_key, version_of
 from veilcast.sim.broker_intruder import Coalition, Intruder, Spy
-from veilcast.sim.chance import derive, generator
+from veilcast.sim.chance import generator
 from veilcast.sim.host import Birth
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mesh_owners import Clients
@@ -63,6 +61,10 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """Of each reader."""
     bits: int = 4
     """Of the number that topics have: it counts to 2^bits; with none, all want all of a topic."""
+    grow_us: int = 0
+    """When the node in the middle gets two replicas more; never, if 0."""
+    shrink_us: int = 0
+    """When it is left by two that it had from the beginning; never, if 0."""
     notes: int = 20
     first_us: int = 5_000_000
     every_us: int = 1_000_000
@@ -76,9 +78,11 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         for name in ("nodes", "replicas", "publishers", "readers", "topics", "interests", "every_us"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"population.{name} must be at least 1")
-        for name in ("liars", "intruders", "bits", "notes", "first_us", "owed_us"):
+        for name in ("liars", "intruders", "bits", "grow_us", "shrink_us", "notes", "first_us", "owed_us"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"population.{name} must not be negative")
+        if self.shrink_us and not 0 < self.grow_us < self.shrink_us:
+            raise ConfigError("population.shrink_us: a node shrinks after it has grown")
         if self.liars > tolerated(self.replicas):
             raise ConfigError(f"population.liars: {self.replicas} replicas bear {tolerated(self.replicas)}")
         acts, names = (*self.behaviours, *self.cast.values()), self.broker_names()
@@ -97,13 +101,18 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return self.broker.profile == "hardened"
 
     def addresses(self) -> tuple[Address, ...]:
-        return (*self.broker_names(), *self.client_names(), *self.intruder_names())
+        return (*self.broker_names(), *self.new_names(), *self.client_names(), *self.intruder_names())
 
     def broker_names(self) -> tuple[Address, ...]:
         return tuple(name for node in range(self.nodes) for name in self.replica_names(node))
 
     def replica_names(self, node: int) -> tuple[Address, ...]:
         return tuple(Address(f"v{node}.{index}") for index in range(1, self.replicas + 1))
+
+    def new_names(self) -> tuple[Address, ...]:
+        """Brokers that are not there from the beginning."""
+        more = range(self.replicas + 1, self.replicas + 3) if self.grow_us else ()
+        return tuple(Address(f"v{self.nodes // 2}.{index}") for index in more)
 
     def client_names(self) -> tuple[Address, ...]:
         """Publishers come first."""
@@ -134,25 +143,27 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
             edges[client] = f"v{end if self.shape == 'line' else rng.randrange(self.nodes)}"
         reading = [edges[reader] for reader in self.reader_names()]
         edges |= {name: rng.choice(reading) for name in self.intruder_names()}
-        return Ground(_overlay(self.nodes, self.replicas, links), liars, edges)
+        return Ground(self._overlays(links), liars, edges)
 
     def settle(self, world: World, duration_us: int) -> None:
         wishes, diary, ground = self.wishes(world.seed), Diary(), self.ground(world.seed)
         coalition = Coalition(self.intruder_names())
-        overlay = ground.overlay.verify(operator_key().public)
-        places = {name: overlay.place(signing_key(name).public) for name in self.broker_names()}
-        known = {name: place for name, place in places.items() if place is not None}
-        honest = [name for name in (*known, *self.client_names()) if name not in ground.liars]
+        brokers = (*self.broker_names(), *self.new_names())
+        who = {place: name for name in brokers for place in ground.places(name)}
+        honest = [name for name in (*brokers, *self.client_names()) if name not in ground.liars]
         others = {
             "secret": lambda: Secret((*ground.liars, *self.intruder_names()), self.hardened),
-            "named": lambda: Named(known, tuple(ground.liars), honest, _suspects),
-            "all named": lambda: Named(known, tuple(ground.liars), honest, _suspects, all_of_them=True),
+            "named": lambda: Named(who, tuple(ground.liars), honest, _suspects),
+            "all named": lambda: Named(who, tuple(ground.liars), honest, _suspects, all_of_them=True),
         }
         for check in self.checks:
             world.watch(reader_checker(check, diary, wishes, lambda machine: _bounds(self, machine), others))
         world.watch(Clients())
-        for name in self.broker_names():
-            world.add(name, self._broker(ground, known, world.epoch_us, coalition))
+        for name in brokers:
+            later_us = self.grow_us if name in self.new_names() else 0
+            world.add(name, self._broker(ground, world.epoch_us, coalition), later_us)
+        for at_us, signed in zip((self.grow_us, self.shrink_us), ground.overlays[1:], strict=False):
+            self._plan_order(world, at_us, signed.encode())
         for number, client in enumerate(self.client_names()):
             keyring = self._keyring(number, world.epoch_us)
             world.add(client, self._owner(ground, keyring, wishes.get(client, ()), diary))
@@ -172,16 +183,38 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         )
 
     def facts(self, world: World) -> dict[str, int]:
-        """What came of it: claims that stand, lies that were told, how many are named for it, what was refused."""
-        names = (*self.broker_names(), *self.client_names())
-        machines = [machine for name in names if (machine := world.machine(name)) is not None]
+        """What came of it: lies that were told, how many are named for it, what was refused; who has left the overlay,
+        and by which version of it all others go."""
+        brokers = (*self.broker_names(), *self.new_names())
+        machines = [each for name in (*brokers, *self.client_names()) if (each := world.machine(name)) is not None]
+        up = [innermost(machine) for name in brokers if (machine := world.machine(name)) is not None]
         liars = [world.machine(name) for name in self.ground(world.seed).liars]
         return {
             "liars": len(liars),
             "lies": sum(lies_of(liar).total() for liar in liars),
             "named": len({place: None for machine in machines for place in _suspects(innermost(machine))}),
             "refused": sum(innermost(machine).refused.total() for machine in machines),
+            "left": sum(broker.left for broker in up),
+            "version": min(version_of(broker.signed) for broker in up if not broker.left),
         }
+
+    def _overlays(self, links: tuple[tuple[str, str], ...]) -> tuple[SignedOverlay, ...]:
+        """As it is at first, when a node has grown, and when it has shrunk."""
+        nodes = [(0, self.replica_names(node)) for node in range(self.nodes)]
+        overlays, middle = [overlay_of(1, tuple(nodes), links)], self.nodes // 2
+        names = (*nodes[middle][1], *self.new_names())
+        for at_us, kept in ((self.grow_us, names), (self.shrink_us, names[2:])):
+            if at_us:
+                nodes[middle] = (len(overlays), kept)
+                overlays.append(overlay_of(1 + len(overlays), tuple(nodes), links))
+        return tuple(overlays)
+
+    def _plan_order(self, world: World, at_us: int, order: bytes) -> None:
+        """The operator gives it to all brokers that it reaches, which are those at the first node and the last."""
+        for name in (*self.replica_names(0), *self.replica_names(self.nodes - 1)):
+            world.after(
+                at_us, lambda name=name: world.call(name, lambda machine, now: innermost(machine).order(order, now))
+            )
 
     @property
     def _vocabulary(self) -> Vocabulary:
@@ -195,8 +228,9 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     def _length(self, epoch_us: int) -> int:
         return epoch_us if self.hardened else HOUR_US
 
-    def _broker(self, ground: Ground, places: dict[Address, Place], epoch_us: int, coalition: Coalition) -> Any:
+    def _broker(self, ground: Ground, epoch_us: int, coalition: Coalition) -> Any:
         root = self._keyring(0, epoch_us).root
+        places = {name: ground.places(name)[0] for name in self.broker_names()}
         schemes = {place.scheme.node: place.scheme for place in places.values()}
 
         def start(birth: Birth) -> Machine:
@@ -204,7 +238,7 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
             signing = signing_key(name)
             broker = Broker(
                 self.broker,
-                ground.overlay,
+                ground.first(name),
                 operator_key().public,
                 name,
                 signing,
@@ -230,7 +264,7 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
             client = _Client(
                 self.client,
                 keyring,
-                ground.overlay,
+                ground.overlays[0],
                 operator_key().public,
                 ground.edges[birth.address],
                 birth.address,
@@ -255,37 +289,8 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return start
 
 
-class Ground(NamedTuple):
-    """What a seed draws: the overlay, its liars by what they do, and the edge node of each client."""
-
-    overlay: SignedOverlay
-    liars: dict[Address, str]
-    edges: dict[Address, str]
-
-
 class _Client(Promising, Client):
     """A client that writes down what it has promised to send."""
-
-
-@cache
-def signing_key(name: Address) -> SigningKey:
-    return SigningKey(SecretBytes(derive(0, "broker", name)[:32]))
-
-
-@cache
-def operator_key() -> SigningKey:
-    return SigningKey(SecretBytes(derive(0, "operator")[:32]))
-
-
-@cache
-def _overlay(nodes: int, replicas: int, links: tuple[tuple[str, str], ...]) -> SignedOverlay:
-    entries = []
-    for node in range(nodes):
-        names = [f"v{node}.{index}" for index in range(1, replicas + 1)]
-        entries.append(
-            NodeEntry(f"v{node}", 0, tuple(Replica(signing_key(Address(name)).public, name, name) for name in names))
-        )
-    return sign_overlay(Overlay(1, tuple(entries), links), operator_key())
 
 
 def _suspects(machine: Any) -> list[Place]:
