@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Iterator
 
 from brokers import mosquitto, nats
 from brokers.broker import Broker, Stage
@@ -34,36 +35,35 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few publications, fewer contestants")
     arguments = parser.parse_args()
     stage = QUICK if arguments.quick else STAGE
-    found, absent = contest(stage, {"hardened": OVERLAYS["hardened"]} if arguments.quick else OVERLAYS)
+    found: dict[str, Figures] = {}
+    if not arguments.json:
+        head(stage)
+    for name, figures in contest(stage, {"hardened": OVERLAYS["hardened"]} if arguments.quick else OVERLAYS):
+        found[name] = figures
+        if not arguments.json:
+            show(name, found)
+    absent = [name for name in (MOSQUITTO, NATS) if name not in found]
     if arguments.json:
         rows = {name: {**each._asdict(), **times(each, found)} for name, each in found.items()}
         told = {"publications": stage.publications, "readers": stage.readers, "load": os.getloadavg()[0]}
         print(json.dumps({**told, "absent": absent, "contestants": rows}, indent=2))
         return
-    show(stage, found)
     for name in absent:
         print(f"{name} is not on this machine (a Debian package), so it is not compared with")
     print(f"load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def contest(stage: Stage, overlays: dict[str, Kind]) -> tuple[dict[str, Figures], list[str]]:
-    found: dict[str, Figures] = {}
-    absent = []
+def contest(stage: Stage, overlays: dict[str, Kind]) -> Iterator[tuple[str, Figures]]:
     longer = stage._replace(publications=LONGER * stage.publications)
     if mosquitto.is_here():
         with place() as directory, mosquitto.mosquitto(directory, stage) as (broker, _):
-            found[MOSQUITTO] = measure(broker, longer)
-    else:
-        absent.append(MOSQUITTO)
+            yield MOSQUITTO, measure(broker, longer)
     if nats.is_here():
         with place() as directory, nats.nats(directory, stage) as broker:
-            found[NATS] = measure(broker, longer)
-    else:
-        absent.append(NATS)
+            yield NATS, measure(broker, longer)
     for name, kind in overlays.items():
         with place() as directory, overlay(directory, kind, stage) as broker:
-            found[f"overlay, {name}"] = measure(broker, stage)
-    return found, absent
+            yield f"overlay, {name}", measure(broker, stage)
 
 
 def measure(broker: Broker, stage: Stage) -> Figures:
@@ -97,19 +97,22 @@ def times(figures: Figures, found: dict[str, Figures]) -> dict[str, dict[str, fl
     }
 
 
-def show(stage: Stage, found: dict[str, Figures]) -> None:
+def head(stage: Stage) -> None:
     print(f"{stage.publications:,} publications to {stage.readers} readers of {stage.size} labels")
     print(f"{'':26}{'a second':>10}{'cpu us a':>10}{'ms':>14}{'times mosquitto':>26}{'times nats-server':>26}")
     heads = f"{'slower':>10}{'cpu':>8}{'p50':>8}"
-    print(f"{'':26}{'published':>10}{'delivery':>10}{'p50':>7}{'p99':>7}{heads}{heads}")
-    for name, each in found.items():
-        ratios = times(each, found)
-        told = "".join(
-            f"{one['slower']:10.1f}{one['cpu']:8.1f}{one['p50']:8.1f}" if one else " " * 26
-            for one in (ratios.get(f"times_{peer}") for peer in (MOSQUITTO, NATS))
-        )
-        row = f"{each.publications_s:10,.0f}{each.whole_us:10,.0f}{each.p50_ms:7.1f}{each.p99_ms:7.1f}"
-        print(f"{name:26}{row}{told}", flush=True)
+    print(f"{'':26}{'published':>10}{'delivery':>10}{'p50':>7}{'p99':>7}{heads}{heads}", flush=True)
+
+
+def show(name: str, found: dict[str, Figures]) -> None:
+    each = found[name]
+    ratios = times(each, found)
+    told = "".join(
+        f"{one['slower']:10.1f}{one['cpu']:8.1f}{one['p50']:8.1f}" if one else " " * 26
+        for one in (ratios.get(f"times_{peer}") for peer in (MOSQUITTO, NATS))
+    )
+    row = f"{each.publications_s:10,.0f}{each.whole_us:10,.0f}{each.p50_ms:7.1f}{each.p99_ms:7.1f}"
+    print(f"{name:26}{row}{told}", flush=True)
 
 
 WINDOW = 64
@@ -119,7 +122,7 @@ PACED = 50
 EVERY_S = 0.1
 SETTLE_S = 1.0
 """Until what is advertised is known at the other end."""
-STAGE = Stage(3 * 2, 2, 500, size=3)
+STAGE = Stage(3 * 2, 2, 200, size=3)
 QUICK = Stage(2, 1, 60, size=2)
 MOSQUITTO = "mosquitto"
 NATS = "nats-server"
