@@ -22,7 +22,8 @@ LIARS = (
     ("equivocate", "misroute", "accuse", "mute"),
     ("mute", "stall", "delay", "drop"),
 )
-VICTIMS = ("a-1", "b-2", "c-1", "d-2")
+VICTIMS = ("a-1", "b-1", "c-1", "d-2")
+"""Honest ones, of which none leaves."""
 
 
 @pytest.mark.all_only
