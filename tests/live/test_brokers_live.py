@@ -20,10 +20,11 @@ LIARS = {
     "equivocate, misroute, accuse, mute": ("equivocate", "misroute", "accuse", "mute"),
     "delay, stall, mute at the edges": ("mute", "delay", "stall", "drop"),
 }
+first, *others = LIARS
 NOTES = 20
 
 
-@pytest.mark.parametrize("kinds", LIARS)
+@pytest.mark.parametrize("kinds", [first, *(pytest.param(other, marks=pytest.mark.all_only) for other in others)])
 def test_with_a_liar_at_every_node_every_note_arrives_once(kinds: str, disk: Path) -> None:
     each: dict[str, tuple[str, ...]] = {node: (kind,) for node, kind in zip("abcd", LIARS[kinds], strict=True)}
 
