@@ -211,10 +211,15 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     def _plan_order(self, world: World, at_us: int, order: bytes) -> None:
         """The operator gives it to all brokers that it reaches, which are those at the first node and the last."""
-        for name in (*self.replica_names(0), *self.replica_names(self.nodes - 1)):
-            world.after(
-                at_us, lambda name=name: world.call(name, lambda machine, now: innermost(machine).order(order, now))
-            )
+
+        def take(machine: Machine, now: int) -> None:
+            innermost(machine).order(order, now)
+
+        def give() -> None:
+            for name in (*self.replica_names(0), *self.replica_names(self.nodes - 1)):
+                world.call(name, take)
+
+        world.after(at_us, give)
 
     @property
     def _vocabulary(self) -> Vocabulary:
