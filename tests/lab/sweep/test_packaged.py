@@ -151,6 +151,7 @@ def test_so_have_those_that_foil(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     rng = np.random.default_rng(1)
     days = tuple(50 + np.cumsum(0.05 * rng.standard_normal(45)) for _ in range(4))
     monkeypatch.setattr(foil_truths, "_read", lambda truth, data: days)
+    monkeypatch.setattr(foil_truths, "_traded", lambda truth, data: tuple(1000.0 * (1 + day % 7) for day in days))
     foil_truths._days.cache_clear()
     alike = {"ar1": "gbm", "msft": "goog", "daily": "goog"}
 
