@@ -109,7 +109,7 @@ def run(cast: dict[str, str], *faults: Any, **changes: Any) -> Outcome:
 def shows_portions_to_whoever_asks(patch: pytest.MonkeyPatch) -> None:
     """A holder believes one replica that others lack what it dealt them."""
 
-    def credulous(self: Handing, scheme: Scheme, dealt: Any, replica: int, asking: Place) -> list[Outgoing]:
+    def credulous(self: Handing, scheme: Scheme, dealt: Any, replica: int, asking: Place, now: int) -> list[Outgoing]:
         shown = NextShare(self._advertisement, dealt.handed.portion(replica).encode().reveal())
         return [Outgoing(asking, shown)]
 
