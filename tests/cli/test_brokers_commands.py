@@ -223,8 +223,8 @@ def planned(desk: Desk) -> Desk:
     return desk
 
 
-def plan(desk: Desk, more: str = "") -> str:
-    return f"brokers plan facts.json --overlay o.signed --operator {(desk.home / 'operator').read_text()} {more}"
+def plan(desk: Desk, more: str = "", files: str = "facts.json") -> str:
+    return f"brokers plan {files} --overlay o.signed --operator {(desk.home / 'operator').read_text()} {more}"
 
 
 def test_a_plan_goes_by_what_more_than_the_liars_of_a_node_say(planned: Desk) -> None:
@@ -235,6 +235,27 @@ def test_a_plan_goes_by_what_more_than_the_liars_of_a_node_say(planned: Desk) ->
     lines = planned.run(plan(planned, "--spare 3"))[1].splitlines()
     assert lines[1].startswith("  a: 3 replicas, planned 5, risk 0.3")
     assert "  proven to lie: replica 3 of a" in lines
+    assert lines[-1].startswith("to carry it out, change overlay.toml")
+
+
+def test_facts_of_brokers_whose_files_have_one_name_are_all_heard(planned: Desk) -> None:
+    told, whole = json.loads((planned.home / "facts.json").read_text())["brokers"], planned.good(plan(planned))
+    for name in told:
+        (planned.home / f"{name}.json").write_text(json.dumps({"brokers": {"broker.toml": told[name]}}))
+    assert planned.good(plan(planned, files=" ".join(f"{name}.json" for name in told))) == whole
+    assert whole["liars"] == ["replica 3 of a"]
+
+
+def test_who_speaks_in_the_name_of_another_replica_is_not_heard_in_its_place(planned: Desk) -> None:
+    (planned.home / "forged.json").write_text(json.dumps({"brokers": {"broker.toml": facts("b", 2, ("a", 1))}}))
+    planned.bad(plan(planned, files="facts.json forged.json"), 3, "2 brokers say that they are replica 2 of b")
+
+
+def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planned: Desk) -> None:
+    told = {f"{node}{at}": facts(node, at) for node in "ab" for at in (1, 2, 3)}
+    (planned.home / "facts.json").write_text(json.dumps({"brokers": told}))
+    assert planned.run(plan(planned))[1].splitlines()[-1] == "  nothing to do: all stands as planned"
+    assert "nothing to do" not in planned.run(plan(planned, "--spare 2"))[1]
 
 
 def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(planned: Desk) -> None:

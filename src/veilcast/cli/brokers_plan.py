@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -70,12 +71,10 @@ def _plan(arguments: argparse.Namespace, context: Context) -> Report:
         raise ConfigError("with FACTS, --overlay and --operator are needed")
     operator = read_operator("--operator", arguments.operator)
     overlay = read_signed(arguments.overlay, operator).verify(operator)
-    told: dict[str, Any] = {}
-    for path in arguments.facts:
-        told |= _read_facts(path)
-    found = findings(overlay, told_in(told))
+    # Most brokers' files have one name, so what they tell is kept apart by who told it.
+    found = findings(overlay, _once([told for path in arguments.facts for told in told_in(_read_facts(path))]))
     made = _made(arguments, overlay, found, arguments.spare, arguments.profile)
-    return _report(overlay, found, made, [])
+    return _report(overlay, found, made, None)
 
 
 def _plan_here(arguments: argparse.Namespace) -> Report:
@@ -108,6 +107,15 @@ def told_in(told: Mapping[str, Any]) -> list[Told]:
         for facts in told.values()
         if facts is not None and facts["node"] is not None
     ]
+
+
+def _once(told: list[Told]) -> list[Told]:
+    """Of two who say that they are one replica, one is not."""
+    places = Counter((each.node, each.index) for each in told)
+    for (node, index), times in places.items():
+        if times > 1:
+            raise ConfigError(f"FACTS: {times} brokers say that they are replica {index} of {node}; one is")
+    return told
 
 
 def _carry_out(here: LocalOperator, steps: list[Step]) -> None:
@@ -147,7 +155,10 @@ def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spar
     )
 
 
-def _report(overlay: Overlay, found: Findings, made: Plan, steps: list[Step], *, applied: bool = False) -> Report:
+def _report(
+    overlay: Overlay, found: Findings, made: Plan, steps: list[Step] | None, *, applied: bool = False
+) -> Report:
+    """Without steps it is the operator's to make them: which brokers come is known to nobody here."""
     liars = [
         f"replica {index} of {node.name}"
         for node in overlay.nodes
@@ -165,7 +176,7 @@ def _report(overlay: Overlay, found: Findings, made: Plan, steps: list[Step], *,
             "come": [replica.address for replica in step.come],
             "leave": [replica.address for replica in step.leave],
         }
-        for step in steps
+        for step in steps or ()
     ]
     data = {
         "nodes": nodes,
@@ -181,11 +192,15 @@ def _report(overlay: Overlay, found: Findings, made: Plan, steps: list[Step], *,
     lines.insert(0, f"{len(nodes)} virtual nodes, {made.unused} replicas to spare after the plan")
     lines += [f"  proven to lie: {name}" for name in liars]
     lines += [f"  unprotected: {path}" for path in made.unprotected]
-    for step in steps:
+    for step in steps or ():
         changed = f"{len(step.come)} come, {len(step.leave)} leave"
         lines.append(f"  step to version {step.overlay.version}: {step.node}: {changed}")
-    if not told:
+    if not liars and all(row["now"] == row["planned"] for row in nodes):
         lines.append("  nothing to do: all stands as planned")
+    elif steps is None:
+        lines.append("to carry it out, change overlay.toml, `brokers overlay sign` it, and `brokers order` it")
+    elif not steps:
+        lines.append("  nothing can be done: no broker is spare to take the place of who lied")
     elif applied:
         lines.append("carried out")
     return Report(data, lines)
