@@ -136,6 +136,18 @@ def test_nobody_else_signs_what_follows(desk: Desk) -> None:
     assert (desk.home / "o.signed").read_bytes() == before
 
 
+def test_what_running_brokers_would_not_take_is_not_signed_onto_what_they_go_by(desk: Desk) -> None:
+    desk.good("brokers overlay init operator.key")
+    desk.described(3, '[["a","b"],["b","c"]]', ("a", "b", "c"))
+    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    before, first = (desk.home / "o.signed").read_bytes(), (desk.home / "overlay.toml").read_text()
+    sign = "brokers overlay sign overlay.toml --key operator.key"
+    (desk.home / "overlay.toml").write_text(first.replace('["b","c"]', '["a","c"]'))
+    desk.bad(f"{sign} --out o.signed", 3, "by version 1 would not take this", "changes replicas, and not the tree")
+    assert (desk.home / "o.signed").read_bytes() == before
+    assert desk.good(f"{sign} --out other.signed")["version"] == 1
+
+
 def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> None:
     operator = desk.good("brokers overlay init operator.key")["operator"]
     desk.described(3)

@@ -126,6 +126,12 @@ def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]
     version = 1 if before is None else before.version + 1
     overlay = Overlay(version, tuple(entries), tuple(described.links), repository)
     overlay.check(described.profile)
+    if before is not None:
+        try:
+            before.check_successor(overlay)
+        except RemoteError as error:
+            reason = f"brokers that go by version {before.version} would not take this: {error}"
+            raise ConfigError(reason) from error
     return overlay
 
 
