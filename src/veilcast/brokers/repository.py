@@ -48,6 +48,8 @@ class Repository:
         self.address, self.signing, self.key = address, signing, signing.public
         self.refused: Counter[str] = Counter()
         self.version = 0
+        self.observed = 0
+        """Nothing goes through it; a broker counts here what does."""
         self.signed, self._operator, self._config = overlay, operator, config
         self._overlay: Overlay = overlay.verify(operator)
         self._overlay.check(config.profile)

@@ -136,7 +136,7 @@ class BrokerOwner:
             "peers": {peer.address: peer.up for peer in streams.peers()},
             "sizes": dict(broker.sizes()),
             "refused": dict(broker.refused),
-            "observed": broker.sizes().get("contents done", 0),
+            "observed": broker.observed,
             "marks": [
                 {
                     "node": names.get(place.scheme.node, place.scheme.node.hex()),
