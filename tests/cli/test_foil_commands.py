@@ -61,6 +61,7 @@ def test_the_picture_has_a_column_for_each_event_and_marks_the_truth_on_request(
         (["series.csv", "price", "--domain", "0..400"], None, "'price' must be a finite number from 0.0 to 400.0"),
         (["series.csv", "cost", "--domain", "0..400"], 3, "no column 'cost', only minute, price"),
         (["series.csv", "price", "--domain", "much"], 3, "write LOW..HIGH"),
+        (["none.csv", "price", "--domain", "0..400"], 3, "none.csv has no value under 'price'"),
         (["nothing.csv", "price", "--domain", "0..400"], None, "cannot read nothing.csv"),
         (["gaps.csv", "price", "--domain", "0..400"], 3, "a value of 'price' is no number"),
         (["python.csv", "price", "--domain", "0..4000"], 3, "'1_000': write digits alone"),
@@ -71,6 +72,7 @@ def test_the_picture_has_a_column_for_each_event_and_marks_the_truth_on_request(
 def test_a_series_that_cannot_be_shown_is_told_in_one_line(
     arguments: list[str], code: int | None, told: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (home / "none.csv").write_text("minute,price\n")
     (home / "gaps.csv").write_text("minute,price\n0,1\n1,\n")
     (home / "python.csv").write_text("minute,price\n0,1\n1,1_000\n")
     (home / "nan.csv").write_text("minute,price\n0,1\n1,nan\n")

@@ -56,6 +56,8 @@ def _show(arguments: argparse.Namespace, context: Context) -> Report:
     within("--bits", arguments.bits, 1, _BITS)
     low, high = _domain(arguments.domain)
     values = _values(arguments.file, arguments.column)[: arguments.steps]
+    if not values:
+        raise ConfigError(f"{arguments.file} has no value under {arguments.column!r}")
     attribute = Attribute(deviation=arguments.deviation, public_after=arguments.public_after)
     config = FoilConfig(
         profile=arguments.profile,
