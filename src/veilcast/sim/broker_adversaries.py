@@ -1,4 +1,4 @@
-"""Byzantine brokers: each is the real machine with its own keys, and does one thing that it should not (issue: P4).
+"""Byzantine brokers: each is the real machine with its own keys, and does one thing that it should not.
 
 A liar knows its place and its signing key, and those who speak to it; it draws from the `rng` it is given. Whatever it
 says otherwise is numbered and acknowledged as it should be (`broker_streams`), so that nobody can tell it by its
