@@ -80,8 +80,6 @@ class Broker:
         self.address, self.signing, self.key = address, signing, signing.public
         self.refused: Counter[str] = Counter()
         self.version = 0
-        self.observed = 0
-        """Keys and publications that went through, all in all."""
         self._home = place.scheme.node
         self._config = config
         pace = Pace(config.prepare_us, config.settle_us, config.linger_us, config.copy_us)
@@ -131,6 +129,11 @@ class Broker:
     def marks(self) -> dict[Place, dict[Reason, int]]:
         """All that is held against replicas, proven or not."""
         return self._suspicions.marks()
+
+    @property
+    def observed(self) -> int:
+        """Publications that went through, all in all: what failures are held against."""
+        return self._carrying.through
 
     # --- the driver
 
@@ -305,8 +308,6 @@ class Broker:
             sent, part.outbox = part.outbox, []
             for outgoing in sent:
                 self._say(outgoing)
-            self.observed += len({message.content for _, message in sent if isinstance(message, Done)})
-            self.observed += len({message.key for _, message in sent if isinstance(message, Taken)})
 
     def _tell(self, hop: Address, message: Message) -> None:
         node = node_of(hop)

@@ -41,6 +41,8 @@ class Carrying:
         self.outbox: list[Outgoing] = []
         self.given_up = 0
         """Times that a client did not say in time that it had something."""
+        self.through = 0
+        """Contents that we were done with, each once while we remember it: nobody raises this by trying again."""
         self._config, self._routes, self._suspicions = config, routes, suspicions
         self._contents: dict[bytes, Carried] = {}
         self._counts: Counter[bytes] = Counter()
@@ -304,7 +306,7 @@ class Carrying:
             return
         if all(waiting.done for waiting in content.branches.values()):
             self._forget(content)
-            self._done.pop(content.id, None)
+            self.through += self._done.pop(content.id, None) is None
             self._done[content.id] = content.attempt
             if len(self._done) > self._config.done_max:
                 del self._done[next(iter(self._done))]

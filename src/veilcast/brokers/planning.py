@@ -51,7 +51,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What one replica tells: its marks, and how many keys and publications it has seen go through."""
+    """What one replica tells: its marks, and how many publications it has seen go through."""
 
     node: str
     index: Count
