@@ -67,7 +67,7 @@ def _add_overlay(verbs: Any) -> None:
     _add_passphrase(init)
 
     sign = _verb(parts, "sign", _sign, "check a description of the overlay, and sign it for everybody")
-    sign.add_argument("description", type=Path, metavar="OVERLAY.toml")
+    sign.add_argument("description", type=Path, metavar="OVERLAY.toml", help="its nodes, replicas and links")
     sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="the operator's")
     sign.add_argument(
         "--out",
@@ -79,7 +79,7 @@ def _add_overlay(verbs: Any) -> None:
     _add_passphrase(sign)
 
     show = _verb(parts, "show", _show, "what a signed description says")
-    show.add_argument("overlay", type=Path, metavar="FILE")
+    show.add_argument("overlay", type=Path, metavar="FILE", help="what `overlay sign` wrote")
     show.add_argument("--operator", required=True, metavar="LINE", help="what `overlay init` printed")
 
     brokers_up.add_command(parts, _verb)

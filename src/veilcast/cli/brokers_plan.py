@@ -39,10 +39,18 @@ from veilcast.node.broker_keys import read_operator
 def add_command(verbs: Any, verb: Any) -> None:
     text = "where replicas should stand, by what running brokers tell of one another"
     parser = verb(verbs, "plan", _plan, text)
-    parser.add_argument("facts", type=Path, nargs="*", metavar="FACTS", help="what `brokers status --json` printed")
+    parser.add_argument(
+        "facts",
+        type=Path,
+        nargs="*",
+        metavar="FACTS",
+        help="what `brokers status --json` printed, a file for each broker",
+    )
     parser.add_argument("--overlay", type=Path, metavar="FILE", help="with FACTS: the signed overlay")
-    parser.add_argument("--operator", metavar="LINE", help="with FACTS: by which its operator is known")
-    parser.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="with FACTS (hardened)")
+    parser.add_argument("--operator", metavar="LINE", help="with FACTS: what `overlay init` printed")
+    parser.add_argument(
+        "--profile", choices=("hardened", "paper"), default="hardened", help="with FACTS: the overlay's (hardened)"
+    )
     parser.add_argument(
         "--spare", type=int, default=0, metavar="N", help="with FACTS: brokers that could be attached (0)"
     )

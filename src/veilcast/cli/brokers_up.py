@@ -53,7 +53,7 @@ class UpFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def add_command(verbs: Any, verb: Any) -> None:
     up = verb(verbs, "up", _up, "start a whole overlay on this machine, brokers and members, from one file")
-    up.add_argument("file", type=Path, metavar="FILE")
+    up.add_argument("file", type=Path, metavar="FILE", help="TOML; docs/operating.md has one to begin with")
     up.add_argument("--dir", type=Path, default=Path(_DIRECTORY), help=f"where its files are ({_DIRECTORY})")
 
 
