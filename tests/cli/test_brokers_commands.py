@@ -292,5 +292,8 @@ def test_a_plan_needs_to_know_of_whom(planned: Desk) -> None:
     planned.bad("brokers plan", 3, "name --dir, for an overlay on this machine, or files of FACTS")
     planned.bad("brokers plan facts.json", 3, "with FACTS, --overlay and --operator are needed")
     planned.bad(plan(planned, "--apply"), 3, "--apply goes with --dir")
+    planned.bad(plan(planned, "--spare -1"), 3, "--spare")
+    planned.bad(plan(planned, "--cap -1"), 3, "--cap")
+    planned.bad("brokers plan --dir nowhere --spare 2", 3, "--spare go with FACTS")
     planned.bad("brokers plan --dir nowhere", 4, "holds no network")
     planned.bad("brokers status --dir nowhere", 4, "holds no network")

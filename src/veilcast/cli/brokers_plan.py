@@ -27,6 +27,7 @@ from veilcast.brokers.overlay import Overlay
 from veilcast.brokers.placement import Plan
 from veilcast.brokers.planning import Findings, Mark, Step, Told, carry_out, findings, paths, plan
 from veilcast.cli import crew, localnet
+from veilcast.cli.bounds import within
 from veilcast.cli.brokers_facts import told_by
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import read_file
@@ -69,7 +70,12 @@ def add_command(verbs: Any, verb: Any) -> None:
 def _plan(arguments: argparse.Namespace, context: Context) -> Report:
     if (arguments.dir is None) == (not arguments.facts):
         raise ConfigError("name --dir, for an overlay on this machine, or files of FACTS")
+    for option in ("spare", "cap", "replicas"):
+        if (number := getattr(arguments, option)) is not None:
+            within(f"--{option}", number, 0, _REPLICAS_MAX)
     if arguments.dir is not None:
+        if arguments.overlay or arguments.operator or arguments.spare:
+            raise ConfigError("--overlay, --operator and --spare go with FACTS; with --dir they are known")
         return _plan_here(arguments)
     if arguments.apply:
         raise ConfigError(
@@ -239,5 +245,6 @@ class _Facts(msgspec.Struct):
     observed: int
 
 
+_REPLICAS_MAX: Final = 100_000
 _STEP_S: Final = 180.0
 _LOOK_S: Final = 0.3
