@@ -21,6 +21,7 @@ from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
 from veilcast.node.broker_files import read_signed
 from veilcast.node.broker_keys import read_broker, read_operator
+from veilcast.node.config import parse
 
 CHEAP = Cost(1, 1)
 SECRET = Secret(b"correct horse")
@@ -170,6 +171,20 @@ def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> Non
     file("north0.keys")
     desk.bad("brokers status", 14, "is it running?")
     desk.bad("brokers order o.signed", 14, "is it running?")
+
+
+def test_a_file_that_is_not_there_is_named_before_a_passphrase_is_asked_for(desk: Desk) -> None:
+    desk.bad("brokers init --keyring none.keys", 4, "cannot read none.keys")
+    desk.bad("brokers overlay sign overlay.toml --key none.key --out o.signed", 4, "cannot read none.key")
+
+
+def test_a_new_file_for_a_member_is_one_that_can_be_read_and_lacks_nothing(desk: Desk) -> None:
+    operator = desk.good("brokers overlay init operator.key")["operator"]
+    new = "node new --keyring max.keys --overlay o.signed --edge north"
+    text = desk.good(f"{new} --operator {operator}")["node.toml"]
+    assert parse(text.encode(), desk.home / "node.toml").settings.edge == "north"
+    desk.bad(new, 3, "--overlay, --operator and --edge are all needed")
+    desk.bad(f"{new} --operator nonsense", 3, "brokers.operator: not the line")
 
 
 UP = """

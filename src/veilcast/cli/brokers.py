@@ -16,7 +16,7 @@ from veilcast.cli import brokers_plan, brokers_up, passphrase, running
 from veilcast.cli.brokers_facts import facts_lines, told_by
 from veilcast.cli.compose_brokers import compose_broker
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import check_place, keyring_passphrase, passphrase_file
+from veilcast.cli.files import check_place, check_there, keyring_passphrase, passphrase_file
 from veilcast.cli.opening import check_standing
 from veilcast.crypto.sign import SigningKey
 from veilcast.net.inquiries import inquire
@@ -103,6 +103,7 @@ def _add_passphrase(parser: argparse.ArgumentParser) -> None:
 
 
 def _init(arguments: argparse.Namespace, context: Context) -> Report:
+    check_there(arguments.keyring)
     keyring = read_secret(arguments.keyring, Keyring, keyring_passphrase(context, arguments))
     check_standing(keyring, "broker")
     line = spell_broker(public_of(keyring))
@@ -146,6 +147,7 @@ def _init_operator(arguments: argparse.Namespace, context: Context) -> Report:
 def _sign(arguments: argparse.Namespace, context: Context) -> Report:
     out, key_file = arguments.out, arguments.key
     check_place(out, overwrite=True)
+    check_there(key_file)
     secret = passphrase.existing(context, str(key_file), arguments.passphrase_file, passphrase_file(key_file))
     key = read_operator_key(key_file, secret)
     before = read_signed(out, key.public).verify(key.public) if out.exists() else None

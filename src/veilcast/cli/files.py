@@ -45,6 +45,12 @@ def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secre
     )
 
 
+def check_there(path: Path) -> None:
+    """Before anybody is asked for the passphrase of a file that is none."""
+    if not path.is_file():
+        raise StorageError(f"cannot read {path}: there is no such file")
+
+
 def check_place(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a place where nothing can be written, before anything else has been changed."""
     try:

@@ -45,16 +45,19 @@ def add_command(verbs: Any) -> None:
 def _new(arguments: argparse.Namespace, context: Context) -> Report:
     relayed = bool(arguments.proxy or arguments.server_key)
     meshed, treed, foiled = (getattr(arguments, key) is not None for key in ("listen", "directory", "broker"))
-    brokered = any(getattr(arguments, key) is not None for key in ("overlay", "operator", "edge"))
+    overlaid = [getattr(arguments, key) for key in ("overlay", "operator", "edge")]
+    brokered = any(overlaid)
     if relayed + meshed + treed + foiled + brokered != 1:
         raise ConfigError(
             "a node has --listen and peers, in a mesh; --proxy and --server-key, in a relay; or --directory, in a tree;"
             " or --broker, with foiling; or --overlay, --operator and --edge, with brokers"
         )
+    if brokered and not all(overlaid):
+        raise ConfigError("with brokers, --overlay, --operator and --edge are all needed")
     if relayed:
         text = relay_file(arguments.keyring, arguments.proxy, arguments.server_key or "")
     elif brokered:
-        text = brokers_file(arguments.keyring, arguments.overlay or "", arguments.operator or "", arguments.edge or "")
+        text = brokers_file(arguments.keyring, *overlaid)
     elif foiled:
         text = foil_file(arguments.keyring, arguments.broker)
     elif treed:
