@@ -50,7 +50,7 @@ def messages_redistributed(sizes: Sequence[int]) -> int:
 
 
 def messages_redistributed_at_worst(sizes: Sequence[int]) -> int:
-    """At most, whatever minorities do: all rounds of both floods, and every dispute there can be, shown to all.
+    """One attempt, whatever minorities do: all rounds of both floods, and every dispute there can be, shown to all.
 
     A dealing that stands has a majority of replicas who do not dispute it. What is passed on in a round is one message.
     """
