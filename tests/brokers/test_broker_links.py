@@ -14,18 +14,22 @@ from veilcast.authority.record import Profile
 from veilcast.brokers import claims
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.content import Strategy, prepare
 from veilcast.brokers.language import language_of
 from veilcast.brokers.overlay import node_id
 from veilcast.brokers.queues import Queues
+from veilcast.brokers.sharing.scheme import Scheme
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Connect, Disconnect, Event, Listen
+from veilcast.machine import Address, Connect, Disconnect, Event, Listen, Publication
 from veilcast.sim.chance import SeededEntropy, derive
+from veilcast.topics import TOPIC as TOPIC_LABEL
 from veilcast.topics import Label
 from veilcast.wire import encode
 from veilcast.wire.brokers import (
     Bring,
+    Carry,
     Claim,
     Copied,
     CopyRouting,
@@ -34,6 +38,7 @@ from veilcast.wire.brokers import (
     FirstShare,
     Item,
     NextShare,
+    Routing,
     Spoken,
     Taken,
 )
@@ -43,7 +48,7 @@ from veilcast.wire.messages import Message
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
 import broker_grants
-from broker_grants import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of
+from broker_grants import EPOCH, EPOCH_US, OPERATOR, OTHER, START, TOPIC, keys_of
 from strategies import messages, with_garbage
 
 
@@ -267,6 +272,32 @@ def test_a_client_that_is_gone_is_forgotten_when_its_claims_have_ended() -> None
         bench.broker.handle_timer(bench.now)
     assert bench.now >= subscription(1).until_us
     assert bench.broker.sizes()["waiting"] == 0
+
+
+@pytest.mark.parametrize("profile", ["paper", "hardened"])
+def test_a_publisher_whose_words_are_none_or_of_something_else_breaks_no_broker(profile: Profile) -> None:
+    """Such a content was kept, and looked at again when any claim ended: that raised where nobody expected it."""
+    bench = Bench(profile)
+    bench.complete()
+    bench.up("publisher")
+    keys, language = keys_of(1, profile), language_of(profile)
+    assert keys.signing is not None
+    until = claims.last_us(EPOCH, EPOCH_US) - 1 if profile == "hardened" else START + 100_000_000
+    here = broker_grants.signing("B2", 1).public
+    adverts = [
+        claims.advertise(keys, node_id("B2"), EPOCH, until, language.advertisement(keys), holder(number).public)
+        for number in (1, 2)
+    ]
+    bench.say("publisher", *[claims.bring(advert, holder(at), here) for at, advert in enumerate(adverts, 1)])
+    other = language.says(keys_of(1, profile, topic=OTHER), Publication(((TOPIC_LABEL, OTHER),)))
+    for number, says in enumerate((b"\xc1", other)):
+        routing = Routing(adverts[0].id, says, bytes(16), number, bytes(8))
+        manifest, (block,) = prepare(routing.content, b"x", Strategy.COPIES, Scheme(node_id("B2"), 0, 3), keys.signing)
+        bench.say("publisher", Carry(routing, manifest.encode(), block.data, 1, 0))
+    assert bench.broker.refused.total() == 2
+    assert bench.broker.sizes()["contents"] == bench.broker.sizes()["content bytes"] == 0
+    bench.say("publisher", claims.withdraw(adverts[1].id, holder(2)))
+    assert bench.broker.sizes()["claims"] == 1
 
 
 def test_hostile_bytes_change_nothing_but_a_count() -> None:

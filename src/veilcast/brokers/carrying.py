@@ -127,14 +127,17 @@ class Carrying:
         if content.encoded != carry.manifest:
             raise ForgedError("a second manifest for one content")
         block = self._block(content, carry, source)
+        again = known is None or carry.attempt > content.attempt
+        # Raises for what was not advertised, or is no word of ours: such a thing must not be let in.
+        branches = self._routes.wanting(routing) if again else ()
         if known is None:
             self._enter(content)
         fresh = block is not None and block not in content.blocks
         if block is not None and fresh:
             self._store(content, block, carry.block or b"")
-        if known is None or carry.attempt > content.attempt:
+        if again:
             content.attempt = carry.attempt
-            self._go_on(content)
+            self._go_on(content, branches)
         elif block is not None and fresh:
             self._spread(content, [block])
         self._finish(content, now)
@@ -180,9 +183,9 @@ class Carrying:
         content.blocks[index] = data
         self._bytes[whose] += len(data)
 
-    def _go_on(self, content: Carried) -> None:
+    def _go_on(self, content: Carried, branches: Sequence[Branch]) -> None:
         """A first or another attempt, to all branches that are not done."""
-        for branch in self._routes.wanting(content.routing):
+        for branch in branches:
             hop = branch.node if isinstance(branch, Scheme) else branch
             content.branches.setdefault(hop, Waiting()).branch = branch
         for peer, _ in self._ends.take(content.id):
@@ -348,7 +351,7 @@ class Carrying:
     def _prune(self, content: Carried) -> None:
         try:
             branches = self._routes.wanting(content.routing)
-        except StaleError:
+        except RemoteError:
             branches = ()
         wanted = [branch.node if isinstance(branch, Scheme) else branch for branch in branches]
         for hop in [hop for hop in content.branches if hop not in wanted]:
