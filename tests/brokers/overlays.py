@@ -22,6 +22,7 @@ from veilcast.brokers.content import Assembly, Block, Manifest, Strategy, carrie
 from veilcast.brokers.hop import quiet_us
 from veilcast.brokers.passing import Passing
 from veilcast.brokers.routes import Branch, Outgoing, Peer
+from veilcast.brokers.sharing.bulk import key_id
 from veilcast.brokers.sharing.gathering import Gathering
 from veilcast.brokers.sharing.paper import Origin, Parcel, Trails, split_key
 from veilcast.brokers.sharing.redistribution import Collecting, Delivery, First, Header, Portion, Root, deal_key
@@ -40,6 +41,7 @@ from veilcast.wire.messages import Message
 U = 1_000_000
 ADVERT = b"a" * 16
 PUBLISHER = SigningKey(Secret(b"p" * 32))
+KEY = key_id(PUBLISHER.public, b"k" * 8)
 CLIENT = Address("publisher")
 SECRET = Scalar.of(0xC0FFEE)
 START = 10_000_000_000
@@ -63,6 +65,8 @@ class Routes:
     def __init__(self, place: Place, before: Branch, branches: Sequence[Branch]) -> None:
         self.place, self.before, self.branches = place, before, list(branches)
         self.known = self.is_ready = True
+        self.others: dict[bytes, bytes] = {}
+        """Advertisements of other publishers, from the same hop."""
         self.older: list[Place] = []
         self.under_way: Callable[[Place, Place, Message], bool] = lambda source, to, message: False
 
@@ -71,7 +75,7 @@ class Routes:
 
     def publisher(self, advertisement: bytes) -> bytes:
         self._check(advertisement)
-        return PUBLISHER.public
+        return self.others.get(advertisement, PUBLISHER.public)
 
     def came_from(self, advertisement: bytes) -> Branch:
         self._check(advertisement)
@@ -92,7 +96,7 @@ class Routes:
         return self.is_ready
 
     def _check(self, advertisement: bytes) -> None:
-        if advertisement != ADVERT or not self.known:
+        if advertisement not in (ADVERT, *self.others) or not self.known:
             raise StaleError("not known here")
 
 
@@ -302,7 +306,7 @@ class World:
             self.shares.append((outgoing.message, source, outgoing.to))
         heapq.heappush(self._queue, (when, self._count, source, outgoing.to, outgoing.message))
 
-    def deal(self, attempt: int = 0, key: bytes = b"k" * 16) -> Origin:
+    def deal(self, attempt: int = 0, key: bytes = KEY) -> Origin:
         origin, first = Origin(key, attempt), self.schemes[0]
         entropy = random.Random(f"{self.seed} {attempt} {key.hex()}").randbytes
         if self.config.profile == "paper":

@@ -17,7 +17,7 @@ TOPIC = Secret(b"t" * 32)
 
 
 def bulk(messages: int = 1, size: int | None = None, seed: int = 1) -> Bulk:
-    return Bulk(Refresh(messages, size), random.Random(seed).randbytes)
+    return Bulk(Refresh(messages, size), bytes(32), random.Random(seed).randbytes)
 
 
 def test_a_key_serves_so_many_messages() -> None:

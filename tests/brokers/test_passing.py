@@ -26,7 +26,7 @@ from veilcast.wire.brokers import Disputed, FirstShare, NextShare, Spoken, Taken
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lies import LIES, PROVEN, curious, drop, say, without
-from overlays import ADVERT, QUIET, SECRET, Liar, Liars, Pool, U, World, passed, run, scheme
+from overlays import ADVERT, KEY, QUIET, SECRET, Liar, Liars, Pool, U, World, passed, run, scheme
 
 # --- without liars ----------------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ from overlays import ADVERT, QUIET, SECRET, Liar, Liars, Pool, U, World, passed,
 def test_a_key_passes_in_two_r_squared_messages_a_hop(size: int) -> None:
     """And as many small ones that say it was taken, so that it can be erased."""
     world = World(3, size, bound_us=10 * U)
-    assert not passed(world, Origin(b"k" * 16))
+    assert not passed(world, Origin(KEY))
     origin = world.deal()
     world.run()
     assert passed(world, origin)

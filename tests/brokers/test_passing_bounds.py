@@ -13,14 +13,24 @@ import pytest
 from veilcast.brokers import passing
 from veilcast.brokers.hop import Said
 from veilcast.brokers.routes import Outgoing, replicas
+from veilcast.brokers.sharing.bulk import key_id
+from veilcast.brokers.sharing.paper import Origin, split_key
+from veilcast.brokers.sharing.redistribution import deal_key, hand_on, take_first
 from veilcast.brokers.sharing.scheme import Place, Scheme
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, ForgedError, RemoteError
 from veilcast.machine import Address
 from veilcast.wire.brokers import FirstShare, Flood, NextShare, Spoken, Taken, WantKey
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lies import LIES, both, curious, drop
-from overlays import ADVERT, CLIENT, QUIET, SECRET, Liar, Pool, U, World, passed, run, scheme
+from overlays import ADVERT, CLIENT, PUBLISHER, QUIET, SECRET, Liar, Pool, U, World, passed, run, scheme, signing
+
+LYING = SigningKey(Secret(b"l" * 32))
+OTHERS = b"o" * 16
+"""Its advertisement."""
 
 # --- early, late, again -----------------------------------------------------------------------------------------------
 
@@ -115,6 +125,51 @@ def test_a_key_that_comes_again_after_it_was_forgotten_brings_nobody_to_speak() 
     assert all(replica.passing.sizes()["hops"] == 0 for replica in world.honest)
 
 
+def dealt_by(liar: Place, origin: Origin, publisher: SigningKey, to: Scheme) -> list[NextShare]:
+    """What a holder that lies makes of a key of a publisher that does."""
+    entropy = random.Random(7).randbytes
+    firsts = deal_key(Scalar.of(0xBAD), origin, liar.scheme, publisher, entropy)
+    holding = take_first(firsts[liar.index - 1], liar, publisher.public)
+    handed = hand_on(holding, to, signing(liar.scheme.node[0], liar.index), entropy)
+    return [NextShare(OTHERS, portion.encode().reveal()) for portion in handed.portions]
+
+
+def test_nobody_can_call_a_key_what_another_publishers_is_called() -> None:
+    """A publisher that lies, and a holder, deal theirs under the name of one that is on its way, before anybody else:
+    its passage would be theirs then, and honest holders' portions and siblings' words would not hold."""
+    world = World(3, liars={(2, 1): curious})
+    liar = Place(scheme(2), 1)
+    for replica in world.honest:
+        replica.routes.others[OTHERS] = LYING.public
+    origin = world.deal()
+    for place, share in zip(replicas(scheme(3)), dealt_by(liar, origin, LYING, scheme(3)), strict=True):
+        world.replicas[place].receive(share, liar, world.now)
+    world.run()
+    assert passed(world, origin)
+    assert world.named() == [(2, 1)]
+
+
+@pytest.mark.parametrize("profile", ["paper", "hardened"])
+def test_nor_at_the_edge_so_another_attempt_is_not_over_before_it_comes(profile: str) -> None:
+    world = World(2, profile=profile)
+    edge = [world.replicas[place] for place in replicas(scheme(1))]
+    later = Origin(world.deal().key, 1)
+    entropy = random.Random(7).randbytes
+    dealt = (
+        [part.encode() for part in split_key(Secret(b"b" * 32), later, scheme(1), LYING, entropy)]
+        if profile == "paper"
+        else [part.encode() for part in deal_key(Scalar.of(0xBAD), later, scheme(1), LYING, entropy)]
+    )
+    for replica, share in zip(edge, dealt, strict=True):
+        replica.routes.others[OTHERS] = LYING.public
+        replica.receive(FirstShare(OTHERS, share.reveal()), CLIENT, world.now)
+    world.run(60 * U)
+    world.deal(1)
+    world.run(60 * U)
+    assert [reader.got.get(later) for reader in world.readers.values()] == [SECRET]
+    assert world.named() == []
+
+
 def test_two_attempts_at_once_do_not_mix() -> None:
     world = World(3, liars={(2, 2): LIES["two words 1"]})
     first, again = world.deal(0), world.deal(1)
@@ -156,7 +211,7 @@ def test_one_publisher_fills_only_its_part_of_the_room() -> None:
     world.slow = lambda source, to, message: 10**15 if isinstance(message, NextShare | Taken) else 0
     edge = world.replicas[Place(scheme(1), 1)]
     for number in range(40):
-        world.deal(key=number.to_bytes(16, "big"))
+        world.deal(key=key_id(PUBLISHER.public, number.to_bytes(8, "big")))
     world.run(2 * U)
     assert edge.passing.sizes()["passages"] == 4
     assert sum(count for reason, count in edge.refused.items() if "no room" in reason) == 36
@@ -166,11 +221,11 @@ def test_of_passages_that_are_over_so_many_are_remembered_and_not_for_ever() -> 
     world = World(1, keys_max=16, done_max=64)
     edge = world.replicas[Place(scheme(1), 1)]
     for number in range(40):
-        world.deal(key=number.to_bytes(16, "big"))
+        world.deal(key=key_id(PUBLISHER.public, number.to_bytes(8, "big")))
         world.run(U)
     assert edge.passing.sizes()["passages past"] == 16
     world.run(300 * U)
-    world.deal(key=b"later" * 3 + b"!")
+    world.deal(key=key_id(PUBLISHER.public, b"later on"))
     world.run(2 * U)
     assert edge.passing.sizes()["passages past"] == 1
 

@@ -209,7 +209,7 @@ class Publishing:
         says = self._language.says(keys, letter.content.publication)
         bulk = self._bulks.get(letter.topic)
         if bulk is None or bulk.advertisement != advertisement or anew:
-            bulk = _Bulk(advertisement, Bulk(self._refresh, self._entropy))
+            bulk = _Bulk(advertisement, Bulk(self._refresh, keys.signing.public, self._entropy))
             self._replace(letter.topic, bulk)
         sealing = bulk.bulk.next(len(spelled), keys.content if self._hardened else None)
         if sealing.shared is not None:

@@ -20,6 +20,7 @@ from veilcast.brokers.handing import Handing, Strikes
 from veilcast.brokers.hop import Hop, Said, quiet_us, whole_us
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
+from veilcast.brokers.sharing.bulk import check_key_id
 from veilcast.brokers.sharing.paper import Origin
 from veilcast.brokers.sharing.redistribution import First, Holding, Portion, take_first
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
@@ -85,6 +86,7 @@ class Redistributing:
         first = First.decode(message.share)
         place = self._our_place(first.root.to)
         passage: Passage = (first.root.origin, None, place.scheme)
+        check_key_id(first.root.origin.key, publisher)
         holding = take_first(first, place, publisher)
         self._enter(passage, publisher, now, quiet=quiet)
         return self._hold(passage, holding, message.advertisement, now)
@@ -134,6 +136,7 @@ class Redistributing:
             header.origin, header.by, place, publisher, self._roster, self._signing, self._config.bound_us
         )
         try:
+            check_key_id(header.origin.key, publisher)
             sent = hop.take(portion, advertisement, now)
         except (ForgedError, MalformedError):
             self._suspicions.accuse(holder, Reason.PORTION)

@@ -13,6 +13,7 @@ from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.early import Early
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
+from veilcast.brokers.sharing.bulk import check_key_id
 from veilcast.brokers.sharing.paper import HOPS_MAX, Origin, Parcel, Trails, resplit
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.brokers.standing import Reason, Suspicions
@@ -87,6 +88,7 @@ class Resplitting:
         if not is_from(source, self._routes.came_from(message.advertisement)):
             raise StaleError("a piece for an advertisement that came another way")
         publisher = self._routes.publisher(message.advertisement)
+        check_key_id(parcel.origin.key, publisher)
         if parcel.holder not in self._routes.places():
             raise StaleError("a piece for another replica, or another scheme")
         if isinstance(source, Place):

@@ -16,10 +16,10 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from veilcast.crypto.derive import derive
+from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, ExcessError, LocalError, StaleError
+from veilcast.errors import ConfigError, ExcessError, ForgedError, LocalError, StaleError
 from veilcast.machine import Entropy
 
 
@@ -46,8 +46,8 @@ class Sealing(NamedTuple):
 class Bulk:
     """A publisher's keys on one topic."""
 
-    def __init__(self, refresh: Refresh, entropy: Entropy) -> None:
-        self._refresh, self._entropy = refresh, entropy
+    def __init__(self, refresh: Refresh, publisher: bytes, entropy: Entropy) -> None:
+        self._refresh, self._publisher, self._entropy = refresh, publisher, entropy
         self._key_id = b""
         self._chain: Secret | None = None
         self._number = self._bytes = 0
@@ -60,7 +60,7 @@ class Bulk:
         shared: Scalar | None = None
         if self._chain is None or self._number >= self._refresh.messages or self._full(size):
             shared = Scalar.draw(self._entropy)
-            self._key_id = self._entropy(KEY_ID)
+            self._key_id = key_id(self._publisher, self._entropy(_NONCE))
             self._chain, self._number, self._bytes = _first(shared), 0, 0
         number, chain = self._number, self._chain
         self._chain = _advance(chain)
@@ -106,6 +106,21 @@ class Opening:
         self._skipped.pop(number, None)
 
 
+def key_id(publisher: bytes, nonce: bytes) -> bytes:
+    """What a key of this publisher is called: nobody else can call one of theirs the same.
+
+    Brokers tell passages apart by this name, and everybody on the way sees it. A liar who could deal another
+    publisher's key under it, before honest holders deal, would have their portions taken for lies.
+    """
+    return nonce + digest(nonce + publisher, purpose=b"vc/key-id", size=KEY_ID - _NONCE)
+
+
+def check_key_id(key: bytes, publisher: bytes) -> None:
+    """Raise unless this is the name of one of the publisher's keys."""
+    if key != key_id(publisher, key[:_NONCE]):
+        raise ForgedError("a key under a name that is not its publisher's")
+
+
 def content_key(chain: Secret, topic: Secret | None, key_id: bytes, number: int) -> Secret:
     """From the bulk's chain alone (`paper`), or from it and the topic's content key (`hardened`)."""
     place = (key_id, number.to_bytes(8, "big"))
@@ -122,4 +137,5 @@ def _advance(chain: Secret) -> Secret:
 
 
 KEY_ID: Final = 16
+_NONCE: Final = 8
 NUMBER_MAX: Final = 1 << 32
