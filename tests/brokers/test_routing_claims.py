@@ -261,6 +261,29 @@ def test_a_minority_of_a_neighbour_can_neither_plant_a_claim_nor_withdraw_one(pr
 
 
 @pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_liar_that_tells_what_others_tell_without_its_proof_ends_nothing(profile: Profile, at: int) -> None:
+    """A proof is no part of a claim's id: the liar's voice counted, its claim was taken, and those of others were not
+    looked at any more."""
+    nodes = Nodes(profile)
+    publisher, reader = keys_of(1, profile), keys_of(2, profile, "subscriber")
+    offered, wanted = advertisement(publisher, "B1", 1), subscription(reader, "B3", 2)
+    router = nodes.routers["B2", 1]
+    for claim, node in ((offered, "B1"), (wanted, "B3")):
+        for index in range(3):
+            told = msgspec.structs.replace(claim, proof=bytes(64)) if index == at else claim
+            try:
+                key = broker_grants.signing(node, index + 1).public
+                router.claim_of_node(told, node_id(node), key, nodes.now)
+            except ForgedError:
+                assert index == at
+        assert claim in router.sent(node_id("B1" if node == "B3" else "B3")), "as its client made it"
+    says = routing(offered, publisher, publication(("level", 3)))
+    assert router.route(says) == [node_hop(node_id("B3"))]
+    assert router.sizes()["waiting"] == router.sizes()["votes"] == 0
+
+
+@pytest.mark.parametrize("profile", PROFILES)
 def test_a_claim_comes_from_the_side_of_its_edge_or_from_none(profile: Profile) -> None:
     nodes = Nodes(profile)
     ad = advertisement(keys_of(0, profile), "B1", 1)

@@ -151,17 +151,20 @@ class Router:
     def claim_of_node(self, claim: Claim, node: bytes, replica: bytes, now: int) -> None:
         """`replica` is the key of whoever says it, a replica of that node."""
         id_ = claim.id
+        if id_ in self._waiting:
+            self._try_again(id_, claim, node)
         if id_ in self._known or id_ in self._waiting or id_ in self._ended:
             return
         if self._toward.get(claim.edge) != node:
             raise ForgedError("a claim from the wrong side")
-        if self._votes.claim(id_) is None:
+        told = self._votes.claim(id_)
+        if told is None or told[0] != claim:  # The proof is no part of the id.
             self._check(claim, now)
         voters = self._votes.add("claim", id_, claim, node, replica)
         self._until.set(id_, claim.until_us)
         if self._enough(node, voters):
             self._votes.close("claim", id_)
-            self._take(claim, node_hop(node))
+            self._take(claim if told is None else self._proven(claim, told[0]), node_hop(node))
 
     def withdrawn_by_node(self, withdraw: Withdraw, node: bytes, replica: bytes, now: int) -> None:
         id_ = withdraw.claim
@@ -257,6 +260,23 @@ class Router:
         self._known[id_] = _Known(claim, hop, standing)
         self._tell(steps)
         self._offer(id_)
+
+    def _proven(self, *told: Claim) -> Claim:
+        """Of what replicas told of one claim, with different proofs, the first that holds; else any of them.
+
+        Whose proof holds is known only where an advertisement is. So a liar may say what others say, without it."""
+        if told[0].kind is ClaimKind.SUBSCRIPTION:
+            words = self._language.read_subscription(told[0])
+            return next((claim for claim in told if self._reader(claim, words) is not None), told[0])
+        return told[0]
+
+    def _try_again(self, id_: bytes, claim: Claim, node: bytes) -> None:
+        """A claim that waits is told once more, with another proof: that of an honest replica holds."""
+        hope = self._waiting.get(id_)
+        if hope is None or hope.claim == claim or hope.hop != node_hop(node):
+            return
+        if self._reader(claim, self._language.read_subscription(claim)) is not None:
+            self._subscribe(id_, claim, hope.hop)
 
     def _reader(self, claim: Claim, words: object) -> bytes | None:
         """Under which key its proof holds, of those that fitting advertisements show."""
