@@ -14,15 +14,20 @@ from veilcast.brokers import passing
 from veilcast.brokers.hop import Said
 from veilcast.brokers.routes import Outgoing, replicas
 from veilcast.brokers.sharing.bulk import key_id
+from veilcast.brokers.sharing.flooding import WORD_MAX
+from veilcast.brokers.sharing.flooding import Flood as Words
 from veilcast.brokers.sharing.paper import Origin, split_key
 from veilcast.brokers.sharing.redistribution import deal_key, hand_on, take_first
 from veilcast.brokers.sharing.scheme import Place, Scheme
+from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
-from veilcast.errors import ExcessError, ForgedError, RemoteError
+from veilcast.errors import ExcessError, ForgedError, LocalError, RemoteError
 from veilcast.machine import Address
-from veilcast.wire.brokers import FirstShare, Flood, NextShare, Spoken, Taken, WantKey
+from veilcast.wire import encode
+from veilcast.wire.brokers import Disputed, FirstShare, Flood, LastShare, NextShare, Spoken, Taken, WantKey
+from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lies import LIES, both, curious, drop
@@ -168,6 +173,47 @@ def test_nor_at_the_edge_so_another_attempt_is_not_over_before_it_comes(profile:
     world.run(60 * U)
     assert [reader.got.get(later) for reader in world.readers.values()] == [SECRET]
     assert world.named() == []
+
+
+def loud(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+    """Says to one replica what just fits into a message, to others what is expected; and delivers nothing."""
+    message = outgoing.message
+    if isinstance(message, LastShare):
+        return []
+    if isinstance(message, Spoken) and message.flood is Flood.ATTENDANCE and outgoing.to == Place(scheme(2), 2):
+        said = Said.decode(message.word)
+        about = msgspec.msgpack.encode((Origin(message.key, message.attempt), said.old))
+        words = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.roster, liar.signing, most=1 << 20)
+        long = msgspec.structs.replace(said, words=(words.say(bytes(WORD_MAX)),)).encode()
+        return [(0, outgoing._replace(message=msgspec.structs.replace(message, word=long)))]
+    return [(0, outgoing)]
+
+
+def test_no_word_is_so_long_that_honest_replicas_cannot_pass_it_on() -> None:
+    """What was passed on, with one signature more, was no message any more: that ended the broker who tried."""
+    hides = drop(NextShare, only=(3,))
+
+    def shows(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return [(0, outgoing)] if liar.memory.get("asked") else hides(liar, outgoing, now)
+
+    world = World(2, liars={(1, 1): shows, (2, 1): loud})
+
+    def wire(source: object, to: object, message: Message) -> int:
+        try:
+            encode(message)
+        except LocalError:
+            assert source == Place(scheme(2), 1), "a liar's own"
+            return 10**15
+        if isinstance(message, Disputed) and to == Place(scheme(1), 1):
+            asked = world.replicas[Place(scheme(1), 1)]
+            assert isinstance(asked, Liar)
+            asked.memory["asked"] = True
+        return 0
+
+    world.slow = wire
+    origin = world.deal()
+    world.run(100 * U)
+    assert passed(world, origin)
 
 
 def test_two_attempts_at_once_do_not_mix() -> None:

@@ -34,6 +34,7 @@ from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.crypto.shares import MAX_SHARES
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.wire import geometry as g
 from veilcast.wire.brokers import Disputed, Flood, Spoken
 
 
@@ -308,9 +309,26 @@ class Hop:
         *,
         stuck: bool = False,
     ) -> list[Outgoing]:
-        said = Said(self.old, self.place.scheme, words, root, headers, stuck)
-        spoken = Spoken(self.origin.key, self.origin.attempt, self.old.node, flood, said.encode())
-        return [Outgoing(other, spoken) for other in self._others]
+        sent: list[Outgoing] = []
+        for part in _fitting(words) or [()]:
+            said = Said(self.old, self.place.scheme, part, root, headers, stuck)
+            spoken = Spoken(self.origin.key, self.origin.attempt, self.old.node, flood, said.encode())
+            sent += [Outgoing(other, spoken) for other in self._others]
+        return sent
+
+
+def _fitting(words: tuple[Vouched, ...]) -> list[tuple[Vouched, ...]]:
+    """In as few messages as hold them: no liar may say so much that what others say is not passed on."""
+    parts: list[list[Vouched]] = []
+    left = 0
+    for vouched in words:
+        size = len(_ENCODER.encode(vouched))
+        if size > left:
+            parts.append([])
+            left = g.SHARING_MAX - _SAID
+        parts[-1].append(vouched)
+        left -= size
+    return [tuple(part) for part in parts]
 
 
 def show_us(bound_us: int, tolerated: int) -> int:
@@ -331,6 +349,8 @@ def whole_us(bound_us: int, tolerated: int) -> int:
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Said)
 _FACES: Final = 2
+_SAID: Final = 256
+"""More than the rest of what is said takes, where there are words."""
 _EARLY: Final = 8
 """Words of one replica that are kept before we have said ours."""
 

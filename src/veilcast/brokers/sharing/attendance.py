@@ -57,6 +57,11 @@ def encode(table: Mapping[int, Dealt]) -> bytes:
     return _ENCODER.encode([(holder, *table[holder]) for holder in sorted(table)])
 
 
+def size_max(holders: int) -> int:
+    """What a table of so many takes at most."""
+    return 5 + (5 + 2 * 34) * holders
+
+
 def decode(word: bytes) -> Table:
     """`MalformedError` unless it is what `encode` makes of a table: there is one word for each."""
     try:

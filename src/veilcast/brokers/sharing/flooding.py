@@ -24,6 +24,11 @@ from veilcast.crypto.shares import MAX_SHARES
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
 from veilcast.errors import ForgedError, MalformedError
 
+WORD_MAX: Final = 39 * 1024
+"""One message has 40 KiB."""
+VOUCHED: Final = 72
+"""So many bytes at most takes one more signature."""
+
 Index = Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
 
@@ -32,7 +37,7 @@ class Vouched(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """A word, its author's signature, and those of replicas who took it up."""
 
     author: Index
-    word: Annotated[bytes, msgspec.Meta(max_length=1 << 18)]
+    word: Annotated[bytes, msgspec.Meta(max_length=WORD_MAX)]
     signature: Signature
     vouchers: Annotated[tuple[tuple[Index, Signature], ...], msgspec.Meta(max_length=MAX_SHARES)] = ()
 
@@ -51,8 +56,12 @@ class Vouched(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class Flood:
     """One replica's part in one flood; `context` names it. Keeps two words of each author at most, besides ours."""
 
-    def __init__(self, context: bytes, place: Place, roster: Roster, signing: SigningKey) -> None:
-        self.context = context
+    def __init__(
+        self, context: bytes, place: Place, roster: Roster, signing: SigningKey, *, most: int = WORD_MAX
+    ) -> None:
+        self.context, self.most = context, most
+        """No word has more bytes: what a liar says must fit into a message with everybody's signature on it, or the
+        honest could not pass it on."""
         self._place, self._roster, self._signing = place, roster, signing
         self._taken: dict[int, dict[bytes, Vouched]] = {}
         self._fresh: list[Vouched] = []
@@ -70,6 +79,8 @@ class Flood:
 
     def hear(self, vouched: Vouched, round_number: int) -> None:
         """Take up what comes in this round; raises for what does not hold, and is silent on what comes too late."""
+        if len(vouched.word) > self.most:
+            raise MalformedError(f"a word of this flood has at most {self.most} bytes")
         taken = self._taken.setdefault(vouched.author, {})
         late = len(vouched.signers) < round_number or round_number > self.rounds
         if late or vouched.word in taken or (len(taken) >= _FACES and not self._is_ours(vouched.word)):
@@ -131,7 +142,6 @@ def _signed(context: bytes, place: Place, author: int, word: bytes) -> bytes:
     return _ENCODER.encode((context, place.scheme, author, word))
 
 
-WORD_MAX: Final = 1 << 18
 _FACES: Final = 2
 _WORD: Final = b"veilcast/word"
 _VOUCH: Final = b"veilcast/vouch"

@@ -45,8 +45,10 @@ class Receiving:
         self._origin, self._old, self._place, self._publisher = origin, old, place, publisher
         self._roster = roster
         about = msgspec.msgpack.encode((origin, old))
-        self._attending = Flood(digest(about, purpose=b"vc/attend"), place, roster, signing)
-        self._settling = Flood(digest(about, purpose=b"vc/settle"), place, roster, signing)
+        attend, settle = (digest(about, purpose=purpose) for purpose in (b"vc/attend", b"vc/settle"))
+        most = flooding.WORD_MAX - flooding.VOUCHED * place.scheme.size
+        self._attending = Flood(attend, place, roster, signing, most=min(most, attendance.size_max(old.size)))
+        self._settling = Flood(settle, place, roster, signing, most=most)
         self._kept: dict[Dispute, Portion] = {}
         self._headers: dict[int, dict[bytes, tuple[Root, Header]]] = {}
         """Of what was dealt to us."""
@@ -162,10 +164,14 @@ class Receiving:
     # --- disputes -----------------------------------------------------------------------------------------------------
 
     def settle(self) -> Vouched:
-        """For all others: portions that holders have shown, or the words that somebody now denies."""
+        """For all others: portions that holders have shown, or the words that somebody now denies; as many as fit."""
         shown = [self._kept[dispute].encode().reveal() for dispute in self.disputes() if dispute in self._kept]
         said = [vouched for replica in self._attending.two_faced() for vouched in self._attending.heard(replica)]
-        return self._settling.say(_ENCODER.encode(_Evidence(shown, said)))
+        word = _ENCODER.encode(_Evidence(shown, said))
+        while len(word) > self._settling.most:
+            said, shown = said[:-1], shown if said else shown[:-1]
+            word = _ENCODER.encode(_Evidence(shown, said))
+        return self._settling.say(word)
 
     def hear_settling(self, vouched: Vouched, round_number: int) -> None:
         self._settling.hear(vouched, round_number)
