@@ -6,16 +6,17 @@ import sys
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilcast.authority.record import Profile
-from veilcast.brokers import claims
+from veilcast.brokers import claims, content
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.content import Strategy, prepare
-from veilcast.brokers.language import language_of
+from veilcast.brokers.language import language_of, topic_tag
 from veilcast.brokers.overlay import node_id
 from veilcast.brokers.queues import Queues
 from veilcast.brokers.sharing.scheme import Scheme
@@ -43,6 +44,7 @@ from veilcast.wire.brokers import (
     Taken,
 )
 from veilcast.wire.brokers import Flood as WhichFlood
+from veilcast.wire.geometry import ITEM_MAX
 from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -298,6 +300,37 @@ def test_a_publisher_whose_words_are_none_or_of_something_else_breaks_no_broker(
     assert bench.broker.sizes()["contents"] == bench.broker.sizes()["content bytes"] == 0
     bench.say("publisher", claims.withdraw(adverts[1].id, holder(2)))
     assert bench.broker.sizes()["claims"] == 1
+
+
+def test_content_that_just_fits_into_a_message_breaks_no_broker_when_its_attempt_has_a_longer_number() -> None:
+    """What was to be sent on was no message any more: that ended the broker."""
+    bench = Bench()
+    bench.complete()
+    bench.up("publisher", "reader")
+    keys, here = keys_of(1, "hardened"), broker_grants.signing("B2", 1).public
+    assert keys.signing is not None
+    words = language_of("hardened").advertisement(keys)
+    advert = claims.advertise(keys, node_id("B2"), EPOCH, subscription(1).until_us, words, holder(9).public)
+    bench.say("publisher", claims.bring(advert, holder(9), here))
+    bench.say("reader", brought(1))
+    assert bench.broker.sizes()["claims"] == 2
+    tags = tuple(number.to_bytes(16, "big") for number in range(176))
+    says, last = msgspec.msgpack.encode((topic_tag(keys.token), (tags,))), (1 << 32) - 1
+    routing = Routing(advert.id, says, bytes(16), last, bytes(8))
+
+    def carry(size: int, attempt: int = 0) -> Carry:
+        digests = (content._digest(content.Block(routing.content, 1, bytes(size))), *[bytes(32)] * 254)
+        manifest = content.Manifest(routing.content, size, 1, digests, bytes(64))
+        assert keys.signing is not None
+        signature = keys.signing.sign(content._signed(manifest), purpose=content._PURPOSE)
+        signed = msgspec.structs.replace(manifest, signature=signature).encode()
+        return Carry(routing, signed, None if attempt else bytes(size), 0 if attempt else 1, attempt)
+
+    size = 30_000 + ITEM_MAX - len(encode(carry(30_000)))
+    assert len(encode(carry(size))) == ITEM_MAX
+    bench.say("publisher", carry(size), carry(size, 255))
+    assert bench.broker.refused.total() == 1
+    assert not any(isinstance(message, Carry) and message.block for message in bench.got[Address("reader")])
 
 
 def test_hostile_bytes_change_nothing_but_a_count() -> None:

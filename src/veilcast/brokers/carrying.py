@@ -31,6 +31,7 @@ from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
 from veilcast.parts.alarms import Alarms
 from veilcast.wire.brokers import Carry, Done, Missing
+from veilcast.wire.geometry import ITEM_MAX
 from veilcast.wire.messages import Message
 
 
@@ -108,6 +109,9 @@ class Carrying:
     def _carry(self, carry: Carry, source: Peer, now: int) -> None:
         routing = carry.routing
         id_ = routing.content
+        size = len(carry.manifest) + len(routing.says) + len(carry.block or b"")
+        if size > _CARRY_MAX:
+            raise MalformedError("content that leaves no room in a message for another attempt's number")
         if id_ in self._done and id_ not in self._contents:
             self._answer(carry, source)
             return
@@ -115,7 +119,6 @@ class Carrying:
             before = self._routes.came_from(routing.advertisement)
             publisher = self._routes.publisher(routing.advertisement)
         except StaleError:
-            size = len(carry.manifest) + len(routing.says) + len(carry.block or b"")
             self._early.put(routing.advertisement, source, carry, size, now)
             return
         if not self._routes.ready():
@@ -370,6 +373,8 @@ class Carrying:
 
 _PARTS: Final = 4
 """One publisher has room for this part of everything."""
+_CARRY_MAX: Final = ITEM_MAX - 128
+"""With names and numbers, of whatever length, no more than a message has."""
 _SERVED: Final = 2
 """How often a peer is sent the same block because it asks."""
 _TRIES: Final = 6
