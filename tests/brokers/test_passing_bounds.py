@@ -263,6 +263,28 @@ def test_one_publisher_fills_only_its_part_of_the_room() -> None:
     assert sum(count for reason, count in edge.refused.items() if "no room" in reason) == 36
 
 
+def test_a_publisher_that_has_one_holder_deal_too_much_costs_nobody_a_portion() -> None:
+    """Which was refused for want of room, so its replica said that it lacked it, and the holder showed it to liars."""
+    world = World(2, liars={(1, 1): curious, (2, 1): curious}, keys_max=16)
+    holder, late = Place(scheme(1), 2), Place(scheme(2), 3)
+    for replica in world.honest:
+        replica.routes.others[OTHERS] = LYING.public
+    for number in range(6):
+        origin = Origin(key_id(LYING.public, number.to_bytes(8, "big")))
+        for place, share in zip(replicas(scheme(2)), dealt_by(holder, origin, LYING, scheme(2)), strict=True):
+            world.replicas[place].receive(share, holder, world.now)
+        world.run(3 * U)
+        assert world.replicas[late].passing.sizes()["hops"] <= 4
+    world.slow = lambda source, to, message: (
+        U if isinstance(message, NextShare) and to == late and source != holder else 0
+    )
+    origin = world.deal()
+    world.run(100 * U)
+    assert passed(world, origin)
+    assert world.messages["Disputed"] == 0
+    assert world.named() == []
+
+
 def test_of_passages_that_are_over_so_many_are_remembered_and_not_for_ever() -> None:
     world = World(1, keys_max=16, done_max=64)
     edge = world.replicas[Place(scheme(1), 1)]

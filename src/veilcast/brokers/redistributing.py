@@ -151,11 +151,24 @@ class Redistributing:
         """A hop of which one holder has dealt. Liars may be early, or may repeat what is long over: each holder has so
         much room of its own for that, and the publisher's is not touched."""
         if self._met[holder] >= max(1, self._config.keys_max // _MET):
-            raise ExcessError("no room for more that nobody else has dealt")
+            self._make_room(holder, now)
         self._met[holder] += 1
         self._first[passage] = holder
         self._hops[passage] = hop
         self._until[passage] = now + 2 * whole_us(self._config.bound_us, hop.old.tolerated)
+
+    def _make_room(self, holder: Place, now: int) -> None:
+        """A publisher that lies can have an honest holder deal what nobody else has. If what comes next were refused,
+        we would say later that we lack it, and the holder would show it to liars. So what nobody else has dealt for
+        long goes, the oldest of whoever has most, and is over for good."""
+        own = [passage for passage, first in self._first.items() if first == holder]
+        whose = Counter(self._hops[passage].publisher for passage in own).most_common(1)[0][0]
+        oldest = next(passage for passage in own if self._hops[passage].publisher == whose)
+        tolerated, u = self._hops[oldest].old.tolerated, self._config.bound_us
+        if now < self._until[oldest] - 2 * whole_us(u, tolerated) + _YOUNG * u:
+            raise ExcessError("no room for more that nobody else has dealt")
+        self._part_with(oldest)
+        self._drop(oldest, now, at=self._roster.key(holder))
 
     def _part_with(self, passage: Passage) -> None:
         """It is no longer one that only few have dealt."""
@@ -284,13 +297,13 @@ class Redistributing:
             raise StaleError("this has been handed on already")
         self._room.enter(passage, publisher, now)
 
-    def _drop(self, passage: Passage, now: int) -> None:
-        """It is over, whatever came of it."""
+    def _drop(self, passage: Passage, now: int, *, at: bytes | None = None) -> None:
+        """It is over, whatever came of it; remembered at the publisher's expense, or at this one's."""
         hop = self._hops.pop(passage, None)
         self._until.pop(passage, None)
         self._alarms.drop(passage)
         self._room.leave(passage, now)
-        self._room.shun(passage, hop.publisher if hop else b"", now)
+        self._room.shun(passage, at or (hop.publisher if hop else b""), now)
         of_origin = self._by_origin.get(passage[0], {})
         of_origin.pop(passage, None)
         if not of_origin:
@@ -309,6 +322,8 @@ class Redistributing:
 
 
 _MET: Final = 4
+_YOUNG: Final = 4
+"""In units of the bound on delay: honest holders deal within 3 of one another."""
 _STRIKES_KEPT: Final = 5
 """Ten minutes, as a rule."""
 _PORTION: Final = 512
