@@ -66,7 +66,8 @@ class Routes:
         self.place, self.before, self.branches = place, before, list(branches)
         self.known = self.is_ready = True
         self.others: dict[bytes, bytes] = {}
-        """Advertisements of other publishers, from the same hop."""
+        """Other advertisements and their publishers, from the same hop or these."""
+        self.sources: dict[bytes, Branch] = {}
         self.older: list[Place] = []
         self.under_way: Callable[[Place, Place, Message], bool] = lambda source, to, message: False
 
@@ -79,7 +80,7 @@ class Routes:
 
     def came_from(self, advertisement: bytes) -> Branch:
         self._check(advertisement)
-        return self.before
+        return self.sources.get(advertisement, self.before)
 
     def readers(self, advertisement: bytes) -> Sequence[Branch]:
         self._check(advertisement)

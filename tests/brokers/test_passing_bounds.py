@@ -175,6 +175,30 @@ def test_nor_at_the_edge_so_another_attempt_is_not_over_before_it_comes(profile:
     assert world.named() == []
 
 
+def test_a_publisher_that_brings_a_key_to_two_nodes_on_one_way_gets_nobody_named() -> None:
+    """The second of them had it from the first, and from the publisher's other client, and dealt both."""
+    for first in (0, 60):
+        world = World(3)
+        for place in replicas(scheme(2)):
+            routes = world.replicas[place].routes
+            routes.others[OTHERS] = PUBLISHER.public
+            routes.sources[OTHERS] = CLIENT
+        for place in replicas(scheme(3)):
+            world.replicas[place].routes.others[OTHERS] = PUBLISHER.public
+        origin = world.deal()
+        world.run(first * U // 20)
+        dealt = deal_key(Scalar.of(0xBAD), origin, scheme(2), PUBLISHER, random.Random(3).randbytes)
+        for place, share in zip(replicas(scheme(2)), dealt, strict=True):
+            world.replicas[place].receive(FirstShare(OTHERS, share.encode().reveal()), CLIENT, world.now)
+        world.run(100 * U)
+        assert world.named() == []
+        assert all(replica.passing.sizes()["keys dealt"] == 1 for replica in world.honest)
+    world.run(300 * U)
+    world.deal(1)
+    world.run(100 * U)
+    assert all(replica.passing.sizes()["keys dealt"] == 1 for replica in world.honest), "it is not remembered for ever"
+
+
 def loud(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
     """Says to one replica what just fits into a message, to others what is expected; and delivers nothing."""
     message = outgoing.message

@@ -53,6 +53,8 @@ class Redistributing:
         self._hops: dict[Passage, Hop] = {}
         self._handing: dict[Passage, Handing] = {}
         self._by_origin: dict[Origin, dict[Passage, None]] = {}
+        self._dealt: dict[tuple[Origin, Scheme], int] = {}
+        """What we have dealt under which scheme of ours, and until when that is remembered."""
         self._strikes = Strikes(_STRIKES_KEPT * config.hold_us)
         self._alarms: Alarms[Passage] = Alarms()
         self._met: Counter[Place] = Counter()
@@ -75,6 +77,7 @@ class Redistributing:
             "passages past": self._room.remembered,
             "hops": len(self._hops),
             "handed": sum(map(len, self._handing.values())),
+            "keys dealt": len(self._dealt),
             "early": len(self._words) + len(self._portions),
         }
 
@@ -281,13 +284,25 @@ class Redistributing:
         """Our share is there: hand it on, and keep nothing of it."""
         handing = Handing(advertisement, self._routes, self._roster, self._strikes, self._config.bound_us)
         try:
-            branches = self._routes.readers(advertisement)
+            branches = self._routes.readers(advertisement) if self._is_news(passage, now) else ()
         except StaleError:
             branches = ()
         sent = handing.hand_on(holding, branches, self._signing, self._entropy, now)
         self._handing[passage] = handing
         self._by_origin.setdefault(passage[0], {})[passage] = None
         return sent + (self._moved(passage, now) if passage not in self._hops else [])
+
+    def _is_news(self, passage: Passage, now: int) -> bool:
+        """A key can come two ways: a publisher that lies brings it to us and to a node before us; or holders go over to
+        another scheme, and with a liar both have enough. Who deals twice under one name looks like a liar."""
+        while self._dealt and (first := next(iter(self._dealt.items())))[1] <= now:
+            del self._dealt[first[0]]
+        origin, _, ours = passage
+        if (origin, ours) in self._dealt:
+            return False
+        # As long as what comes of it is on its way, or remembered, at the next node.
+        self._dealt[origin, ours] = now + self._config.hold_us + 2 * whole_us(self._config.bound_us, ours.tolerated)
+        return True
 
     def _enter(self, passage: Passage, publisher: bytes, now: int, *, quiet: bool) -> None:
         if quiet:

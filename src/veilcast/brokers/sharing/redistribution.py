@@ -231,7 +231,7 @@ def hand_on(holding: Holding, to: Scheme, signing: SigningKey, entropy: Entropy)
 class Collecting:
     """The subscriber's end: the secret, as soon as a majority of a last node agrees on a sharing of it.
 
-    Bounded by the replicas that bring something: each brings one share, and who brings another lies.
+    Bounded by the replicas that bring something: of each the first share counts.
     """
 
     def __init__(self, origin: Origin, publisher: bytes) -> None:
@@ -255,8 +255,8 @@ class Collecting:
         if delivery.root.origin != self._origin:
             raise StaleError("a share of another key or attempt")
         try:
-            if delivery.share.index != bearer.index or self._brought.get(bearer, delivery) != delivery:
-                raise ForgedError("a share of another replica, or a second one")
+            if delivery.share.index != bearer.index:
+                raise ForgedError("a share of another replica")
             delivery.root.check(self._publisher)
             commitments = commitments_of(delivery.points)
             delivery.root.check_sharing(commitments, bearer.scheme)
@@ -264,7 +264,9 @@ class Collecting:
         except RemoteError:
             self._liars[bearer] = None
             raise
-        self._brought[bearer] = delivery
+        if self._brought.setdefault(bearer, delivery) != delivery:
+            # While its node changes it may have one under each scheme: that is no lie.
+            raise StaleError("a second share of one replica")
         group = self._shares.setdefault((bearer.scheme, delivery.points), {})
         group[bearer.index] = delivery.share
         if self._secret is None and len(group) == bearer.scheme.threshold:
