@@ -151,6 +151,23 @@ def test_bytes_are_bounded_too() -> None:
     assert end.dropped == 100 - len(end)
 
 
+def test_many_peers_that_take_nothing_fill_no_more_together_and_who_has_little_loses_nothing() -> None:
+    one = len(encode(content(1)))
+    queues = Queues(8, 1000, 100 * one, random.Random(1).randbytes)
+    deaf = [Address(f"deaf {number}") for number in range(50)]
+    for peer in (A, *deaf):
+        queues.expect(peer)
+    for number in range(3):
+        queues.put(A, content(number))
+    for number in range(200):
+        for peer in deaf:
+            queues.put(peer, content(number))
+        assert len(queues) <= 2 * module._TOGETHER * 100
+    assert queues.behind(A) == 3
+    assert max(map(queues.behind, deaf)) - min(map(queues.behind, deaf)) <= 1, "none of them has another's part"
+    assert queues.dropped == 50 * 200 + 3 - len(queues)
+
+
 def test_a_peer_that_is_gone_too_long_is_told_everything_anew() -> None:
     pair = Pair(queue_max=10)
     pair.connect()

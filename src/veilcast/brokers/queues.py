@@ -28,7 +28,8 @@ from veilcast.wire.messages import Message
 
 
 class Queues:
-    """Bounded, by peer: `window` items under way; `queue_max` and `queue_bytes` that wait, and as many claims.
+    """Bounded, by peer: `window` items under way; `queue_max` and `queue_bytes` that wait, and as many claims. What
+    waits for all peers together has sixteen times these bytes, however many they are.
 
     Peers are those that were `expect`ed or `peer_up`, and not `forget`; whoever lets peers in bounds them. `dropped`
     counts what went for want of room.
@@ -232,6 +233,7 @@ class Queues:
             if not line.drop():
                 break
             self.dropped += 1
+        self._bound_all(line)
         if len(line.waiting) - len(line.droppable) > self._queue_max:
             self.dropped += len(line.waiting)
             line.begin(self._entropy(_SESSION), empty=True)
@@ -239,6 +241,21 @@ class Queues:
             line.lost, line.greeted = True, False
             if line.up:
                 self.cut.append(peer)
+
+    def _bound_all(self, line: _Line) -> None:
+        """Many peers that take nothing must not fill our memory together: the fullest gives way. Who has no more than
+        its part of the whole is not looked at, so all together have twice that at most."""
+        most = _TOGETHER * self._queue_bytes
+        if line.size * len(self._lines) <= most:
+            return
+        size = sum(each.size for each in self._lines.values())
+        while size > most:
+            fullest = max(self._lines.values(), key=lambda each: each.size if each.droppable else 0)
+            before = fullest.size
+            if not fullest.drop():
+                break
+            self.dropped += 1
+            size -= before - fullest.size
 
     def _cargo(self, message: Message) -> bytes:
         """Its bytes; a message that goes to many is encoded once."""
@@ -336,5 +353,6 @@ ACKNOWLEDGE_US: Final = 100_000
 """or after so long."""
 STALL_US: Final = 15_000_000
 """For so long nothing is heard on a stream before it is left."""
+_TOGETHER: Final = 8
 _SESSION: Final = 16
 _KEPT: Final = (Claim, Bring, Withdraw, Order, Stands, CopyRouting, Copied)
