@@ -449,6 +449,24 @@ def test_noise_that_waits_is_tried_once_for_each_reader_key_and_never_again(monk
     assert len(tried) == 20
 
 
+def test_a_publisher_cannot_have_every_subscription_tried_with_keys_that_it_made_up() -> None:
+    nodes = Nodes("hardened", replicas=1)
+    router = nodes.routers["B2", 1]
+    liar, keys = keys_of(1, "hardened"), keys_of(0, "hardened")
+    assert liar.signing is not None
+    for number in range(5):
+        false = msgspec.structs.replace(advertisement(liar, "B2", number), reader=holder(number).public)
+        try:
+            router.claim_of_client(claims._proven(false, liar.signing), Address("L"), START)
+        except ForgedError:
+            assert number
+    assert router.sizes()["claims"] == 1
+    router.claim_of_client(advertisement(keys, "B2", 9), Address("P"), START)
+    wanted = subscription(keys_of(2, "hardened", "subscriber"), "B2", 8)
+    router.claim_of_client(wanted, Address("R"), START)
+    assert router.sizes() == {"claims": 3, "waiting": 0, "votes": 0, "votes each": 0, "ended": 0}
+
+
 def test_a_claim_that_ends_earlier_covers_none_that_ends_later() -> None:
     nodes = Nodes("paper")
     keys, reader = keys_of(0, "paper"), keys_of(1, "paper", "subscriber")

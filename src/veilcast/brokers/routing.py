@@ -83,9 +83,7 @@ class Router:
 
     def publisher(self, advertisement: bytes) -> bytes:
         """Whose signature counts under it; `StaleError` for one that is not known here."""
-        chain = self._advertised(advertisement).claim.chain
-        assert chain is not None, "an advertisement shows its certificate"
-        return chain.leaf.subject
+        return _publisher(self._advertised(advertisement).claim)
 
     def source(self, advertisement: bytes) -> Address:
         """The hop that its publisher is behind."""
@@ -224,10 +222,15 @@ class Router:
         assert claim.reader is not None, "it was checked"
         words = self._language.read_advertisement(claim)
         standing = Standing(id_, claim.until_us, claim.reader, words)
+        subject = self._language.about(words)
+        others = [self._known[other] for other in self._offered.get(subject, ())]
+        # Every subscription is held against all reader keys there are. In `paper` publishers of a topic have one name.
+        mine = [known for known in others if self._hardened and _publisher(known.claim) == _publisher(claim)]
+        if any(known.standing.reader != claim.reader for known in mine):
+            raise ForgedError("a publisher shows one reader key for a topic")
         steps = self._tables.advertise(id_, standing, hop)
         self._known[id_] = _Known(claim, hop, standing)
-        subject = self._language.about(words)
-        offered = [self._known[other].standing for other in self._offered.get(subject, ())]
+        offered = [known.standing for known in others]
         self._offered.setdefault(subject, {})[id_] = None
         self._count(hop, 1)
         self.news.append(id_)
@@ -374,6 +377,11 @@ class _Known:
     standing: Standing
     told: dict[Address, None] = field(default_factory=dict)
     withdraw: Withdraw | None = None
+
+
+def _publisher(claim: Claim) -> bytes:
+    assert claim.chain is not None, "an advertisement shows its certificate"
+    return claim.chain.leaf.subject
 
 
 def _directions(overlay: Overlay, home: bytes) -> dict[bytes, bytes]:
