@@ -298,7 +298,7 @@ class Redistributing:
         while self._dealt and (first := next(iter(self._dealt.items())))[1] <= now:
             del self._dealt[first[0]]
         origin, _, ours = passage
-        if (origin, ours) in self._dealt:
+        if (origin, ours) in self._dealt or len(self._dealt) >= 2 * self._config.done_max:
             return False
         # As long as what comes of it is on its way, or remembered, at the next node.
         self._dealt[origin, ours] = now + self._config.hold_us + 2 * whole_us(self._config.bound_us, ours.tolerated)

@@ -335,6 +335,7 @@ def _bounds(population: BrokersPopulation, machine: Broker | Client | Intruder) 
         "ended": broker.claims_max,
         "passages": broker.keys_max,
         "passages past": broker.done_max,
+        "keys dealt": 2 * broker.done_max,
         "hops": broker.keys_max,
         "handed": broker.keys_max * population.nodes,
         "early": 2 * _EARLY,
