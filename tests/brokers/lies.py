@@ -8,9 +8,10 @@ from collections.abc import Callable
 import msgspec
 from overlays import Liar, Script, U
 
-from veilcast.brokers.hop import Said
 from veilcast.brokers.routes import Outgoing, replicas
+from veilcast.brokers.said import Said
 from veilcast.brokers.sharing import attendance
+from veilcast.brokers.sharing.attendance import Roll
 from veilcast.brokers.sharing.flooding import Flood as Words
 from veilcast.brokers.sharing.redistribution import Handed, Holding, Portion, hand_on
 from veilcast.brokers.sharing.scheme import Place
@@ -119,6 +120,16 @@ def accuse(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing
 def say(what: Callable[[attendance.Table, int], attendance.Table | None]) -> Script:
     """Other words on what it has, for each replica that it speaks to."""
 
+    def other(roll: Roll, to: int) -> Roll | None:
+        table = what(roll.table, to)
+        return None if table is None else Roll(table, roll.absent)
+
+    return call(other)
+
+
+def call(what: Callable[[Roll, int], Roll | None]) -> Script:
+    """Another roll, for each replica that it speaks to."""
+
     def script(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message
         if not isinstance(message, Spoken) or message.flood is not Flood.ATTENDANCE:
@@ -129,15 +140,21 @@ def say(what: Callable[[attendance.Table, int], attendance.Table | None]) -> Scr
             if vouched.author != liar.place.index:
                 words.append(vouched)
                 continue
-            table = what(attendance.decode(vouched.word), index_of(outgoing))
-            if table is not None:
+            roll = what(attendance.decode(vouched.word), index_of(outgoing))
+            if roll is not None:
                 about = msgspec.msgpack.encode((_origin(message), said.old))
                 flood = Words(digest(about, purpose=b"vc/attend"), liar.place, liar.world.roster, liar.signing)
-                words.append(flood.say(attendance.encode(table)))
+                words.append(flood.say(attendance.encode(roll)))
         word = replace(said, words=tuple(words)).encode()
         return [(0, outgoing._replace(message=replace(message, word=word)))]
 
     return script
+
+
+def slander(roll: Roll, to: int) -> Roll:
+    """That whom it speaks to is not there, and that it does without the first holders."""
+    aside = (1,)
+    return Roll(without(roll.table, *aside), (to,), aside)
 
 
 def _origin(message: Spoken) -> tuple[bytes, int]:
@@ -240,6 +257,9 @@ LIES: dict[str, Script] = {
     "two words 1": say(lambda table, to: table if to == 1 else without(table, 1)),
     "two words 2": say(lambda table, to: table if to == 2 else {}),
     "two words 3": say(lambda table, to: table if to == 3 else None),
+    "slander": call(slander),
+    "slander one": call(lambda roll, to: slander(roll, 2)),
+    "slander and hide": both(call(lambda roll, to: slander(roll, 1)), hide),
     "deny and hide": both(say(lambda table, to: without(table, 1)), hide),
     "deny and accuse": both(say(lambda table, to: {}), accuse),
     "deny, hide and drop": both(say(lambda table, to: without(table, 2)), hide, drop(Spoken, only=(3,))),

@@ -272,7 +272,7 @@ def test_no_kill_of_many_gives_a_key_away() -> None:
 
 def test_a_replica_that_spoke_in_its_second_life_would_give_keys_away() -> None:
     """The planted bug. Most of the time it does no harm, so several runs are needed to see it."""
-    assert any(Pool(killed(seed, first_life=True)).reconstructs() for seed in (73, 165))
+    assert any(Pool(killed(seed, first_life=True)).reconstructs() for seed in (203, 240))
 
 
 def test_a_replica_in_its_second_life_is_silent_on_what_it_sees_for_a_while_and_for_good() -> None:

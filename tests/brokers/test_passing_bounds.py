@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from veilcast.brokers import passing
-from veilcast.brokers.hop import Said
 from veilcast.brokers.routes import Outgoing, replicas
+from veilcast.brokers.said import Said
 from veilcast.brokers.sharing.bulk import key_id
 from veilcast.brokers.sharing.flooding import WORD_MAX
 from veilcast.brokers.sharing.flooding import Flood as Words

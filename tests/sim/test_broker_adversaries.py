@@ -9,10 +9,10 @@ from random import Random
 import msgspec
 import pytest
 
-from veilcast.brokers.hop import Said
 from veilcast.brokers.queues import Queues
+from veilcast.brokers.said import Said
 from veilcast.brokers.sharing import attendance, redistribution
-from veilcast.brokers.sharing.attendance import Dealt
+from veilcast.brokers.sharing.attendance import Dealt, Roll
 from veilcast.brokers.sharing.flooding import Flood as Flooding
 from veilcast.brokers.sharing.flooding import check
 from veilcast.brokers.sharing.paper import Origin, Parcel, resplit, split_key
@@ -284,7 +284,7 @@ def test_who_equivocates_deals_its_own_share_twice_and_both_hold() -> None:
 def test_who_equivocates_says_two_words_and_signs_both() -> None:
     context = digest(msgspec.msgpack.encode((Origin(KEY), OLD)), purpose=b"vc/attend")
     table = {holder: Dealt(bytes(32), bytes(32)) for holder in (1, 2)}
-    word = Flooding(context, PLACE, roster(), SIGNING).say(attendance.encode(table))
+    word = Flooding(context, PLACE, roster(), SIGNING).say(attendance.encode(Roll(table)))
     spoken = Spoken(KEY, 0, OLD.node, Flood.ATTENDANCE, Said(OLD, HERE, (word,)).encode())
     words = []
     for peer in ("2.2", "2.3"):
@@ -292,7 +292,7 @@ def test_who_equivocates_says_two_words_and_signs_both() -> None:
         assert isinstance(heard, Spoken)
         (said,) = Said.decode(heard.word).words
         check(said, context, PLACE, roster())
-        words.append(attendance.decode(said.word))
+        words.append(attendance.decode(said.word).table)
     assert words == [{1: table[1]}, table]
 
 
@@ -326,3 +326,21 @@ def test_an_accuser_says_that_all_others_lack_what_they_were_dealt() -> None:
 
 def test_who_stalls_says_nothing_of_orders() -> None:
     assert pair("stall").say(Order(b"o"), Stands(1, True), Taken(KEY, 0)) == [Taken(KEY, 0)]
+
+
+def test_who_dozes_says_nothing_of_some_keys_and_of_others_that_it_needs_nobody() -> None:
+    table = {holder: Dealt(bytes(32), bytes(32)) for holder in (1, 2, 3)}
+    liar = pair("doze", "2.2")
+    rolls = []
+    for number in range(20):
+        key = bytes([number]) * 16
+        context = digest(msgspec.msgpack.encode((Origin(key), OLD)), purpose=b"vc/attend")
+        word = Flooding(context, PLACE, roster(), SIGNING).say(attendance.encode(Roll(table)))
+        for heard in liar.say(Spoken(key, 0, OLD.node, Flood.ATTENDANCE, Said(OLD, HERE, (word,)).encode())):
+            assert isinstance(heard, Spoken)
+            (said,) = Said.decode(heard.word).words
+            check(said, context, PLACE, roster())
+            rolls.append(attendance.decode(said.word))
+    assert 0 < len(rolls) < 20
+    assert {(roll.aside, len(roll.absent)) for roll in rolls} == {((1,), HERE.tolerated)}
+    assert all(PLACE.index not in roll.absent for roll in rolls)

@@ -13,6 +13,8 @@ to all others, honest replicas begin within 2 u of one another. From the beginni
     + 4 u       if there are disputes, holders were asked, and have shown portions
     + 3 u       each: the f + 1 rounds of settling
 
+Nobody waits for who is absent (`absences`): neither for its portion before it says what it has, nor for its word.
+
 Who is done because all said the same answers those who are not with the words that show it, to all replicas, up to
 8 u. All honest replicas are then done within 3 u of one another, and either all of them this way or none; all others
 are done by the clock, so within 2 u. That is the 3 u from above, for the next node's sake.
@@ -20,43 +22,20 @@ are done by the clock, so within 2 u. That is the 3 u from above, for the next n
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
-
+from veilcast.brokers.absences import Absences
 from veilcast.brokers.routes import Outgoing, replicas
+from veilcast.brokers.said import Said, fitting
 from veilcast.brokers.sharing.attendance import Dispute
 from veilcast.brokers.sharing.flooding import Vouched
 from veilcast.brokers.sharing.paper import Origin
 from veilcast.brokers.sharing.receiving import Receiving
 from veilcast.brokers.sharing.redistribution import Header, Holding, Portion, Root
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
-from veilcast.crypto.shares import MAX_SHARES
 from veilcast.crypto.sign import SigningKey
-from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
-from veilcast.wire import geometry as g
+from veilcast.errors import LocalError, RemoteError, StaleError
 from veilcast.wire.brokers import Disputed, Flood, Spoken
-
-
-class Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What one `Spoken` carries: of which hop, words, and, of one who is not done, what shows that it has begun."""
-
-    old: Scheme
-    new: Scheme
-    words: Annotated[tuple[Vouched, ...], msgspec.Meta(max_length=2 * MAX_SHARES)] = ()
-    root: Root | None = None
-    headers: Annotated[tuple[Header, ...], msgspec.Meta(max_length=MAX_SHARES)] = ()
-    stuck: bool = False
-
-    def encode(self) -> bytes:
-        return _ENCODER.encode(self)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Said:
-        try:
-            return _DECODER.decode(data)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not what replicas say to one another") from error
 
 
 class Hop:
@@ -71,9 +50,12 @@ class Hop:
         roster: Roster,
         signing: SigningKey,
         bound_us: int,
+        absences: Absences,
     ) -> None:
         self.origin, self.old, self.place, self.publisher = origin, old, place, publisher
-        self._u = bound_us
+        self._u, self._roster, self._absences = bound_us, roster, absences
+        self._waited: dict[Place, int] = {}
+        """Whom we wait for, or have waited for, as it was known (`Absences.level`) when we said what we have."""
         self._receiving = Receiving(origin, old, place, publisher, roster, signing)
         self._others = [other for other in replicas(place.scheme) if other != place]
         self._labels: dict[int, bytes] = {}
@@ -86,7 +68,6 @@ class Hop:
         self._nudged = self._certified = False
         self._early: dict[int, list[Vouched]] = {}
         self._shown: dict[tuple[int, int], list[Portion]] = {}
-        self._combined = False
         self.holding: Holding | None = None
         self.done = False
         """We have our share, or there is none to have."""
@@ -167,7 +148,7 @@ class Hop:
         if self.done:
             return 0 if self._owes_certificate() else None
         if self._attended is None:
-            if len(self._receiving.holders()) == self.old.size:
+            if self._is_complete():
                 return 0
             return begun + (_ATTEND if self._calls else _CALL) * self._u
         if self._receiving.quick:
@@ -205,7 +186,7 @@ class Hop:
         if self.done:
             return self._certify()
         if self._attended is None:
-            if len(self._receiving.holders()) < self.old.size and now < self._since(_ATTEND):
+            if not self._is_complete() and now < self._since(_ATTEND):
                 return self._call()
             return self._attend(now)
         if self._receiving.quick:
@@ -217,11 +198,42 @@ class Hop:
 
     def _attend(self, now: int) -> list[Outgoing]:
         self._attended = now
-        sent = self._tell((self._receiving.attend(),))
+        aside = self._waived(self.old)
+        if len(set(self._receiving.holders()) - aside) < self.old.threshold:
+            aside = set()
+        absent = sorted(self._waived(self.place.scheme) - {self.place.index})[: self.place.scheme.tolerated]
+        waited = [holder for holder in replicas(self.old) if holder.index not in aside]
+        waited += [other for other in self._others if other.index not in absent]
+        self._waited = {place: self._absences.level(self.publisher, self._roster.key(place)) for place in waited}
+        sent = self._tell((self._receiving.attend(absent, sorted(aside)),))
         for _, words in sorted(self._early.items()):
             self._hear(words, strict=False)
         self._early.clear()
         return sent
+
+    def _is_complete(self) -> bool:
+        """Whether there is nobody left whose portion we wait for."""
+        dealt = set(self._receiving.holders())
+        if len(dealt) == self.old.size:
+            return True
+        waived = self._waived(self.old)
+        return len(dealt - waived) >= self.old.threshold and len(dealt | waived) == self.old.size
+
+    def _waived(self, scheme: Scheme) -> set[int]:
+        """Those of a node that are not to be waited for."""
+        keys = {place.index: self._roster.key(place) for place in replicas(scheme)}
+        return {at for at, key in keys.items() if self._absences.waived(self.origin, self.publisher, key)}
+
+    def _learn(self) -> None:
+        """Who came, and whom we waited for in vain."""
+        others, holders = self._receiving.present()
+        for scheme, present in ((self.place.scheme, others), (self.old, holders)):
+            for place in replicas(scheme):
+                key = self._roster.key(place)
+                if place.index in present:
+                    self._absences.came(self.publisher, key)
+                elif place in self._waited:
+                    self._absences.missed(self.publisher, key, self._waited[place])
 
     def _call(self) -> list[Outgoing]:
         self._calls += 1
@@ -269,7 +281,9 @@ class Hop:
         """The end, one way or the other; nothing of the portions stays."""
         self.done = True
         try:
-            self.holding = self._receiving.combine() if self._receiving.choose() is not None else None
+            if self._receiving.choose() is not None:
+                self._learn()
+                self.holding = self._receiving.combine()
         except (RemoteError, LocalError):
             self.holding = None
         finally:
@@ -310,25 +324,11 @@ class Hop:
         stuck: bool = False,
     ) -> list[Outgoing]:
         sent: list[Outgoing] = []
-        for part in _fitting(words) or [()]:
+        for part in fitting(words) or [()]:
             said = Said(self.old, self.place.scheme, part, root, headers, stuck)
             spoken = Spoken(self.origin.key, self.origin.attempt, self.old.node, flood, said.encode())
             sent += [Outgoing(other, spoken) for other in self._others]
         return sent
-
-
-def _fitting(words: tuple[Vouched, ...]) -> list[tuple[Vouched, ...]]:
-    """In as few messages as hold them: no liar may say so much that what others say is not passed on."""
-    parts: list[list[Vouched]] = []
-    left = 0
-    for vouched in words:
-        size = len(_ENCODER.encode(vouched))
-        if size > left:
-            parts.append([])
-            left = g.SHARING_MAX - _SAID
-        parts[-1].append(vouched)
-        left -= size
-    return [tuple(part) for part in parts]
 
 
 def show_us(bound_us: int, tolerated: int) -> int:
@@ -346,11 +346,7 @@ def whole_us(bound_us: int, tolerated: int) -> int:
     return (_FIRST + _ROUND * tolerated + _SHOW + _SETTLE * (tolerated + 1)) * bound_us
 
 
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Said)
 _FACES: Final = 2
-_SAID: Final = 256
-"""More than the rest of what is said takes, where there are words."""
 _EARLY: Final = 8
 """Words of one replica that are kept before we have said ours."""
 

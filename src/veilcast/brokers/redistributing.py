@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, TypeAlias
 
+from veilcast.brokers.absences import Absences
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.early import Early
 from veilcast.brokers.handing import Handing, Strikes
-from veilcast.brokers.hop import Hop, Said, quiet_us, whole_us
+from veilcast.brokers.hop import Hop, quiet_us, whole_us
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
+from veilcast.brokers.said import Said
 from veilcast.brokers.sharing.bulk import check_key_id
 from veilcast.brokers.sharing.paper import Origin
 from veilcast.brokers.sharing.redistribution import First, Holding, Portion, take_first
@@ -55,6 +57,7 @@ class Redistributing:
         self._by_origin: dict[Origin, dict[Passage, None]] = {}
         self._dealt: dict[tuple[Origin, Scheme], int] = {}
         """What we have dealt under which scheme of ours, and until when that is remembered."""
+        self._absences = Absences(ABSENCES_MAX)
         self._strikes = Strikes(_STRIKES_KEPT * config.hold_us)
         self._alarms: Alarms[Passage] = Alarms()
         self._met: Counter[Place] = Counter()
@@ -79,6 +82,7 @@ class Redistributing:
             "handed": sum(map(len, self._handing.values())),
             "keys dealt": len(self._dealt),
             "early": len(self._words) + len(self._portions),
+            "absences": len(self._absences),
         }
 
     # --- shares -------------------------------------------------------------------------------------------------------
@@ -136,7 +140,14 @@ class Redistributing:
             return []
         known = self._hops.get(passage)
         hop = known or Hop(
-            header.origin, header.by, place, publisher, self._roster, self._signing, self._config.bound_us
+            header.origin,
+            header.by,
+            place,
+            publisher,
+            self._roster,
+            self._signing,
+            self._config.bound_us,
+            self._absences,
         )
         try:
             check_key_id(header.origin.key, publisher)
@@ -341,5 +352,6 @@ _YOUNG: Final = 4
 """In units of the bound on delay: honest holders deal within 3 of one another."""
 _STRIKES_KEPT: Final = 5
 """Ten minutes, as a rule."""
+ABSENCES_MAX: Final = 4_096
 _PORTION: Final = 512
 """More than the rest of a portion takes."""

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.brokers.hop import Said
+from veilcast.brokers.said import Said
 from veilcast.brokers.sharing import attendance
+from veilcast.brokers.sharing.attendance import Roll
 from veilcast.brokers.sharing.flooding import Flood as Flooding
-from veilcast.brokers.sharing.flooding import Vouched
 from veilcast.brokers.sharing.paper import Origin, Parcel, resplit
 from veilcast.brokers.sharing.redistribution import Handed, Holding, Portion, hand_on
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
@@ -176,7 +176,7 @@ class Equivocate(Liar):
             case NextShare():
                 said = self._other_share(message)
             case Spoken(flood=Flood.ATTENDANCE):
-                said = self._other_word(message)
+                said = _reworded(message, self._view, _with_less)
         if said != message:
             self.lies[peer] += 1
         return [said]
@@ -210,32 +210,41 @@ class Equivocate(Liar):
             self._remember(statement.name, resplit(other, statement.to, self._view.signing, self._view.entropy))
         return self._second[statement.name]
 
-    def _other_word(self, message: Spoken) -> Spoken:
-        """That it has nothing of the last holder who dealt to it."""
-        said, old = Said.decode(message.word), self._view.schemes.get(message.node)
-        words = []
-        for vouched in said.words:
-            if vouched.author == self._view.place.index and old is not None:
-                vouched = self._denied(vouched, Origin(message.key, message.attempt), old)
-            words.append(vouched)
-        return msgspec.structs.replace(message, word=msgspec.structs.replace(said, words=tuple(words)).encode())
-
-    def _denied(self, vouched: Vouched, origin: Origin, old: Scheme) -> Vouched:
-        try:
-            table = attendance.decode(vouched.word)
-        except RemoteError:
-            return vouched
-        if not table:
-            return vouched
-        table.popitem()
-        about = digest(msgspec.msgpack.encode((origin, old)), purpose=b"vc/attend")
-        flood = Flooding(about, self._view.place, Roster(nodes=1), self._view.signing)
-        return flood.say(attendance.encode(table))
-
     def _remember(self, name: bytes, made: list[Any]) -> None:
         self._second[name] = made
         if len(self._second) > MEMORY:
             del self._second[next(iter(self._second))]
+
+
+class Doze(Liar):
+    """With one key it passes on nothing, with the next all; and it does without those who do not lie, and says so."""
+
+    def __init__(self, inner: Machine, view: Standpoint) -> None:
+        super().__init__(inner, view)
+        self._asleep: dict[bytes, bool] = {}
+
+    def say(self, message: Message, peer: Address) -> list[Message]:
+        match message:
+            case NextShare(share=share) | LastShare(share=share):
+                key = share[:_NAMED]
+            case Spoken(key=key):
+                pass
+            case _:
+                return [message]
+        if self._asleep.setdefault(key, self._view.rng.random() < 0.5):
+            return []
+        if len(self._asleep) > MEMORY:
+            del self._asleep[next(iter(self._asleep))]
+        if isinstance(message, Spoken) and message.flood is Flood.ATTENDANCE:
+            return [_reworded(message, self._view, self._without_others)]
+        return [message]
+
+    def _without_others(self, roll: Roll) -> Roll:
+        scheme = self._view.place.scheme
+        others = [index for index in range(1, scheme.size + 1) if index != self._view.place.index]
+        aside = sorted(roll.table)[:1]
+        table = {holder: dealt for holder, dealt in roll.table.items() if holder not in aside}
+        return Roll(table, tuple(others[: scheme.tolerated]), tuple(aside))
 
 
 class Misroute(Liar):
@@ -299,6 +308,27 @@ def lies_of(machine: Any) -> Counter[Address]:
     return Counter() if machine is None else machine.lies
 
 
+def _reworded(message: Spoken, view: Standpoint, change: Callable[[Roll], Roll]) -> Spoken:
+    """With another word of its own, which it signs."""
+    said, old = Said.decode(message.word), view.schemes.get(message.node)
+    if old is None:
+        return message
+    about = digest(msgspec.msgpack.encode((Origin(message.key, message.attempt), old)), purpose=b"vc/attend")
+    flood = Flooding(about, view.place, Roster(nodes=1), view.signing)
+    words = tuple(
+        flood.say(attendance.encode(change(attendance.decode(vouched.word))))
+        if vouched.author == view.place.index
+        else vouched
+        for vouched in said.words
+    )
+    return msgspec.structs.replace(message, word=msgspec.structs.replace(said, words=words).encode())
+
+
+def _with_less(roll: Roll) -> Roll:
+    """That it has nothing of the last holder who dealt to it."""
+    return roll._replace(table=dict(list(roll.table.items())[:-1]))
+
+
 def _spoilt(data: bytes, rng: Random) -> bytes:
     """A bit is wrong, near the end: where a share, a piece and a block have nothing but their secret."""
     spoilt = bytearray(data)
@@ -307,12 +337,15 @@ def _spoilt(data: bytes, rng: Random) -> bytes:
 
 
 MEMORY: Final = 64
+_NAMED: Final = 24
+"""Whatever is dealt begins with the key's name."""
 _LIARS: Final[dict[str, Callable[[Machine, Standpoint], Machine]]] = {
     "drop": Drop,
     "share": CorruptShare,
     "block": CorruptBlock,
     "replay": Replay,
     "equivocate": Equivocate,
+    "doze": Doze,
     "misroute": Misroute,
     "accuse": Accuse,
     "stall": Stall,

@@ -20,6 +20,7 @@ from veilcast.brokers.broker import Broker
 from veilcast.brokers.client import Client
 from veilcast.brokers.config import BrokerConfig, ClientConfig
 from veilcast.brokers.overlay import SignedOverlay, node_id
+from veilcast.brokers.redistributing import ABSENCES_MAX
 from veilcast.brokers.sharing.scheme import Place, tolerated
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Machine
@@ -336,6 +337,7 @@ def _bounds(population: BrokersPopulation, machine: Broker | Client | Intruder) 
         "passages": broker.keys_max,
         "passages past": broker.done_max,
         "keys dealt": 2 * broker.done_max,
+        "absences": ABSENCES_MAX,
         "hops": broker.keys_max,
         "handed": broker.keys_max * population.nodes,
         "early": 2 * _EARLY,

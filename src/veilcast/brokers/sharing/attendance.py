@@ -1,6 +1,6 @@
 """Attendance: whose dealings the replicas of a node go on with, so that all of them go on with the same ones.
 
-Pure rules on what the replicas say. Each says, signed, which old holders' dealings it has and has checked (`encode`).
+Pure rules on what the replicas say. Each says, signed, which old holders' dealings it has and has checked (`Roll`).
 A dealing stands if a majority of replicas has it: honest holders' dealings all do, for every honest replica has them,
 and no holder has two that stand. A replica that says it lacks a dealing that stands is in dispute with its holder:
 one of both lies, and nobody can tell which. So the holder shows that replica's portion openly; whoever sees it can
@@ -9,13 +9,21 @@ settled puts the dealing out. Of what is left the first k holders are chosen who
 
 All honest replicas choose the same, if all rest on the same words (`flooding`):
 
-- Whoever has heard every replica say the same chooses at once. All honest replicas then said just that, so a dealing
-  that they have stands for everybody, one that they lack for nobody, and who disputes one before others has said the
-  contrary here: that word settles it, and is shown when others speak of a dispute. So the others choose the same.
-- All others pass on what they hear, and end up with the same words, the same disputes and the same settlements.
+- Whoever has heard every replica say the same chooses at once, and shows those words to whoever has not (`receiving`).
+  All honest replicas then said just that, so each of them has heard all say what it says itself, and chooses the same.
+- Else all pass on what they hear, and end up with the same words, the same disputes and the same settlements.
 
 The bound on delay is an assumption of secrecy, too, once there is a dispute: a holder that shows the portion of an
 honest replica, because it came too late, shows the liars one more than they should have.
+
+Who was missed before need not be waited for again (`absences`). Each replica also says of which others it waits for no
+word (`absent`), and which holders it does without (`aside`).
+
+- All who are not absent by one word, at least a majority, say just that word: then it is agreed. One of them is honest,
+  so who is absent by it has failed before, and what that one says now, of disputes, too, counts for nobody. Two words
+  cannot both be agreed, for no honest replica is absent, and each has said one.
+- Who has put a holder aside is in no dispute with it: else an honest holder that is back would show what it has just
+  sent. If a majority goes on with the holder all the same, who has put it aside takes what it was sent.
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ from veilcast.crypto.shares import MAX_SHARES
 from veilcast.errors import MalformedError
 
 Name = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-Holder = Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)]
+Index = Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)]
 
 
 class Dealt(NamedTuple):
@@ -45,6 +53,14 @@ Table: TypeAlias = dict[int, Dealt]
 """What one replica has: a dealing for each holder whose portion it checked."""
 
 
+class Roll(NamedTuple):
+    """What one replica says: what it has, which replicas it does not wait for, which holders it does without."""
+
+    table: Table
+    absent: tuple[int, ...] = ()
+    aside: tuple[int, ...] = ()
+
+
 class Dispute(NamedTuple):
     """`replica` says that it lacks this dealing, which stands."""
 
@@ -53,63 +69,70 @@ class Dispute(NamedTuple):
     replica: int
 
 
-def encode(table: Mapping[int, Dealt]) -> bytes:
-    return _ENCODER.encode([(holder, *table[holder]) for holder in sorted(table)])
+def encode(roll: Roll) -> bytes:
+    rows = [(holder, *roll.table[holder]) for holder in sorted(roll.table)]
+    return _ENCODER.encode((rows, sorted(roll.absent), sorted(roll.aside)))
 
 
-def size_max(holders: int) -> int:
-    """What a table of so many takes at most."""
-    return 5 + (5 + 2 * 34) * holders
+def size_max(holders: int, replicas: int) -> int:
+    """What the roll of so many takes at most."""
+    return 16 + (5 + 2 * 34) * holders + 2 * (holders + replicas)
 
 
-def decode(word: bytes) -> Table:
-    """`MalformedError` unless it is what `encode` makes of a table: there is one word for each."""
+def decode(word: bytes) -> Roll:
+    """`MalformedError` unless it is what `encode` makes of a roll: there is one word for each."""
     try:
-        rows = _DECODER.decode(word)
+        rows, absent, aside = _DECODER.decode(word)
     except msgspec.DecodeError as error:
-        raise MalformedError("not a table of dealings") from error
-    table = {holder: Dealt(name, old) for holder, name, old in rows}
-    if encode(table) != word:
-        raise MalformedError("a table of dealings in another order")
-    return table
+        raise MalformedError("not a roll of dealings") from error
+    roll = Roll({holder: Dealt(name, old) for holder, name, old in rows}, tuple(absent), tuple(aside))
+    if encode(roll) != word or len(set(absent)) < len(absent) or len(set(aside)) < len(aside):
+        raise MalformedError("a roll of dealings in another order")
+    if not roll.table.keys().isdisjoint(aside):
+        raise MalformedError("a dealing that is put aside is not had")
+    return roll
 
 
-def tables_of(words: Mapping[int, bytes]) -> dict[int, Table]:
-    """By replica. A word that is no table counts as none, for everybody alike."""
-    tables = {}
+def rolls_of(words: Mapping[int, bytes]) -> dict[int, Roll]:
+    """By replica. A word that is no roll counts as none, for everybody alike."""
+    rolls = {}
     for replica, word in words.items():
         try:
-            tables[replica] = decode(word)
+            rolls[replica] = decode(word)
         except MalformedError:
             continue
-    return tables
+    return rolls
 
 
-def standing(tables: Mapping[int, Table], size: int) -> Table:
+def standing(rolls: Mapping[int, Roll], size: int) -> Table:
     """The dealings that a majority of the node's replicas has."""
-    counts = Counter((holder, dealt) for table in tables.values() for holder, dealt in table.items())
+    counts = Counter((holder, dealt) for roll in rolls.values() for holder, dealt in roll.table.items())
     return {holder: dealt for (holder, dealt), count in sorted(counts.items()) if count >= majority(size)}
 
 
-def disputes(tables: Mapping[int, Table], size: int) -> list[Dispute]:
-    """Who says that it lacks what stands. Who says nothing, or two things, lies anyway and needs no portion."""
+def disputes(rolls: Mapping[int, Roll], size: int) -> list[Dispute]:
+    """Who says that it lacks what stands. Who says nothing, or two things, or is absent by a majority's word, lies
+    anyway and needs no portion."""
+    absent = Counter(replica for roll in rolls.values() for replica in roll.absent)
     return [
         Dispute(holder, dealt.name, replica)
-        for holder, dealt in standing(tables, size).items()
-        for replica, table in sorted(tables.items())
-        if table.get(holder) != dealt
+        for holder, dealt in standing(rolls, size).items()
+        for replica, roll in sorted(rolls.items())
+        if roll.table.get(holder) != dealt and holder not in roll.aside and absent[replica] < majority(size)
     ]
 
 
-def contributors(
-    tables: Mapping[int, Table], size: int, holders: int, settled: Collection[Dispute] = ()
-) -> tuple[int, ...] | None:
-    """The first majority of the old holders whose dealings stand, undisputed or settled; None if there is none.
+def usable(rolls: Mapping[int, Roll], size: int, settled: Collection[Dispute] = ()) -> Table:
+    """The dealings that stand, undisputed or settled."""
+    out = {dispute.holder for dispute in disputes(rolls, size) if dispute not in settled}
+    return {holder: dealt for holder, dealt in standing(rolls, size).items() if holder not in out}
+
+
+def contributors(left: Table, holders: int) -> tuple[int, ...] | None:
+    """The first majority of the old holders among those whose dealings are usable; None if there is none.
 
     Honest holders alone are a majority of all, so no two sharings can have one each.
     """
-    out = {dispute.holder for dispute in disputes(tables, size) if dispute not in settled}
-    left = {holder: dealt for holder, dealt in standing(tables, size).items() if holder not in out}
     by_old: dict[bytes, list[int]] = {}
     for holder in sorted(left):
         by_old.setdefault(left[holder].old, []).append(holder)
@@ -118,4 +141,4 @@ def contributors(
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(list[tuple[Holder, Name, Name]])
+_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[tuple[Index, Name, Name]], list[Index], list[Index]])

@@ -109,10 +109,9 @@ class Flood:
         """Authors proven to have said two things."""
         return [author for author, taken in sorted(self._taken.items()) if len(taken) >= _FACES]
 
-    def agreeing(self) -> list[Vouched]:
-        """For each author who said what we said, whatever else it said, that word of it."""
-        ours = next(iter(self._taken.get(self._place.index, {})), None)
-        return [] if ours is None else [taken[ours] for _, taken in sorted(self._taken.items()) if ours in taken]
+    def saying(self, word: bytes) -> list[Vouched]:
+        """For each author who said this, whatever else it said, that word of it."""
+        return [taken[word] for _, taken in sorted(self._taken.items()) if word in taken]
 
     def erase(self) -> None:
         """Nothing that was said stays."""

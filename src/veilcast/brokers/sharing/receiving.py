@@ -4,28 +4,30 @@ Pure; the caller keeps the time and carries messages to and from all other repli
 round. What happens in which round, f being the liars that the node bears:
 
     0            portions come from the old holders (`take`)
-    1            every replica says which it has (`attend`, `hear`); if all say the same, that is all (`choose`)
+    1            every replica says which it has (`attend`, `hear`); if all say the same, that is all (`choose`);
+                 those are meant who are not absent by that very word
     2 .. f + 1   else what was heard is passed on (`relay`, `hear`)
     then         if there are `disputes`, holders show the portions in question, to all (`take`),
     1 .. f + 1   and replicas say what settles them (`settle`, `hear_settling`, `relay_settling`)
 
 Who heard all others say the same, in round 1 or later with as many vouchers as the round asks for, is done (`quick`).
 If others seem not to be, it sends them its `certificate`, the same words: all who did not lie said just that, so they
-are done, too, and would have chosen the same without it.
+are done, too. All of them are done this way, or none.
 
 `choose` then gives the old holders whose dealings are put together, the same at every honest replica, and `combine` the
-share. Who is proven to lie is in `liars`: old holders with two dealings, replicas with two words.
+share. Who is proven to lie is in `liars`: old holders with two dealings, replicas with two words. Who had to be heard,
+and was, is in `present`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 
 from veilcast.brokers.sharing import attendance, flooding
-from veilcast.brokers.sharing.attendance import Dealt, Dispute
+from veilcast.brokers.sharing.attendance import Dealt, Dispute, Roll, Table
 from veilcast.brokers.sharing.flooding import Flood, Vouched
 from veilcast.brokers.sharing.paper import Origin
 from veilcast.brokers.sharing.redistribution import Header, Holding, Portion, Root, commitments_of
@@ -47,7 +49,9 @@ class Receiving:
         about = msgspec.msgpack.encode((origin, old))
         attend, settle = (digest(about, purpose=purpose) for purpose in (b"vc/attend", b"vc/settle"))
         most = flooding.WORD_MAX - flooding.VOUCHED * place.scheme.size
-        self._attending = Flood(attend, place, roster, signing, most=min(most, attendance.size_max(old.size)))
+        self._attending = Flood(
+            attend, place, roster, signing, most=min(most, attendance.size_max(old.size, place.scheme.size))
+        )
         self._settling = Flood(settle, place, roster, signing, most=most)
         self._kept: dict[Dispute, Portion] = {}
         self._headers: dict[int, dict[bytes, tuple[Root, Header]]] = {}
@@ -55,7 +59,8 @@ class Receiving:
         self._faces: dict[int, dict[bytes, Header]] = {}
         """Of what was dealt to anybody, as far as it was shown."""
         self._root: Root | None = None
-        self._attended = False
+        self._ours: Roll | None = None
+        """What we said when we attended."""
 
     @property
     def rounds(self) -> int:
@@ -75,9 +80,10 @@ class Receiving:
         """A portion from its holder: ours, before we attend, or one in dispute. Raises for what does not hold."""
         dispute = self._checked(portion)
         header = portion.header
-        if self._attended:
-            if dispute in self.disputes():
-                self._keep(dispute, portion)
+        if self._ours is not None and dispute in self.disputes():
+            self._keep(dispute, portion)
+            return
+        if self._ours is not None and header.holder not in self._ours.aside:
             return
         if dispute.replica != self._place.index:
             raise ForgedError("another replica's portion, which nobody has asked for")
@@ -88,23 +94,24 @@ class Receiving:
 
     # --- attendance ---------------------------------------------------------------------------------------------------
 
-    def attend(self) -> Vouched:
-        """Round 0 is over: what we have, for all others in round 1. Of a holder with two faces we have nothing."""
-        self._attended = True
+    def attend(self, absent: Collection[int] = (), aside: Collection[int] = ()) -> Vouched:
+        """Round 0 is over: what we have, for all others in round 1. Of a holder with two faces we have nothing; of one
+        that is put aside we say nothing. Of replicas that are absent no word is waited for."""
         table = {
             holder: Dealt(header.name, header.old_name)
             for holder, headers in self._headers.items()
-            if len(headers) == 1
+            if len(headers) == 1 and holder not in aside
             for _, header in headers.values()
         }
-        return self._attending.say(attendance.encode(table))
+        self._ours = Roll(table, tuple(absent), tuple(aside))
+        return self._attending.say(attendance.encode(self._ours))
 
     def hear(self, vouched: Vouched, round_number: int) -> None:
         self._attending.hear(vouched, round_number)
 
     @property
     def attended(self) -> bool:
-        return self._attended
+        return self._ours is not None
 
     def holders(self) -> list[int]:
         """Who dealt to us, once or twice."""
@@ -135,12 +142,20 @@ class Receiving:
 
     @property
     def quick(self) -> bool:
-        """All say what we say. What a liar says besides makes no difference."""
-        return self._attended and len(self._attending.agreeing()) == self._place.scheme.size
+        """All say the same. What a liar says besides makes no difference."""
+        return self._agreed() is not None
 
     def certificate(self) -> list[Vouched]:
         """What shows others that all say the same."""
-        return self._attending.agreeing()
+        agreed = self._agreed()
+        return [] if agreed is None else self._attending.saying(agreed)
+
+    def present(self) -> tuple[set[int], set[int]]:
+        """At the end: the replicas that said one thing, and the old holders whose dealings are usable."""
+        agreed = self._agreed()
+        if agreed is None:
+            return set(self._attending.words()), set(self._usable())
+        return {vouched.author for vouched in self._attending.saying(agreed)}, set(attendance.decode(agreed).table)
 
     def erase(self) -> None:
         """What was put together is gone; what was said stays, for those who are not done."""
@@ -152,25 +167,19 @@ class Receiving:
         fresh = self._attending.relay()
         return [] if self.quick else fresh
 
-    @property
-    def disturbed(self) -> bool:
-        """All said the same here, but one of them something else elsewhere: we have to `settle`, too."""
-        return self.quick and bool(self._attending.two_faced())
-
     def disputes(self) -> list[Dispute]:
         """At the end of the last round: what holders are to settle."""
-        return [] if self.quick else attendance.disputes(self._tables(), self._place.scheme.size)
+        return attendance.disputes(self._rolls(), self._place.scheme.size)
 
     # --- disputes -----------------------------------------------------------------------------------------------------
 
     def settle(self) -> Vouched:
-        """For all others: portions that holders have shown, or the words that somebody now denies; as many as fit."""
+        """For all others: portions that holders have shown; as many as fit."""
         shown = [self._kept[dispute].encode().reveal() for dispute in self.disputes() if dispute in self._kept]
-        said = [vouched for replica in self._attending.two_faced() for vouched in self._attending.heard(replica)]
-        word = _ENCODER.encode(_Evidence(shown, said))
+        word = _ENCODER.encode(shown)
         while len(word) > self._settling.most:
-            said, shown = said[:-1], shown if said else shown[:-1]
-            word = _ENCODER.encode(_Evidence(shown, said))
+            shown = shown[:-1]
+            word = _ENCODER.encode(shown)
         return self._settling.say(word)
 
     def hear_settling(self, vouched: Vouched, round_number: int) -> None:
@@ -183,18 +192,14 @@ class Receiving:
 
     def choose(self) -> tuple[int, ...] | None:
         """The old holders to go on with; None if there are too few, which cannot be with a minority of liars."""
-        tables, open_disputes = self._tables(), self.disputes()
-        settled: set[Dispute] = set()
-        for word in self._settling.words().values() if open_disputes else ():
-            settled.update(self._settled_by(word, open_disputes))
-        return attendance.contributors(tables, self._place.scheme.size, self._old.size, settled)
+        return attendance.contributors(self._usable(), self._old.size)
 
     def combine(self) -> Holding:
         """Our share of the new sharing, from the chosen holders' portions."""
         chosen = self.choose()
         if chosen is None:
             raise LocalError("too few old holders have dealt")
-        dealt = attendance.standing(self._tables(), self._place.scheme.size)
+        dealt = attendance.standing(self._rolls(), self._place.scheme.size)
         ours = [self._kept.get(Dispute(holder, dealt[holder].name, self._place.index)) for holder in chosen]
         portions = [portion for portion in ours if portion is not None]
         if len(portions) != len(chosen):
@@ -209,10 +214,38 @@ class Receiving:
         commitments, share = dealing.combine(parts, old, self._place.index, threshold, agreed=agreed, verified=True)
         return Holding(first.root, self._place, commitments, share)
 
-    def _tables(self) -> dict[int, attendance.Table]:
-        if not self._attended:
+    def _agreed(self) -> bytes | None:
+        """What all say who are not absent by it: it is our word, or one by which we are absent ourselves."""
+        if self._ours is None:
+            return None
+        ours = attendance.encode(self._ours)
+        if self._is_agreed(ours, self._ours):
+            return ours
+        words = self._attending.words()
+        others = attendance.rolls_of({by: word for by, word in words.items() if word != ours})
+        return next((words[by] for by, roll in others.items() if self._is_agreed(words[by], roll)), None)
+
+    def _is_agreed(self, word: bytes, roll: Roll) -> bool:
+        scheme, absent = self._place.scheme, set(roll.absent)
+        said = {vouched.author for vouched in self._attending.saying(word)}
+        return len(absent) <= scheme.tolerated and said | absent == set(range(1, scheme.size + 1))
+
+    def _rolls(self) -> dict[int, Roll]:
+        """What counts as said: what is agreed, for everybody, or what each has said."""
+        if self._ours is None:
             raise LocalError("we have to attend before we choose")
-        return attendance.tables_of(self._attending.words())
+        agreed = self._agreed()
+        if agreed is None:
+            return attendance.rolls_of(self._attending.words())
+        return dict.fromkeys(range(1, self._place.scheme.size + 1), attendance.decode(agreed))
+
+    def _usable(self) -> Table:
+        """Of what dealings our share can be made."""
+        rolls, open_disputes = self._rolls(), self.disputes()
+        settled: set[Dispute] = set()
+        for word in self._settling.words().values() if open_disputes else ():
+            settled.update(self._settled_by(word, open_disputes))
+        return attendance.usable(rolls, self._place.scheme.size, settled)
 
     def _checked(self, portion: Portion) -> Dispute:
         """Whose portion of what it is; raises unless it is of this key and hop, and holds."""
@@ -253,7 +286,7 @@ class Receiving:
         except (msgspec.DecodeError, MalformedError):
             return []
         settled = []
-        for shown in evidence.portions:
+        for shown in evidence:
             try:
                 portion = Portion.decode(shown)
                 dispute = self._checked(portion)
@@ -262,21 +295,9 @@ class Receiving:
             if dispute in open_disputes:
                 self._keep(dispute, portion)
                 settled.append(dispute)
-        for said in evidence.words:
-            try:
-                flooding.check(said, self._attending.context, self._place, self._roster)
-                table = attendance.decode(said.word)
-            except RemoteError:
-                continue
-            settled += [Dispute(holder, dealt.name, said.author) for holder, dealt in table.items()]
         return settled
-
-
-class _Evidence(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    portions: list[bytes]
-    words: list[Vouched]
 
 
 _FACES: Final = 2
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_Evidence)
+_DECODER: Final = msgspec.msgpack.Decoder(list[bytes])

@@ -1,0 +1,189 @@
+"""Who has failed once is not waited for again, and nothing that is safe with waiting is unsafe without."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.brokers.absences import Absences
+from veilcast.brokers.routes import Outgoing
+from veilcast.brokers.sharing.bulk import key_id
+from veilcast.brokers.sharing.paper import Origin
+from veilcast.brokers.sharing.scheme import Place
+from veilcast.errors import LocalError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from lies import ANY, LIES, curious, drop
+from overlays import PUBLISHER, SECRET, Liar, Liars, Pool, Script, U, World, scheme, signing
+
+ONE, OTHER, REPLICA = b"p" * 32, b"q" * 32, b"r" * 32
+
+
+def names(count: int) -> list[bytes]:
+    return [key_id(PUBLISHER.public, number.to_bytes(8, "big")) for number in range(count)]
+
+
+# --- what is learnt ---------------------------------------------------------------------------------------------------
+
+
+def share_waived(absences: Absences) -> float:
+    keys = names(2_000)
+    return sum(absences.waived(Origin(key), ONE, REPLICA) for key in keys) / len(keys)
+
+
+def test_who_is_missed_is_waited_for_now_and_then_and_half_as_often_each_time() -> None:
+    absences = Absences(10)
+    assert share_waived(absences) == 0
+    for odds in (8, 16, 32, 64, 128, 128):
+        absences.missed(ONE, REPLICA, absences.level(ONE, REPLICA))
+        assert 1 - share_waived(absences) == pytest.approx(1 / odds, abs=0.012)
+
+
+def test_another_attempt_waits_for_all() -> None:
+    absences = Absences(10)
+    absences.missed(ONE, REPLICA, 4)
+    assert not any(absences.waived(Origin(key, 1), ONE, REPLICA) for key in names(200))
+
+
+def test_hops_that_waited_at_the_same_time_count_once() -> None:
+    absences = Absences(10)
+    for _ in range(5):
+        absences.missed(ONE, REPLICA, 0)
+    assert absences.level(ONE, REPLICA) == 1
+
+
+def test_who_came_is_waited_for_as_before() -> None:
+    absences = Absences(10)
+    absences.missed(ONE, REPLICA, 3)
+    absences.came(ONE, REPLICA)
+    assert share_waived(absences) == 0 == len(absences)
+
+
+def test_what_one_publisher_brings_about_touches_no_other() -> None:
+    absences = Absences(10)
+    absences.missed(ONE, REPLICA, 0)
+    assert absences.level(OTHER, REPLICA) == 0
+
+
+def test_what_was_learnt_first_goes_when_there_is_no_room() -> None:
+    absences = Absences(2)
+    for replica in (b"1", b"2", b"1", b"3"):
+        absences.missed(ONE, replica, 0)
+    assert [absences.level(ONE, replica) for replica in (b"1", b"2", b"3")] == [1, 0, 1]
+    with pytest.raises(LocalError):
+        Absences(0)
+
+
+# --- what comes of it -------------------------------------------------------------------------------------------------
+
+
+def keys_pass(world: World, keys: list[bytes], apart_us: int = 60 * U) -> list[int]:
+    """How long each took to all readers."""
+    took = []
+    for key in keys:
+        began, origin = world.now, world.deal(key=key)
+        end = began + apart_us
+        while world.now < end and not all(origin in reader.got for reader in world.readers.values()):
+            world.run(U // 10)
+        took.append(world.now - began)
+        world.run(end - world.now)
+        assert all(reader.got.get(origin) == SECRET for reader in world.readers.values()), key
+    return took
+
+
+def absences_of(world: World, hop: int, index: int) -> list[int]:
+    """How the others of its node and those of the next know this one."""
+    key = signing(hop, index).public
+    levels = []
+    for replica in world.honest:
+        redistributing = replica.passing._redistributing
+        assert redistributing is not None
+        if replica.place.scheme.node[0] in (hop, hop + 1) and replica.place != Place(scheme(hop, world.size), index):
+            levels.append(redistributing._absences.level(PUBLISHER.public, key))
+    return levels
+
+
+SILENT = drop(*ANY)
+
+
+@pytest.mark.parametrize(("size", "liars", "keys"), [(3, [2], 13), (5, [1, 4], 5)])
+def test_a_replica_that_says_nothing_holds_up_the_first_key_and_few_others(
+    size: int, liars: list[int], keys: int
+) -> None:
+    world = World(3, size, {(hop, at): SILENT for hop in (1, 2, 3) for at in liars})
+    first, *others = keys_pass(world, names(keys))
+    assert first > 20 * U
+    assert sorted(others)[len(others) // 2] < 8 * U, "three hops, of two messages each, and the ends"
+    assert not Pool(world).reconstructs()
+    assert world.named() == []
+
+
+def test_who_is_back_is_waited_for_again_and_meanwhile_has_its_share() -> None:
+    silent = True
+
+    def script(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return [] if silent else [(0, outgoing)]
+
+    world = World(3, 3, {(2, 3): script})
+    keys = names(40)
+    keys_pass(world, keys[:3])
+    assert min(absences_of(world, 2, 3)) > 0
+    silent = False
+    keys_pass(world, keys[3:])
+    assert set(absences_of(world, 2, 3)) == {0}
+    shares = [key for key in world.shares if key[1] == Place(scheme(2), 3)]
+    assert len(shares) == 3 * 37, "it was never left out"
+
+
+def moody(seed: int, names: list[str]) -> Script:
+    """Another behaviour every minute, so that no word on it lasts."""
+
+    def script(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        chosen = random.Random(f"{seed} {liar.place} {now // (60 * U)}").choice(names)
+        return LIES[chosen](liar, outgoing, now)
+
+    return script
+
+
+def moods(seed: int, size: int) -> Liars:
+    rng = random.Random(seed)
+    of = [*LIES, *["drop"] * 12, *["curious"] * 6]
+    return {(hop, at): moody(seed, of) for hop in (1, 2, 3) for at in rng.sample(range(1, size + 1), (size - 1) // 2)}
+
+
+def moody_run(seed: int, size: int, keys: int) -> None:
+    world = World(3, size, moods(seed, size), seed=seed)
+    keys_pass(world, names(keys))
+    assert not Pool(world).reconstructs()
+    assert [at for at in world.named() if at not in world.liars] == []
+
+
+@pytest.mark.parametrize(("seed", "size"), [(0, 3), (1, 3), (2, 5)])
+def test_liars_that_change_from_key_to_key_are_borne(seed: int, size: int) -> None:
+    moody_run(seed, size, 6)
+
+
+@pytest.mark.heavy
+def test_many_liars_that_change_from_key_to_key_are_borne() -> None:
+    for seed in range(100, 150):
+        moody_run(seed, 3, 12)
+    for seed in range(150, 160):
+        moody_run(seed, 5, 12)
+
+
+def test_honest_replicas_are_never_absent_to_one_another_whatever_liars_say_of_them() -> None:
+    for name in ("slander", "slander one", "slander and hide", "two words 2", "deny, hide and drop"):
+        world = World(2, 3, {(1, 3): LIES[name], (2, 3): LIES[name]})
+        keys_pass(world, names(4))
+        for hop, index in ((1, 1), (1, 2), (2, 1), (2, 2)):
+            assert set(absences_of(world, hop, index)) == {0}, (name, hop, index)
+
+
+def test_with_nobody_absent_words_are_as_they_were() -> None:
+    world = World(3, 3, {(2, 2): curious}, bound_us=10 * U)
+    took = keys_pass(world, names(3))
+    assert max(took) < 8 * U
+    assert world.messages["Spoken"] == 3 * 2 * 3 * 2
