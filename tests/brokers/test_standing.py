@@ -23,8 +23,6 @@ def test_proofs_name_and_failures_do_not() -> None:
     assert known.marks() == {ONE: {Reason.BLOCK: 2}, TWO: {Reason.LATE: 2}}
     assert known.is_liar(ONE)
     assert not known.is_liar(TWO)
-    known.forgive(ONE)
-    assert known.liars() == []
 
 
 def test_liars_are_gone_around_if_enough_others_are_left() -> None:

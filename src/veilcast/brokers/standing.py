@@ -53,10 +53,6 @@ class Suspicions:
             del self._marks[least]
         self._marks.setdefault(place, Counter())[reason] += times
 
-    def forgive(self, place: Place) -> None:
-        """After review: it starts anew."""
-        self._marks.pop(place, None)
-
     def liars(self) -> list[Place]:
         """Who was proven to lie."""
         return sorted(place for place in self._marks if self._proofs(place))
