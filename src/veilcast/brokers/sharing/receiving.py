@@ -77,15 +77,15 @@ class Receiving:
         return [Place(self._old, holder) for holder, faces in sorted(self._faces.items()) if len(faces) > 1]
 
     def take(self, portion: Portion) -> None:
-        """A portion from its holder: ours, before we attend, or one in dispute. Raises for what does not hold."""
+        """A portion from its holder: ours, before we attend or of one that we do without, or one in dispute. Raises for
+        what does not hold."""
         dispute = self._checked(portion)
-        header = portion.header
-        if self._ours is not None and dispute in self.disputes():
-            self._keep(dispute, portion)
+        header, is_ours = portion.header, dispute.replica == self._place.index
+        if self._ours is not None and not (is_ours and header.holder in self._ours.aside):
+            if dispute in self.disputes():
+                self._keep(dispute, portion)
             return
-        if self._ours is not None and header.holder not in self._ours.aside:
-            return
-        if dispute.replica != self._place.index:
+        if not is_ours:
             raise ForgedError("another replica's portion, which nobody has asked for")
         headers = self._headers.setdefault(header.holder, {})
         if len(headers) < _FACES:
