@@ -242,7 +242,8 @@ def _inside(data: object, depth: int) -> Iterator[bytes]:
             return
     if isinstance(data, list):
         for each in data:
-            yield from _inside(each, depth - isinstance(each, bytes))
+            if isinstance(each, bytes | list):  # Most of it is neither.
+                yield from _inside(each, depth - isinstance(each, bytes))
 
 
 TRIES_MAX: Final = 5_000

@@ -9,6 +9,7 @@ sent again on the next stream.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -148,8 +149,9 @@ class _Line:
         return self._heard
 
 
+@lru_cache(1024)
 def opened(data: bytes) -> Message | None:
-    """What stands there, if it is a message."""
+    """What stands there, if it is a message. A frame is looked at by who sends it, who gets it and who checks it."""
     try:
         return decode(data)
     except MalformedError:

@@ -157,8 +157,9 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
             "named": lambda: Named(who, tuple(ground.liars), honest, _suspects),
             "all named": lambda: Named(who, tuple(ground.liars), honest, _suspects, all_of_them=True),
         }
+        bounds = {kind: _bounds(self, kind) for kind in (Broker, _Client, Intruder)}
         for check in self.checks:
-            world.watch(reader_checker(check, diary, wishes, lambda machine: _bounds(self, machine), others))
+            world.watch(reader_checker(check, diary, wishes, lambda machine: bounds[type(machine)], others))
         world.watch(Clients())
         for name in brokers:
             later_us = self.grow_us if name in self.new_names() else 0
@@ -303,10 +304,10 @@ def _suspects(machine: Any) -> list[Place]:
     return list(machine.suspects())
 
 
-def _bounds(population: BrokersPopulation, machine: Broker | Client | Intruder) -> dict[str, int]:
-    if isinstance(machine, Intruder):
+def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder]) -> dict[str, int]:
+    if kind is Intruder:
         return {}
-    if isinstance(machine, Client):
+    if issubclass(kind, Client):
         client = population.client
         return {
             "queued": population.replicas * (client.window + 2 * client.queue_max),

@@ -58,7 +58,7 @@ class Engine(ABC):
         self._links_made = 0
         self._weather: Weather = CALM
         # Calm until a frame's arrival may be anything but "now plus the latency of its link"; and plain as
-        # long as it is calm and nobody records or checks frames, so that the loop can send one without asking.
+        # long as it is calm and nobody records frames, so that the loop can send one without asking.
         self._calm = links.jitter_us == (0,)
         self._plain = self._calm and recording is None
         self._trace = Trace()
@@ -168,6 +168,8 @@ class Engine(ABC):
                     frames = machine.frames_to_send(now, limit)
                     if frames:
                         sent += len(frames)
+                        for checker in self._frame_checkers:
+                            self._ask(checker, checker.on_frames, host, frames)
                         if self._plain:
                             links = host.links
                             for frame in frames:
@@ -279,9 +281,7 @@ class Engine(ABC):
             raise LocalError(f"{TURNS_LIMIT} turns at one instant: its timer stays due, or its frames never end")
 
     def _send(self, host: Host, frames: list[Frame]) -> None:
-        """Send frames through the weather, under the eyes of a recorder and of checkers: what the loop leaves out."""
-        for checker in self._frame_checkers:
-            self._ask(checker, checker.on_frames, host, frames)
+        """Send frames through the weather, or under the eyes of a recorder: what the loop leaves out."""
         if not self._calm:
             self._trace.note(self._time, SENT, b"")
         for frame in frames:

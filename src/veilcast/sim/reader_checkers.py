@@ -55,7 +55,7 @@ def reader_checker(
 
     def excess(machine: Any) -> int:
         most = bounds(machine)
-        return sum(max(0, size - most[table]) for table, size in machine.sizes().items())
+        return sum(size - most[table] for table, size in machine.sizes().items() if size > most[table])
 
     return Bounded("entries over the bounds of a table", 0, excess)
 

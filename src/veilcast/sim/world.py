@@ -72,7 +72,6 @@ class World(HiddenWays):
         ):
             if overrides(checker, hook):
                 checkers.append(checker)
-        self._plain = self._plain and not self._frame_checkers
 
     def add(self, address: Address, factory: Factory, after_us: int = 0) -> None:
         """Start a machine at this address, at once or later; the same factory builds its later incarnations."""
