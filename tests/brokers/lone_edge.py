@@ -260,7 +260,7 @@ class Copy:
         self.flush()
 
     def flush(self) -> None:
-        for frame in self.queues.frames(1 << 20):
+        for frame in self.queues.frames(self._world.now, 1 << 20):
             self._world.arrive(self.name, frame.destination, frame.data)
 
     def receive(self, data: bytes, source: Address) -> None:

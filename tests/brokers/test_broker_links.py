@@ -96,7 +96,7 @@ class Bench:
         while busy:
             busy = False
             for peer, end in self.ends.items():
-                for frame in end.frames(1 << 20):
+                for frame in end.frames(self.now, 1 << 20):
                     busy = True
                     self.broker.receive(frame.data, peer, self.now)
             for frame in self.broker.frames_to_send(self.now, 1 << 20):
@@ -109,7 +109,7 @@ class Bench:
                 self.events.append(event)
         for end in self.ends.values():
             end.handle(self.now + 1_000_000)
-            for frame in end.frames(1 << 20):
+            for frame in end.frames(self.now, 1 << 20):
                 self.broker.receive(frame.data, next(peer for peer, each in self.ends.items() if each is end), self.now)
 
     def complete(self) -> None:

@@ -44,7 +44,7 @@ class Pair:
     def connect(self) -> None:
         self.flying = {A: [], B: []}
         for one, other in ((A, B), (B, A)):
-            self.ends[one].frames(1 << 20)
+            self.ends[one].frames(self.now, 1 << 20)
             self.ends[one].peer_up(other)
 
     def cut(self) -> None:
@@ -54,7 +54,7 @@ class Pair:
     def step(self, to: Address) -> bool:
         """One frame arrives there."""
         other = B if to == A else A
-        self.flying[to] += [frame.data for frame in self.ends[other].frames(1 << 20)]
+        self.flying[to] += [frame.data for frame in self.ends[other].frames(self.now, 1 << 20)]
         if not self.flying[to]:
             return False
         message = self.ends[to].receive(self.flying[to].pop(0), other, self.now)
@@ -226,7 +226,7 @@ def test_many_items_are_acknowledged_at_once() -> None:
         pair.ends[A].put(B, content(number))
     for _ in range(101):
         pair.step(B)
-    acknowledgements = pair.ends[B].frames(1000)
+    acknowledgements = pair.ends[B].frames(pair.now, 1000)
     assert len(acknowledgements) == 100 // 25
     assert len(pair.got[B]) == 100
 

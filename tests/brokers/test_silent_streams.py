@@ -29,7 +29,7 @@ def pair() -> tuple[Queues, Queues]:
     ends[1].peer_up(A)
     for _ in range(4):
         for here, there, name in ((ends[0], ends[1], A), (ends[1], ends[0], B)):
-            for frame in here.frames(100):
+            for frame in here.frames(HOUR, 100):
                 there.receive(frame.data, name, HOUR)
     for end in ends:
         end.handle(HOUR)
@@ -44,9 +44,9 @@ def said(number: int) -> Done:
 def test_a_gap_is_noticed_by_the_next_item_and_the_stream_is_left() -> None:
     one, other = pair()
     one.put(B, said(1))
-    one.frames(100)
+    one.frames(HOUR, 100)
     one.put(B, said(2))
-    (frame,) = one.frames(100)
+    (frame,) = one.frames(HOUR, 100)
     for _ in range(3):
         with pytest.raises(MalformedError):
             other.receive(frame.data, A, HOUR)
@@ -57,8 +57,7 @@ def test_who_does_not_hear_the_last_item_is_left_after_a_while_and_not_before() 
     one, _ = pair()
     later = 2 * HOUR  # Nobody has told the queues meanwhile what time it is.
     one.put(B, said(1))
-    assert one.next_us() is not None
-    one.handle(later)
+    one.frames(later, 100)
     one.handle(later + STALL_US - 1)
     assert not one.cut
     assert one.next_us() == later + STALL_US
@@ -72,10 +71,10 @@ def test_who_hears_something_in_time_is_not_left_however_much_is_said() -> None:
         now = 2 * HOUR + number * STALL_US // 4
         one.put(B, said(number))
         one.handle(now)
-        for frame in one.frames(100):
+        for frame in one.frames(now, 100):
             other.receive(frame.data, A, now)
         other.handle(now + STALL_US // 8)
-        for frame in other.frames(100):
+        for frame in other.frames(now + STALL_US // 8, 100):
             one.receive(frame.data, B, now + STALL_US // 8)
     assert not one.cut
     assert not other.cut
@@ -86,7 +85,7 @@ def test_who_never_greets_is_left_and_a_quiet_one_is_not() -> None:
     assert one.next_us() is None
     stranger = Queues(8, 50, 1 << 20, SeededEntropy(b"c"))
     stranger.peer_up(B)
-    stranger.handle(HOUR)
+    stranger.frames(HOUR, 100)
     stranger.handle(HOUR + STALL_US)
     assert list(stranger.cut) == [B]
 

@@ -75,7 +75,7 @@ class Talker:
         return self.queues.next_us()
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        return self.queues.frames(limit)
+        return self.queues.frames(now, limit)
 
     def next_event(self) -> None:
         return None

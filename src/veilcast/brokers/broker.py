@@ -170,7 +170,7 @@ class Broker:
         return earliest(deployed, *[part.next_us() for part in self._timed])
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        return self._links.frames(limit)
+        return self._links.frames(now, limit)
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else self._links.next_event()
@@ -273,9 +273,9 @@ class Broker:
     def _settle(self, now: int) -> None:
         for peer in self._links.take_anew():
             key = self._links.key(peer)
-            places = [] if key is None else self._deployment.places(key)
-            if key is not None and places and places[0].scheme.node != self._home:
-                self._tell_all(key, places[0].scheme.node)
+            node = None if key is None else self._deployment.node_of(key)
+            if key is not None and node is not None and node != self._home:
+                self._tell_all(key, node)
         if not self._welcome and self._links.never_met():
             self._welcome = True
             self._passing.welcome()
@@ -341,12 +341,14 @@ class Broker:
                     self._links.say(client, message)
 
     def _work(self) -> Work:
-        # Content went on when it came, and whether it is done is told to those who stay.
-        held = self._passing.sizes().get("passages", 0)
         awaited = sum(
-            self._deployment.enough(self._home, keys) and not self._router.has(id_)
+            not self._router.has(id_) and self._deployment.enough(self._home, keys)
             for id_, keys in self._awaited.items()
         )
+        if not self._deployment.detaching:
+            return Work(awaited=awaited, quiet_us=self._passing.quiet_us)
+        # Content went on when it came, and whether it is done is told to those who stay.
+        held = self._passing.sizes().get("passages", 0)
         return Work(self._links.behind(), held, awaited, self._passing.quiet_us)
 
     def _peer(self, peer: Address) -> bytes | Address:

@@ -195,7 +195,7 @@ class Client:
         return earliest(*(part.next_us() for part in timed))
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        return self._edge.frames(limit)
+        return self._edge.frames(now, limit)
 
     def next_event(self) -> Event | None:
         for part in (self._renewing, self._edge, self._publishing, self._records):

@@ -35,27 +35,32 @@ class Copying:
         self._copy_us, self._since_us, self._until_us = copy_us, now, now + linger_us
         self._ask_us = now
         self._answered: set[bytes] = set()
+        self._count()
         self.complete = False
 
     def answered(self, key: bytes) -> None:
         """This one has told all it knows."""
         if any(key in keys for keys in self._nodes.values()):
             self._answered.add(key)
+            self._count()
 
     def handle(self, now: int, work: Work) -> list[bytes]:
         """Whom to ask now."""
-        lacking = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
-        enough = all(len(keys & self._answered) >= self._honest[node] for node, keys in self._nodes.items())
         late = now >= self._since_us + self._copy_us
         come = not work.awaited or now >= self._since_us + PATIENCE * self._copy_us
-        self.complete = self.complete or (come and (not lacking or (late and enough))) or now >= self._until_us
+        told = not self._lacking or (late and self._enough)
+        self.complete = self.complete or (come and told) or now >= self._until_us
         if self.complete or now < self._ask_us:
             return []
         self._ask_us = now + self._copy_us
-        return lacking
+        return self._lacking
 
     def next_us(self) -> int | None:
         return None if self.complete else earliest(self._ask_us, self._until_us)
+
+    def _count(self) -> None:
+        self._lacking = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
+        self._enough = all(len(keys & self._answered) >= self._honest[node] for node, keys in self._nodes.items())
 
 
 PATIENCE: Final = 10

@@ -11,7 +11,7 @@ its advertisements only, and of a newer overlay from the client, since they are 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from random import Random
 
 from veilcast.authority.keyring import TopicKeys
@@ -27,7 +27,7 @@ from veilcast.brokers.shelf import Name, pull
 from veilcast.errors import ConfigError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
 from veilcast.parts.alarms import earliest
-from veilcast.parts.calling import Caller
+from veilcast.parts.calling import Callers
 from veilcast.wire.brokers import ClaimKind, Order, Push, Stands, Withdraw
 from veilcast.wire.messages import Message
 
@@ -45,7 +45,7 @@ class Edge:
         entropy: Entropy,
         now: int,
     ) -> None:
-        self._config, self._rng, self.node = config, rng, node_id(name)
+        self._config, self.node = config, node_id(name)
         pace = Pace(prepare_us=config.prepare_us, linger_us=config.linger_us)
         self._deployment = Deployment(overlay, operator, self.node, None, profile=config.profile, pace=pace, now=now)
         self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy)
@@ -56,7 +56,7 @@ class Edge:
         """as it is, and as it was before: a share that was asked for then may be on its way."""
         if config.delivery == "repository" and self._deployment.overlay.repository is None:
             raise ConfigError('brokers.delivery is "repository", and the overlay has none')
-        self._callers: dict[Address, Caller] = {}
+        self._callers = Callers(config.connect_us, rng)
         self._events: deque[Event] = deque()
         self._follow(now)
 
@@ -100,7 +100,7 @@ class Edge:
         keys = [self._keys[peer] for peer in peers if peer in self._keys]
         return self._deployment.enough(self.node, keys)
 
-    def places(self, peer: Address) -> list[Place]:
+    def places(self, peer: Address) -> Sequence[Place]:
         """Of one replica, the one to send by first."""
         if peer in self._shelves:
             return [place for entry in self._kept if (place := entry.place(self._shelves[peer])) is not None]
@@ -169,14 +169,14 @@ class Edge:
 
     def peer_up(self, peer: Address) -> None:
         if peer in self._callers:
-            self._callers[peer].peer_up()
+            self._callers.peer_up(peer)
             self._queues.peer_up(peer)
             shelf = peer in self._shelves
             self._queues.put(peer, self._order if shelf else self._deployment.greet(self._keys[peer]))
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if peer in self._callers:
-            self._callers[peer].peer_lost(now)
+            self._callers.peer_lost(peer, now)
             self._queues.peer_lost(peer)
             if peer in self._keys:
                 self._deployment.lost(self._keys[peer])
@@ -185,25 +185,18 @@ class Edge:
 
     def handle(self, now: int) -> None:
         self._queues.handle(now)
-        for caller in self._callers.values():
-            caller.handle(now)
+        self._callers.handle(now)
         self._deployment.handle(now, Work())
         self._follow(now)
 
     def next_us(self) -> int | None:
-        calls = (caller.next_us for caller in self._callers.values())
-        return earliest(self._queues.next_us(), self._deployment.next_us(), *calls)
+        return earliest(self._queues.next_us(), self._deployment.next_us(), self._callers.next_us)
 
     def next_event(self) -> Event | None:
-        if self._events:
-            return self._events.popleft()
-        for caller in self._callers.values():
-            if (event := caller.next_event()) is not None:
-                return event
-        return None
+        return self._events.popleft() if self._events else self._callers.next_event()
 
-    def frames(self, limit: int) -> list[Frame]:
-        return self._queues.frames(limit)
+    def frames(self, now: int, limit: int) -> list[Frame]:
+        return self._queues.frames(now, limit)
 
     def cut_off(self, now: int) -> None:
         """Leave streams that are of no use."""
@@ -239,12 +232,11 @@ class Edge:
             self._follow_repository()
         every = linked | self._shelves
         for peer in [peer for peer in self._callers if peer not in every]:
-            del self._callers[peer]
+            self._callers.drop(peer)
             self._queues.forget(peer)
             self._events.append(Disconnect(peer))
         for peer in every:
-            if peer not in self._callers:
-                self._callers[peer] = Caller(peer, self._config.connect_us, self._rng, now)
+            self._callers.add(peer, now)
         self._keys = linked
         addresses = {key: peer for peer, key in linked.items()}
         outbox, self._deployment.outbox = self._deployment.outbox, []

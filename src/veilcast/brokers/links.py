@@ -20,7 +20,7 @@ from veilcast.errors import ExcessError
 from veilcast.link.bucket import TokenBucket
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
 from veilcast.parts.alarms import Alarms, earliest
-from veilcast.parts.calling import Caller
+from veilcast.parts.calling import Callers
 from veilcast.wire.messages import Message
 
 
@@ -33,11 +33,12 @@ class Links:
     def __init__(
         self, config: BrokerConfig, me: bytes, is_needed: Callable[[Address], bool], rng: Random, entropy: Entropy
     ) -> None:
-        self._config, self._me, self._is_needed, self._rng = config, me, is_needed, rng
+        self._config, self._me, self._is_needed = config, me, is_needed
         self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy)
+        self._linked: Mapping[bytes, Replica] = {}
         self._names: dict[bytes, Address] = {}
         self._keys: dict[Address, bytes] = {}
-        self._callers: dict[Address, Caller] = {}
+        self._callers = Callers(config.connect_us, rng)
         self._clients: dict[Address, TokenBucket] = {}
         self._gone: Alarms[Address] = Alarms()
         self._events: deque[Event] = deque()
@@ -78,23 +79,24 @@ class Links:
         return {"clients": len(self._clients), "queued": len(self._queues), "queued each": self._queues.most}
 
     def follow(self, linked: Mapping[bytes, Replica], now: int) -> None:
-        """These are the replicas to be linked with from now on."""
+        """These are the replicas to be linked with from now on; told again, the same mapping has the same in it."""
+        if linked is self._linked:
+            return
+        self._linked = linked
         names = {
             key: Address(replica.address if calls(self._me, key) else replica.caller) for key, replica in linked.items()
         }
-        if names == self._names:
-            return
         for key, peer in self._names.items():
             if names.get(key) != peer:
-                self._callers.pop(peer, None)
+                self._callers.drop(peer)
                 self._queues.forget(peer)
                 self._events.append(Disconnect(peer))
         for key, peer in names.items():
             self._queues.expect(peer)
             self._clients.pop(peer, None)
             self._gone.drop(peer)
-            if calls(self._me, key) and peer not in self._callers:
-                self._callers[peer] = Caller(peer, self._config.connect_us, self._rng, now)
+            if calls(self._me, key):
+                self._callers.add(peer, now)
         self._names, self._keys = names, {peer: key for key, peer in names.items()}
 
     # --- streams
@@ -102,7 +104,7 @@ class Links:
     def peer_up(self, peer: Address, now: int) -> bool:
         """Whether it is let in."""
         if peer in self._callers:
-            self._callers[peer].peer_up()
+            self._callers.peer_up(peer)
         elif peer not in self._keys and not self._let_in(peer):
             self._events.append(Disconnect(peer))
             return False
@@ -112,7 +114,7 @@ class Links:
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if peer in self._callers:
-            self._callers[peer].peer_lost(now)
+            self._callers.peer_lost(peer, now)
         elif peer in self._clients:
             self._gone.set(peer, now + self._config.client_us)
         self._queues.peer_lost(peer)
@@ -121,8 +123,9 @@ class Links:
         """All of them, for good."""
         self._events += [Disconnect(peer) for peer in (*self._keys, *self._clients)]
         for peer in (*self._keys, *self._clients):
+            self._callers.drop(peer)
             self._queues.forget(peer)
-        self._keys, self._names, self._callers, self._clients = {}, {}, {}, {}
+        self._keys, self._names, self._clients = {}, {}, {}
 
     # --- messages
 
@@ -145,15 +148,14 @@ class Links:
             raise ExcessError("more than a client may say")
         return self._queues.receive(data, peer, now)
 
-    def frames(self, limit: int) -> list[Frame]:
-        return self._queues.frames(limit)
+    def frames(self, now: int, limit: int) -> list[Frame]:
+        return self._queues.frames(now, limit)
 
     # --- time
 
     def handle(self, now: int) -> None:
         self._queues.handle(now)
-        for caller in self._callers.values():
-            caller.handle(now)
+        self._callers.handle(now)
         for peer in self._gone.due(now):
             if self._is_needed(peer):
                 self._gone.set(peer, now + self._config.client_us)
@@ -161,19 +163,10 @@ class Links:
                 self._forget(peer)
 
     def next_us(self) -> int | None:
-        soonest = earliest(self._queues.next_us(), self._gone.next_us())
-        for caller in self._callers.values():
-            if caller.next_us is not None and (soonest is None or caller.next_us < soonest):
-                soonest = caller.next_us
-        return soonest
+        return earliest(self._queues.next_us(), self._gone.next_us(), self._callers.next_us)
 
     def next_event(self) -> Event | None:
-        if self._events:
-            return self._events.popleft()
-        for caller in self._callers.values():
-            if (event := caller.next_event()) is not None:
-                return event
-        return None
+        return self._events.popleft() if self._events else self._callers.next_event()
 
     def cut_off(self, now: int) -> None:
         """Leave streams that are of no use."""

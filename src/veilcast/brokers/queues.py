@@ -43,8 +43,8 @@ class Queues:
         self._frames: deque[Frame] = deque()
         self._owed: Alarms[Address] = Alarms()
         self._watched: Alarms[Address] = Alarms()
-        self._now = 0
-        """As far as we were told."""
+        self._begun: dict[Address, None] = {}
+        """Peers of whom we hope to hear, as soon as what is for them has left: only then do we know what time it is."""
         self._last: tuple[Message, bytes] | None = None
         self.anew: deque[Address] = deque()
         """Peers that have forgotten us, or never knew us."""
@@ -95,20 +95,18 @@ class Queues:
         if not line.greeted:
             line.up, line.hellos = True, 0
         self._greet(peer, line)
-        self._watch(peer, line)
+        self._watch(peer)
 
     def peer_lost(self, peer: Address) -> None:
         line = self._lines.get(peer)
         if line is not None:
             line.up = line.greeted = False
-            self._owed.drop(peer)
-            self._watched.drop(peer)
+            self._unwatch(peer)
 
     def forget(self, peer: Address) -> None:
         """All that is for it goes; when it comes back it is a stranger."""
         self._lines.pop(peer, None)
-        self._owed.drop(peer)
-        self._watched.drop(peer)
+        self._unwatch(peer)
 
     # --- out
 
@@ -124,7 +122,10 @@ class Queues:
         self._bound(peer, line)
         self._send(peer, line)
 
-    def frames(self, limit: int) -> list[Frame]:
+    def frames(self, now: int, limit: int) -> list[Frame]:
+        for peer in self._begun:
+            self._wait(peer, self._lines[peer], now)
+        self._begun.clear()
         return [self._frames.popleft() for _ in range(min(limit, len(self._frames)))]
 
     def next_us(self) -> int | None:
@@ -132,7 +133,6 @@ class Queues:
 
     def handle(self, now: int) -> None:
         """Acknowledge what was heard a while ago, and leave who has not heard us for long."""
-        self._now = now
         for peer in self._owed.due(now):
             self._acknowledge(peer, self._lines[peer])
         for peer in self._watched.due(now):
@@ -142,14 +142,12 @@ class Queues:
             if line.mark == line.progress:
                 self.cut.append(peer)
                 continue
-            line.mark = line.progress
-            self._watched.set(peer, now + STALL_US)
+            self._wait(peer, line, now)
 
     # --- in
 
     def receive(self, data: bytes, peer: Address, now: int) -> Message | None:
         """What a peer that is up has to say to our machine, in order and once; raises for what makes no sense."""
-        self._now = now
         line = self._lines.get(peer)
         if line is None or not line.up:
             raise StaleError("nobody that is up")
@@ -215,13 +213,20 @@ class Queues:
         while line.waiting and len(line.sent) < self._window:
             self._post(peer, Item(*line.next()))
         if line.sent:
-            self._watch(peer, line)
+            self._watch(peer)
 
-    def _watch(self, peer: Address, line: _Line) -> None:
-        """It is due at once: only then do we know for certain what time it is."""
+    def _watch(self, peer: Address) -> None:
         if peer not in self._watched:
-            line.mark = None
-            self._watched.set(peer, self._now)
+            self._begun[peer] = None
+
+    def _wait(self, peer: Address, line: _Line, now: int) -> None:
+        line.mark = line.progress
+        self._watched.set(peer, now + STALL_US)
+
+    def _unwatch(self, peer: Address) -> None:
+        self._owed.drop(peer)
+        self._watched.drop(peer)
+        self._begun.pop(peer, None)
 
     def _acknowledge(self, peer: Address, line: _Line) -> None:
         self._owed.drop(peer)

@@ -11,7 +11,7 @@ who left it to others to bring it. So is who brings it again. What nobody here w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, TypeAlias
@@ -111,7 +111,7 @@ class Reading:
             self._alarms.drop(("missing", id_))
             self._open(id_, now)
 
-    def share(self, share: LastShare, bearers: list[Place], now: int) -> None:
+    def share(self, share: LastShare, bearers: Sequence[Place], now: int) -> None:
         advert = self._adverts.get(share.advertisement)
         name = self._openings.add(advert, share.share, bearers)
         if name is not None:

@@ -23,8 +23,7 @@ At a time one order is carried out; a newer one waits, and of several only the n
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -32,6 +31,7 @@ import msgspec
 from veilcast.authority.record import Profile
 from veilcast.brokers.copying import Copying
 from veilcast.brokers.leaving import Leaving, Rule, Work
+from veilcast.brokers.near import Around, Node, around
 from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay, enrol, roster_of
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme, tolerated
 from veilcast.errors import ConfigError, ForgedError, LocalError, MalformedError, StaleError
@@ -91,7 +91,8 @@ class Deployment:
         self._waiting: SignedOverlay | None = None
         self.roster: Roster = roster_of([overlay])
         near = (here,) if me is None else (here, *overlay.neighbours(at))
-        self._nodes = {entry.id: _Node(entry) for entry in near}
+        self._nodes = {entry.id: Node(entry) for entry in near}
+        self._made: Around | None = None
         self._ready: dict[bytes, int] = {}
         self._quiet_us = 0
         self._shown: set[Peer] = set()
@@ -133,9 +134,14 @@ class Deployment:
         return self._leaving is not None
 
     @property
+    def detaching(self) -> bool:
+        """Whether it leaves, or an order waits that may say so: what is left to do counts only then."""
+        return self.leaving or self._waiting is not None
+
+    @property
     def settled(self) -> bool:
         """Whether there is nothing to do but to listen: `handle` need not be called."""
-        return self._is_ready and not self.leaving and all(node.settled for node in self._nodes.values())
+        return self._around.settled and self._is_ready and not self.leaving
 
     def scheme(self, node: bytes) -> Scheme:
         """By which one sends to it now."""
@@ -159,14 +165,9 @@ class Deployment:
                 return Place(scheme, index)
         return None
 
-    def places(self, key: bytes) -> list[Place]:
+    def places(self, key: bytes) -> Sequence[Place]:
         """All places of a replica near, under schemes that count now."""
-        return [
-            place
-            for state in self._nodes.values()
-            for entry in state.entries()
-            if (place := entry.place(key)) is not None
-        ]
+        return self._around.places.get(key, ())
 
     def node_of(self, key: bytes) -> bytes | None:
         """The node near that it is a replica of."""
@@ -183,15 +184,9 @@ class Deployment:
             for entry in self._near(node).entries()
         )
 
-    def linked(self) -> dict[bytes, Replica]:
-        """All replicas that one must be linked with now."""
-        return {
-            replica.key: replica
-            for state in self._nodes.values()
-            for entry in reversed(state.entries())
-            for replica in entry.replicas
-            if replica.key != self._me and replica.key not in self._gone
-        }
+    def linked(self) -> Mapping[bytes, Replica]:
+        """All replicas that one must be linked with now; the same mapping until it changes."""
+        return self._around.linked
 
     # --- what happens
 
@@ -243,6 +238,7 @@ class Deployment:
             self._leaving.hear(peer)
         if self._is_leaving(peer):
             self._gone.add(peer)
+            self._made = None
 
     def answered(self, key: bytes) -> None:
         """A replica has told all claims that it was asked for."""
@@ -289,7 +285,7 @@ class Deployment:
 
     def _take_up(self, now: int) -> bool:
         """The order that waits, once the one before is carried out; whether there was one."""
-        if self._waiting is None or self.leaving or not all(state.settled for state in self._nodes.values()):
+        if self._waiting is None or self.leaving or not self._around.settled:
             return False
         self._signed, self._overlay, self._waiting = self._waiting, self._newest, None
         enrol(self.roster, self._overlay)
@@ -308,6 +304,7 @@ class Deployment:
             entry = self._overlay.node(node)
             if entry.version != state.entry.version and (self._leaving is None or node != self._at):
                 state.next, state.late_us = entry, now + self._pace.prepare_us
+        self._made = None
         return True
 
     @property
@@ -322,7 +319,7 @@ class Deployment:
         self.outbox += [(key, Stands(self.version, True)) for key in self.linked() if not self._is_leaving(key)]
         self.outbox.append((None, Stands(self.version, True)))
 
-    def _go_over(self, state: _Node, now: int) -> None:
+    def _go_over(self, state: Node, now: int) -> None:
         """The second phase, for one node."""
         if state.next is None:
             return
@@ -334,16 +331,17 @@ class Deployment:
             return
         state.old, state.entry, state.next, state.late_us = state.entry, state.next, None, None
         state.settle_us, state.until_us = now + self._pace.settle_us, now + self._pace.linger_us
+        self._made = None
         if not self.leaving:
             gone = [key for key in self._keys(state.old) if self._is_leaving(key) and key not in self._gone]
             self.outbox += [(key, Stands(self.version, True)) for key in gone]
 
-    def _end_old(self, state: _Node, now: int) -> None:
+    def _end_old(self, state: Node, now: int) -> None:
         if state.old is None or self.leaving:
             return
         if now >= state.until_us or (now >= state.settle_us and self._all_gone(state.old)):
             self._gone -= set(self._keys(state.old))
-            state.old = None
+            state.old = self._made = None
 
     def _all_gone(self, old: NodeEntry) -> bool:
         return all(key in self._gone or not self._is_leaving(key) for key in self._keys(old))
@@ -359,30 +357,17 @@ class Deployment:
             for state in self._nodes.values()
         )
 
-    def _near(self, node: bytes) -> _Node:
+    def _near(self, node: bytes) -> Node:
         if node not in self._nodes:
             raise LocalError("that node is not near")
         return self._nodes[node]
 
+    @property
+    def _around(self) -> Around:
+        if self._made is None:
+            self._made = around(self._nodes.values(), self._gone | {self._me})
+        return self._made
+
     def _keys(self, entry: NodeEntry) -> list[bytes]:
         """Of all its replicas but this one."""
         return [replica.key for replica in entry.replicas if replica.key != self._me]
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node near: the scheme to send by, the one to come, and the one that ends."""
-
-    entry: NodeEntry
-    next: NodeEntry | None = None
-    old: NodeEntry | None = None
-    late_us: int | None = None
-    settle_us: int = 0
-    until_us: int = 0
-
-    @property
-    def settled(self) -> bool:
-        return self.next is None and self.old is None
-
-    def entries(self) -> list[NodeEntry]:
-        return [entry for entry in (self.entry, self.next, self.old) if entry is not None]

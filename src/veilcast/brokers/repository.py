@@ -110,7 +110,7 @@ class Repository:
         return earliest(self._links.next_us(), self._shelf.next_us())
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        return self._links.frames(limit)
+        return self._links.frames(now, limit)
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else self._links.next_event()

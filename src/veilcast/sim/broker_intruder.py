@@ -107,7 +107,7 @@ class Intruder:
         return self._due if owed is None else min(owed, self._due)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        return self._queues.frames(limit)
+        return self._queues.frames(now, limit)
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else None
