@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from veilcast.authority.record import TopicRecord
+from veilcast.authority.record import Profile, TopicRecord
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.member import FoilMember
@@ -206,6 +206,28 @@ def test_epochs_pass_and_nothing_is_lost_at_their_edges() -> None:
         published.append(b"%d" % (100 + step))
         room.run(0.9)
     assert bodies(room.places["bob"].notes) == published
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+@pytest.mark.parametrize("late_s", [1, 5, 20])
+def test_a_new_reader_gets_what_was_published_shortly_before_also_if_an_epoch_has_begun_since(
+    profile: Profile, late_s: int
+) -> None:
+    room = parley(msgspec.structs.replace(CONFIG, profile=profile, margin_us=30 * SECOND))
+    room.run((EPOCH_US - room.now % EPOCH_US) / SECOND - 50)
+    publish(room, 110)
+    room.run(45)
+    publish(room, 120)
+    room.run(4.9 + late_s)
+    room.add("carol", "subscriber").subscribe(RANGE, room.now)
+    room.run(10)
+    assert bodies(room.places["carol"].notes) == [b"120"]
+
+
+def test_a_new_reader_has_no_session_for_an_epoch_of_which_nothing_would_be_repeated_for_it() -> None:
+    room = parley(msgspec.structs.replace(CONFIG, margin_us=30 * SECOND))
+    room.run((EPOCH_US - room.now % EPOCH_US) / SECOND + 31)
+    assert room.add("carol", "subscriber").sizes()["sessions"] == 1
 
 
 def test_what_could_not_be_sent_for_longer_than_a_session_lasts_goes_by_the_next_with_the_same_candidates() -> None:

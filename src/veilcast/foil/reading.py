@@ -126,7 +126,7 @@ class Reading:
     # --- sessions
 
     def opened(self, span: Span, now: int) -> None:
-        first = self._first_life and span.number == self._spans.number(self._spans.born_us)
+        first = self._first_life and span.number <= self._spans.number(self._spans.born_us)
         self._absences[span.number] = Absences(self._spans.born_us if first else 0, self._entropy)
         span.session.ask(self._filters(span), now)
 

@@ -71,7 +71,7 @@ class Span:
 
 
 class Spans:
-    """`ears` makes what a span's session tells; `first_life` has nothing to come back to."""
+    """`ears` makes what a span's session tells; `first_life` has no sessions to come back to."""
 
     def __init__(
         self,
@@ -101,7 +101,9 @@ class Spans:
         if self._paper:
             self._start(0, epoch, now)
             return
-        for past in range(epoch if first_life else epoch_of(now - self.linger_us, self._epoch_us), epoch + 1):
+        # Who is new is owed what was published within the margin, by sessions of the epoch that it was published in.
+        back_us = min(config.margin_us, self.linger_us) if first_life else self.linger_us
+        for past in range(epoch_of(now - back_us, self._epoch_us), epoch + 1):
             self._start(past, past, now)
         self._await(epoch + 1, now)
 
