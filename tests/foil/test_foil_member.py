@@ -224,6 +224,33 @@ def test_a_new_reader_gets_what_was_published_shortly_before_also_if_an_epoch_ha
     assert bodies(room.places["carol"].notes) == [b"120"]
 
 
+@pytest.mark.parametrize("config", [CONFIG, PAPER])
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_new_reader_gets_what_was_published_shortly_before_however_quick_its_session_is(
+    config: FoilConfig, quick: bool
+) -> None:
+    """Its owner may come to say what is wanted before the broker has answered, or after."""
+    room = parley(config)
+    publish(room, 110)
+    carol = room.add("carol", "subscriber")
+    if quick:
+        room.run(1)
+    carol.subscribe(RANGE, room.now)
+    room.run(10)
+    assert bodies(room.places["carol"].notes) == [b"110"]
+    assert not carol._reading._fresh
+
+
+def test_a_wish_that_is_given_up_before_it_stands_is_waited_for_no_longer() -> None:
+    room = parley()
+    carol = room.add("carol", "subscriber")
+    room.run(1)
+    carol.unsubscribe(carol.subscribe(RANGE, room.now), room.now)
+    assert not carol._reading._fresh
+    room.run(10)
+    assert not [packet for who, _, packet in room.sent if who == "carol" and "/again/" in getattr(packet, "topic", "")]
+
+
 def test_a_new_reader_has_no_session_for_an_epoch_of_which_nothing_would_be_repeated_for_it() -> None:
     room = parley(msgspec.structs.replace(CONFIG, margin_us=30 * SECOND))
     room.run((EPOCH_US - room.now % EPOCH_US) / SECOND + 31)

@@ -71,7 +71,6 @@ def test_lines_of_values_become_lines_of_notes_and_ctrl_c_ends_cleanly(disk: Pat
         house.broker.end()
 
 
-@pytest.mark.heavy
 def test_a_publisher_that_lingers_is_there_for_a_reader_who_comes_late(disk: Path) -> None:
     house = House(disk / "n", PLAN)
     house.broker.start()

@@ -6,7 +6,8 @@ opened. The broker is told nothing of all that: what comes is acknowledged (`ses
 at when all that came with it is acknowledged too. Else the time that it takes to open the truth would show.
 
 After every new stream, and whenever a publisher says that it is there, the reader tells what it may have missed
-(`requests`). So it does when it had no room for a note and has some again: what the owner does not take, the broker
+(`requests`). So it does when the broker has taken a new wish on, by a stream that stood before: nobody is to get less
+because its session was quicker than its owner. So it does when it had no room for a note and has some again: what the owner does not take, the broker
 would have to keep, and that would show. And so it does when something is lacking that it must have got (`gaps`).
 """
 
@@ -70,6 +71,8 @@ class Reading:
         self._asked_us: dict[tuple[int, str], int] = {}
         self._under_way: dict[tuple[int, str], bool] = {}
         """Requests that the broker has not acknowledged, and whether there is more to say since."""
+        self._fresh: dict[tuple[int, bytes], Wish] = {}
+        """Of sessions that stood before: wishes that the broker has not taken on."""
         self._full: dict[int, None] = {}
         self._gaps = Gaps(config.settle_us, config.keep_us)
         self._whole: frozenset[str] = frozenset()
@@ -98,7 +101,11 @@ class Reading:
         self._areas[wish.spelled] = areas
         self._watch()
         for each in self._spans:
-            each.session.ask(self._wanted(each, wish), now)
+            wanted = self._wanted(each, wish)
+            if each.session.ready and not each.session.has(wanted):
+                self._fresh[each.number, wish.spelled] = wish
+                self._absences[each.number].away(now)
+            each.session.ask(wanted, now)
         self.stands(now)
 
     def unsubscribe(self, number: int, now: int) -> None:
@@ -110,6 +117,7 @@ class Reading:
                 kept = self._filters(span)
                 span.session.drop([each for each in gone if each not in kept], now)
             del self._areas[wish.spelled]
+            self._fresh = {key: each for key, each in self._fresh.items() if each is not wish}
             self._watch()
             self._spelled = {key: filters for key, filters in self._spelled.items() if key[1] != wish.spelled}
 
@@ -131,11 +139,13 @@ class Reading:
         span.session.ask(self._filters(span), now)
 
     def ready(self, span: Span, now: int) -> None:
+        self._fresh = {key: wish for key, wish in self._fresh.items() if key[0] != span.number}
         self._back(span, now)
         self.stands(now)
 
     def stands(self, now: int) -> None:
-        """Something was granted: tell the owner of what it gets from now on."""
+        """Something was granted: tell the owner of what it gets from now on, and publishers that somebody is new."""
+        self._catch_up(now)
         span = self._spans.get(self._spans.number(now))
         if span is None:
             return  # Its session is still to come, or our membership has ended.
@@ -150,6 +160,7 @@ class Reading:
         self._absences.pop(number, None)
         self._full.pop(number, None)
         self._gaps.ended(number)
+        self._fresh = {key: wish for key, wish in self._fresh.items() if key[0] != number}
         self._spelled = {key: filters for key, filters in self._spelled.items() if key[0] != number}
         for key in [key for key in self._asked_us if key[0] == number]:
             del self._asked_us[key]
@@ -292,6 +303,14 @@ class Reading:
         self._absences[span.number].back(now)
         for topic in dict.fromkeys(wish.topic for wish in self._wishes):
             self._ask(span, topic, now)
+
+    def _catch_up(self, now: int) -> None:
+        for (number, spelled), wish in list(self._fresh.items()):
+            span = self._spans.get(number)
+            if span is not None and span.session.ready and span.session.has(self._wanted(span, wish)):
+                del self._fresh[number, spelled]
+                self._absences[number].back(now)
+                self._ask(span, wish.topic, now)
 
     def _ask(self, span: Span, topic: str, now: int) -> None:
         key = (span.number, topic)
