@@ -95,7 +95,7 @@ def test_from_the_operators_key_to_a_signed_overlay_and_the_next(desk: Desk) -> 
     shown = desk.good("brokers overlay show o.signed --operator", told["operator"])
     assert {**shown, "out": "o.signed"} == second
     _, out, _ = desk.run("brokers overlay show o.signed --operator", told["operator"])
-    assert out.splitlines()[:2] == ["version 2: 1 virtual nodes, 5 replicas", "  north: scheme 2"]
+    assert out.splitlines()[:2] == ["version 2 (hardened): 1 virtual node, 5 replicas", "  north: scheme 2"]
 
 
 def test_a_brokers_line_is_that_of_its_keyring(desk: Desk) -> None:
@@ -168,6 +168,8 @@ def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> Non
     desk.bad("brokers run", 4, "cannot read")
     file("north0.keys", more="[brokers]\nbound_us = 0\n")
     desk.bad("brokers run", 3, "broker.toml: brokers.bound_us must be at least 1")
+    file("north0.keys", more='profile = "paper"\n')
+    desk.bad("brokers run", 3, 'o.signed is of the profile "hardened"', 'say profile = "hardened"')
     file("north0.keys")
     desk.bad("brokers status", 14, "is it running?")
     desk.bad("brokers order o.signed", 14, "is it running?")
@@ -291,10 +293,14 @@ def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(plan
 
 
 def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_refuses_even_nodes(planned: Desk) -> None:
-    made = planned.good(plan(planned, "--way phases --profile paper"))
+    planned.bad(plan(planned, "--way phases"), 3, "of the plan has ")
+    described = planned.home / "overlay.toml"
+    described.write_text('profile = "paper"\n' + described.read_text())
+    (planned.home / "o.signed").unlink()
+    planned.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    made = planned.good(plan(planned, "--way phases"))
     assert sum(row["planned"] for row in made["nodes"]) + made["unused"] == 6
     assert made["unprotected"] == ["a - b"]
-    planned.bad(plan(planned, "--way phases"), 3, "of the plan has ")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"brokers": 3}', '{"brokers": {"a": {"node": "a"}}}'])

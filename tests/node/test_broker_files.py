@@ -120,6 +120,13 @@ def test_the_papers_profile_takes_an_even_node_as_the_paper_does(tmp_path: Path)
     assert len(load(tmp_path, described({"a": 2}, top='profile = "paper"\n')).nodes[0].replicas) == 2
 
 
+def test_an_overlay_keeps_its_profile_from_version_to_version(tmp_path: Path) -> None:
+    first = load(tmp_path, described({"a": 3}, top='profile = "paper"\n'))
+    assert first.profile == "paper"
+    with pytest.raises(ConfigError, match="changes replicas, and not the profile"):
+        load(tmp_path, described({"a": 3}), first)
+
+
 def test_what_was_signed_is_read_by_the_same_operators_line_alone(tmp_path: Path) -> None:
     signed = sign_overlay(load(tmp_path, described({"a": 3})), OPERATOR)
     path = tmp_path / "signed"

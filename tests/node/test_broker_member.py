@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from veilcast.authority.record import Profile
 from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, sign_overlay
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError
@@ -25,7 +26,7 @@ def read(text: str, home: Path = HOME) -> NodeConfig:
     return parse(text.encode(), home / "node.toml")
 
 
-def signed(path: Path, *sizes: int, name: str = "north") -> None:
+def signed(path: Path, *sizes: int, name: str = "north", profile: Profile = "hardened") -> None:
     nodes = tuple(
         NodeEntry(
             f"{name}{at or ''}",
@@ -35,7 +36,7 @@ def signed(path: Path, *sizes: int, name: str = "north") -> None:
         for at, size in enumerate(sizes)
     )
     links = tuple((nodes[0].name, node.name) for node in nodes[1:])
-    write_signed(path, sign_overlay(Overlay(1, nodes, links), OPERATOR))
+    write_signed(path, sign_overlay(Overlay(1, nodes, links, profile=profile), OPERATOR))
 
 
 def test_a_member_has_an_overlay_an_edge_and_no_address() -> None:
@@ -84,4 +85,15 @@ def test_a_hardened_member_uses_no_overlay_with_an_even_node(tmp_path: Path) -> 
     signed(tmp_path / "o", 3, 2)
     with pytest.raises(ConfigError, match="'north1' has 2 of at least 3 replicas"):
         read_overlay(read(FILE, tmp_path).settings)
+    signed(tmp_path / "o", 3, 2, profile="paper")
     assert read_overlay(read('profile = "paper"\n' + FILE, tmp_path).settings)
+
+
+@pytest.mark.parametrize(("theirs", "mine"), [("hardened", "paper"), ("paper", "hardened")])
+def test_who_is_of_another_profile_than_the_overlay_is_told_so_before_anything_is_lost(
+    theirs: Profile, mine: Profile, tmp_path: Path
+) -> None:
+    """They would call one another and be called, and nothing would ever arrive."""
+    signed(tmp_path / "o", 3, profile=theirs)
+    with pytest.raises(ConfigError, match=f'o is of the profile "{theirs}".* say profile = "{theirs}"'):
+        read_overlay(read(f'profile = "{mine}"\n' + FILE, tmp_path).settings)

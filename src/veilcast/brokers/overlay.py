@@ -69,6 +69,8 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     links: Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=NODES_MAX)] = ()
     repository: NodeEntry | None = None
     """Replicas that hold keys out of band (`repository`), apart from the tree."""
+    profile: Profile = "hardened"
+    """Of all brokers and members: those of another would not understand them, and nobody would be told."""
 
     @property
     def every(self) -> tuple[NodeEntry, ...]:
@@ -127,6 +129,8 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
             raise MalformedError("an order changes replicas, and not the tree")
         if (self.repository is None) != (newer.repository is None):
             raise MalformedError("an order changes replicas of the repository, and not whether there is one")
+        if newer.profile != self.profile:
+            raise MalformedError("an order changes replicas, and not the profile")
         for old, new in zip(self.every, newer.every, strict=True):
             if new.version < old.version or (new.version == old.version and new.replicas != old.replicas):
                 raise StaleError("a node's replicas change without a newer scheme")

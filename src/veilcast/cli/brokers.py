@@ -169,12 +169,15 @@ def _described(overlay: Overlay) -> dict[str, Any]:
     ]
     nodes, shelves = entries[: len(overlay.nodes)], entries[len(overlay.nodes) :]
     links = msgspec.to_builtins(overlay.links)
-    return {"version": overlay.version, "nodes": nodes, "links": links, "repository": shelves[0] if shelves else None}
+    shelf = shelves[0] if shelves else None
+    what = {"version": overlay.version, "profile": overlay.profile}
+    return {**what, "nodes": nodes, "links": links, "repository": shelf}
 
 
 def _lines(overlay: Overlay) -> list[str]:
     count = sum(len(node.replicas) for node in overlay.nodes)
-    lines = [f"version {overlay.version}: {len(overlay.nodes)} virtual nodes, {count} replicas"]
+    nodes = f"{len(overlay.nodes)} virtual node{'' if len(overlay.nodes) == 1 else 's'}"
+    lines = [f"version {overlay.version} ({overlay.profile}): {nodes}, {count} replicas"]
     for node in overlay.nodes:
         beside = ", ".join(other.name for other in overlay.neighbours(node.name))
         lines.append(f"  {node.name}: scheme {node.version}" + (f", beside {beside}" if beside else ""))

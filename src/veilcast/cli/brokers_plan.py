@@ -21,7 +21,6 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from veilcast.authority.record import Profile
 from veilcast.authority.vault import alone
 from veilcast.brokers.overlay import Overlay
 from veilcast.brokers.placement import Plan
@@ -49,9 +48,6 @@ def add_command(verbs: Any, verb: Any) -> None:
     )
     parser.add_argument("--overlay", type=Path, metavar="FILE", help="with FACTS: the signed overlay")
     parser.add_argument("--operator", metavar="LINE", help="with FACTS: what `overlay init` printed")
-    parser.add_argument(
-        "--profile", choices=("hardened", "paper"), default="hardened", help="with FACTS: the overlay's (hardened)"
-    )
     parser.add_argument(
         "--spare", type=int, default=0, metavar="N", help="with FACTS: brokers that could be attached (0)"
     )
@@ -87,7 +83,7 @@ def _plan(arguments: argparse.Namespace, context: Context) -> Report:
     overlay = read_signed(arguments.overlay, operator).verify(operator)
     # Most brokers' files have one name, so what they tell is kept apart by who told it.
     found = findings(overlay, _once([told for path in arguments.facts for told in told_in(_read_facts(path))]))
-    made = _made(arguments, overlay, found, arguments.spare, arguments.profile)
+    made = _made(arguments, overlay, found, arguments.spare)
     return _report(overlay, found, made, None)
 
 
@@ -98,7 +94,7 @@ def _plan_here(arguments: argparse.Namespace) -> Report:
     here = LocalOperator(directory, net)
     overlay = here.overlay()
     found, spares = findings(overlay, told_in(told)), here.spares(overlay)
-    made = _made(arguments, overlay, found, len(spares), net.plan.profile)
+    made = _made(arguments, overlay, found, len(spares))
     steps = carry_out(overlay, made, spares, found)
     if arguments.apply:
         with alone(directory):
@@ -156,12 +152,12 @@ def _wait(holds: Callable[[], bool], what: str) -> None:
         time.sleep(_LOOK_S)
 
 
-def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spare: int, profile: Profile) -> Plan:
+def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spare: int) -> Plan:
     return plan(
         overlay,
         found,
         spare,
-        profile=profile,
+        profile=overlay.profile,
         ways=paths(overlay),
         way=arguments.way,
         cap=arguments.cap,

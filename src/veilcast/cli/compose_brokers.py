@@ -29,7 +29,7 @@ from veilcast.machine import Address, Event, Machine
 from veilcast.net.inquiries import Answering
 from veilcast.net.service import Host
 from veilcast.net.writing import Touched
-from veilcast.node.broker_files import BrokerFile, read_signed, write_signed
+from veilcast.node.broker_files import BrokerFile, read_for, write_signed
 
 Astray: TypeAlias = Callable[[Broker, SignedOverlay], Machine]
 """What makes a liar of a broker, in tests and demonstrations."""
@@ -40,9 +40,8 @@ def compose_broker(config: BrokerFile, passphrase: Secret, astray: Astray | None
     keyring, revoked, clock, rng = open_keyring(config, passphrase)
     identity = identity_of(keyring, revoked, "broker")
     signing, path = broker_key(keyring.membership.link), Path(config.overlay)
-    signed = read_signed(path, config.operator_key)
+    signed = read_for(path, config.operator_key, config.profile)
     overlay = signed.verify(config.operator_key)
-    overlay.check(config.profile)
     node, replica = next(
         ((node, replica) for node in overlay.every for replica in node.replicas if replica.key == signing.public),
         (None, None),

@@ -124,7 +124,7 @@ def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]
         entries.append(NodeEntry(name, (0 if old is None else old.version) + changed, tuple(replicas)))
     repository = entries.pop() if shelves else None
     version = 1 if before is None else before.version + 1
-    overlay = Overlay(version, tuple(entries), tuple(described.links), repository)
+    overlay = Overlay(version, tuple(entries), tuple(described.links), repository, described.profile)
     overlay.check(described.profile)
     if before is not None:
         try:
@@ -156,6 +156,17 @@ def read_signed(path: Path, operator: bytes) -> SignedOverlay:
         raise ForgedError(f"{path}: not signed by this operator") from error
     except RemoteError as error:
         raise TamperedError(f"{path}: {error}") from error
+    return signed
+
+
+def read_for(path: Path, operator: bytes, profile: Profile) -> SignedOverlay:
+    """The same, for one who is of this profile; `ConfigError` unless all are."""
+    signed = read_signed(path, operator)
+    overlay = signed.verify(operator)
+    if overlay.profile != profile:
+        reason = f'{path} is of the profile "{overlay.profile}", and so must all be who use it'
+        raise ConfigError(f'profile: {reason}; say profile = "{overlay.profile}", or take another overlay')
+    overlay.check(profile)
     return signed
 
 

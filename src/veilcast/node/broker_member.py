@@ -24,7 +24,7 @@ from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.overlay import SignedOverlay
 from veilcast.brokers.sharing.scheme import majority
 from veilcast.errors import ConfigError, LocalError
-from veilcast.node.broker_files import read_signed
+from veilcast.node.broker_files import read_for
 from veilcast.node.broker_keys import read_operator
 from veilcast.node.tomlfile import own_table
 
@@ -51,9 +51,8 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
 
 def read_overlay(settings: BrokersSettings) -> SignedOverlay:
     """What the file names, if the operator has signed it and it has this edge node and suits the profile."""
-    signed = read_signed(Path(settings.overlay), settings.operator)
+    signed = read_for(Path(settings.overlay), settings.operator, settings.client.profile)
     overlay = signed.verify(settings.operator)
-    overlay.check(settings.client.profile)
     try:
         overlay.node(settings.edge)
     except LocalError:
