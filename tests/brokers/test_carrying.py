@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from veilcast.brokers.content import Strategy
+from veilcast.brokers.routes import Branch
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.brokers.standing import Reason
 from veilcast.errors import ForgedError, RemoteError, StaleError
@@ -208,9 +210,30 @@ def test_a_reader_that_is_gone_is_not_waited_for() -> None:
     assert not world.finished(content)
     for replica in world.honest[3:]:
         replica.routes.branches.clear()
-        replica.carrying.changed(world.now)
+        replica.carrying.ended({Address("reader 2")}, world.now)
     world.run(20 * U)
     assert world.finished(content)
+
+
+def test_what_ends_elsewhere_is_not_asked_of_every_publication() -> None:
+    """Else who withdraws claims as fast as it may has a broker route everything again and again."""
+    world = World(1)
+    world.slow = lambda source, to, message: 10**15 if to == Address("reader 1") else 0
+    for number in range(5):
+        world.publish(b"%d" % number)
+    world.run(5 * U)
+    replica, asked = world.honest[0], list[Routing]()
+    wanting = replica.routes.wanting
+
+    def noted(routing: Routing) -> Sequence[Branch]:
+        asked.append(routing)
+        return wanting(routing)
+
+    replica.routes.wanting = noted  # type: ignore[method-assign]
+    replica.carrying.ended({Address("reader 2"), b"b" * 16}, world.now)
+    assert asked == []
+    replica.carrying.ended({ADVERT}, world.now)
+    assert len(asked) == 5
 
 
 @pytest.mark.parametrize("hops", [1, 3])

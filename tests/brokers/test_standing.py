@@ -133,3 +133,11 @@ def test_of_each_sender_so_much_is_kept_and_the_oldest_goes() -> None:
     assert early.put("k", "three", 8, 1, 10) == []
     with pytest.raises(LocalError):
         Early(count=0, size=1, senders=1, keep_us=1)
+
+
+def test_of_all_that_came_early_who_has_most_loses_its_oldest() -> None:
+    early: Early[int, str, int] = Early(count=9, size=9, senders=9, keep_us=10, total=4)
+    for number, sender in enumerate("mmmb"):
+        assert early.put(number, sender, number, 1, 0) == []
+    assert early.put(4, "b", 4, 1, 0) == [0]
+    assert [early.take(number) for number in range(5)] == [[], [("m", 1)], [("m", 2)], [("b", 3)], [("b", 4)]]

@@ -291,7 +291,7 @@ class Broker:
 
     def _send(self, now: int) -> None:
         """Claims first: who reads must know of a publisher before anything of it comes."""
-        while self._router.outbox or self._router.news or self._router.changed:
+        while self._router.outbox or self._router.news or self._router.ended:
             told, self._router.outbox = self._router.outbox, []
             for hop, message in told:
                 self._tell(hop, message)
@@ -299,9 +299,11 @@ class Broker:
             for advertisement in news:
                 self._passing.advertised(advertisement, now)
                 self._carrying.advertised(advertisement, now)
-            if self._router.changed:
-                self._router.changed = False
-                self._carrying.changed(now)
+            ended, self._router.ended = self._router.ended, {}
+            if ended:
+                self._carrying.ended(
+                    {what if isinstance(what, bytes) else node_of(what) or what for what in ended}, now
+                )
         for part in (self._passing, self._carrying):
             if not part.outbox:
                 continue

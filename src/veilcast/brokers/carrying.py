@@ -18,10 +18,10 @@ done with.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
-from veilcast.brokers.carried import Carried, Waiting
+from veilcast.brokers.carried import Carried, Hop, Waiting
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.content import Block, Manifest, Strategy, carriers
 from veilcast.brokers.early import Early
@@ -54,7 +54,9 @@ class Carrying:
         self._early: Early[bytes, Peer, Carry] = Early(
             count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
         )
-        self._ends: Early[bytes, Peer, Done] = Early(count=256, size=256, senders=4096, keep_us=config.hold_us)
+        self._ends: Early[bytes, Peer, Done] = Early(
+            count=256, size=256, senders=4096, keep_us=config.hold_us, total=config.done_max
+        )
         """Of what has not come here: who has it from others may be done before it comes."""
 
     def sizes(self) -> dict[str, int]:
@@ -85,11 +87,12 @@ class Carrying:
             except RemoteError:
                 continue
 
-    def changed(self, now: int) -> None:
-        """Claims have ended: nobody waits for who wants nothing any more."""
+    def ended(self, gone: Set[bytes | Hop], now: int) -> None:
+        """Advertisements, or subscriptions of these hops: nobody waits for who wants nothing any more."""
         for content in list(self._contents.values()):
-            self._prune(content)
-            self._finish(content, now)
+            if content.routing.advertisement in gone or not gone.isdisjoint(content.branches):
+                self._prune(content)
+                self._finish(content, now)
 
     def handle(self, now: int) -> None:
         for id_ in self._alarms.due(now):

@@ -2,7 +2,8 @@
 
 Pure. Links keep the order of what one peer sends, not of what several do: a replica hears of a hop before its own
 portions come, or gets a portion before enough neighbours have told it of the advertisement. Of each sender the oldest
-goes when there is too much, and the caller is told.
+goes when there is too much, and the caller is told. When there is too much of all together, who has most loses its
+oldest.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ class _Entry(NamedTuple, Generic[Key, Sender, Kept]):
 
 
 class Early(Generic[Key, Sender, Kept]):
-    """At most `count` things and `size` bytes of one sender, of `senders` senders, for `keep_us`."""
+    """At most `count` things and `size` bytes of one sender, of `senders` senders, for `keep_us`; `total` things."""
 
-    def __init__(self, *, count: int, size: int, senders: int, keep_us: int) -> None:
-        if min(count, size, senders, keep_us) < 1:
+    def __init__(self, *, count: int, size: int, senders: int, keep_us: int, total: int | None = None) -> None:
+        self._total = count * senders if total is None else total
+        if min(count, size, senders, keep_us, self._total) < 1:
             raise LocalError("there is room for at least one thing, for a while")
         self._count, self._size, self._most, self._keep_us = count, size, senders, keep_us
         self._entries: dict[int, _Entry[Key, Sender, Kept]] = {}
@@ -56,6 +58,9 @@ class Early(Generic[Key, Sender, Kept]):
         self._sizes[sender] += size
         while len(numbers) > self._count or self._sizes[sender] > self._size:
             dropped.append(self._remove(next(iter(numbers))).what)
+        if len(self._entries) > self._total:
+            most = max(self._of_sender.values(), key=len)
+            dropped.append(self._remove(next(iter(most))).what)
         return dropped
 
     def take(self, key: Key) -> list[tuple[Sender, Kept]]:

@@ -76,8 +76,8 @@ class Router:
         self.outbox: list[Tell] = []
         self.news: list[bytes] = []
         """Advertisements that are known only now."""
-        self.changed = False
-        """Whether claims have ended; who asks sets it back."""
+        self.ended: dict[bytes | Address, None] = {}
+        """Advertisements that have ended, and hops whose subscriptions have; who asks takes them away."""
 
     # --- what others ask
 
@@ -337,9 +337,10 @@ class Router:
             self._count(hope.hop, -1)
         if (known := self._known.pop(id_, None)) is None:
             return
-        self.changed = True
         self._count(known.hop, -1)
-        if known.claim.kind is ClaimKind.ADVERTISEMENT:
+        is_advertisement = known.claim.kind is ClaimKind.ADVERTISEMENT
+        self.ended[id_ if is_advertisement else known.hop] = None
+        if is_advertisement:
             subject = self._language.about(known.standing.words)
             del self._offered[subject][id_]
             if not self._offered[subject]:

@@ -7,8 +7,9 @@ at when all that came with it is acknowledged too. Else the time that it takes t
 
 After every new stream, and whenever a publisher says that it is there, the reader tells what it may have missed
 (`requests`). So it does when the broker has taken a new wish on, by a stream that stood before: nobody is to get less
-because its session was quicker than its owner. So it does when it had no room for a note and has some again: what the owner does not take, the broker
-would have to keep, and that would show. And so it does when something is lacking that it must have got (`gaps`).
+because its session was quicker than its owner. So it does when it had no room for a note and has some again: what the
+owner does not take, the broker would have to keep, and that would show. And so it does when something is lacking that
+it must have got (`gaps`).
 """
 
 from __future__ import annotations
