@@ -2,14 +2,15 @@
 
 Byzantine brokers hear claims on their way, whole and with their proofs, and those of their edge as their clients bring
 them (`Spy`). The intruder links to all replicas of an edge node as a client does and brings the same claims, as they
-were brought to others; with a word of its own; and in its own name, with a proof of its own. It says that it lacks the
-keys. Whatever it is given belongs to the coalition.
+were brought to others; with a word of its own; and in its own name, with a proof of its own. It does so at once, so
+that what a Byzantine replica of the edge hears first comes to the others before its reader's own word does. It says
+that it lacks the keys. Whatever it is given belongs to the coalition.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,18 +31,20 @@ from veilcast.wire.messages import Message
 class Coalition:
     """What Byzantine brokers tell the intruder: claims by name, and keys that they saw named; so many at most.
 
-    Of what `friends` say, nothing: these are the intruders.
+    Of what `friends` say, nothing: these are the intruders. `wake` has them look at a claim that is new.
     """
 
     friends: tuple[Address, ...] = ()
+    wake: Callable[[], None] = lambda: None
     claims: dict[bytes, Bring] = field(default_factory=dict)
     keys: dict[tuple[bytes, bytes], None] = field(default_factory=dict)
 
     def hear(self, message: object) -> None:
         if isinstance(message, Claim):
             message = Bring(message, bytes(SIGNATURE))
-        if isinstance(message, Bring) and len(self.claims) < HEARD_MAX:
-            self.claims.setdefault(message.claim.id, message)
+        if isinstance(message, Bring) and message.claim.id not in self.claims and len(self.claims) < HEARD_MAX:
+            self.claims[message.claim.id] = message
+            self.wake()
         elif isinstance(message, Carry) and len(self.keys) < HEARD_MAX:
             self.keys[message.routing.advertisement, message.routing.key] = None
 
@@ -69,10 +72,23 @@ class Intruder:
         self._replicas, self._edge, self._coalition, self._entropy = replicas, edge, coalition, entropy
         self._queues = Queues(256, 8_192, 1 << 20, entropy)
         self._events: deque[Event] = deque(Connect(replica) for replica in replicas)
-        self._due = now + EVERY_US
-        self._ticks = 0
+        self._due, self._rounds = now + EVERY_US, 0
         self._lost: dict[Address, None] = {}
         self._said: dict[bytes, None] = {}
+        for replica in replicas:
+            self._queues.expect(replica)
+        self.speak(now)
+
+    def speak(self, now: int) -> None:
+        """Bring all claims that are new."""
+        for name, brought in self._coalition.claims.items():
+            if name not in self._said:
+                self._said[name] = None
+                self._tell_all(brought.claim, brought)
+                signing, own = self._own(brought.claim)
+                for peer, key in self._replicas.items():
+                    for claim in (brought.claim, own):
+                        self._queues.put(peer, bring(claim, signing, key))
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         try:
@@ -85,20 +101,13 @@ class Intruder:
         if now < self._due:
             return
         self._due = now + EVERY_US
-        self._ticks += 1
-        if self._lost and self._ticks % CALL_TICKS == 0:
+        self._rounds += 1
+        if self._lost:
             self._events.extend(Connect(peer) for peer in self._lost)
             self._lost.clear()
             self._said.clear()
-        for name, brought in list(self._coalition.claims.items()):
-            if name not in self._said:
-                self._said[name] = None
-                self._tell_all(brought.claim, brought)
-                signing, own = self._own(brought.claim)
-                for peer, key in self._replicas.items():
-                    for claim in (brought.claim, own):
-                        self._queues.put(peer, bring(claim, signing, key))
-        if self._ticks % WANT_TICKS == 0 and self._ticks <= WANT_TICKS_MAX:
+            self.speak(now)
+        if self._rounds <= WANT_ROUNDS:
             for advertisement, key in self._coalition.keys:
                 self._tell_all(WantKey(advertisement, key))
 
@@ -136,10 +145,7 @@ class Intruder:
         return signing, msgspec.structs.replace(own, proof=signing.sign(own.body, purpose=b"veilcast/claim"))
 
 
-EVERY_US: Final = 20_000
-"""So that what a Byzantine replica of the edge hears first comes to the others before its reader's own word does."""
-CALL_TICKS: Final = 250
-WANT_TICKS: Final = 250
-WANT_TICKS_MAX: Final = 2_000
+EVERY_US: Final = 5_000_000
+WANT_ROUNDS: Final = 8
 """Each key that is dealt again for nothing costs everybody a passage, and the simulator the most."""
 HEARD_MAX: Final = 256
