@@ -9,21 +9,31 @@ from pathlib import Path
 import pytest
 
 from veilcast.brokers.absences import Absences
-from veilcast.brokers.routes import Outgoing
+from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.sharing.bulk import key_id
 from veilcast.brokers.sharing.paper import Origin
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.errors import LocalError
+from veilcast.machine import Address
+from veilcast.wire.brokers import NextShare
+from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lies import ANY, LIES, curious, drop
-from overlays import PUBLISHER, SECRET, Liar, Liars, Pool, Script, U, World, scheme, signing
+from overlays import PUBLISHER, QUIET, SECRET, Liar, Liars, Pool, Script, U, World, passed, scheme, signing
 
 ONE, OTHER, REPLICA = b"p" * 32, b"q" * 32, b"r" * 32
 
 
 def names(count: int) -> list[bytes]:
     return [key_id(PUBLISHER.public, number.to_bytes(8, "big")) for number in range(count)]
+
+
+def waived(count: int) -> list[bytes]:
+    """Keys for which nobody is waited for who was missed once."""
+    absences = Absences(1)
+    absences.missed(ONE, REPLICA, 0)
+    return [key for key in names(99) if absences.waived(Origin(key), ONE, REPLICA)][:count]
 
 
 # --- what is learnt ---------------------------------------------------------------------------------------------------
@@ -121,7 +131,7 @@ def test_a_replica_that_says_nothing_holds_up_the_first_key_and_few_others(
     assert world.named() == []
 
 
-def test_who_is_back_is_waited_for_again_and_meanwhile_has_its_share() -> None:
+def test_who_is_back_is_waited_for_again() -> None:
     silent = True
 
     def script(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -134,8 +144,66 @@ def test_who_is_back_is_waited_for_again_and_meanwhile_has_its_share() -> None:
     silent = False
     keys_pass(world, keys[3:])
     assert set(absences_of(world, 2, 3)) == {0}
-    shares = [key for key in world.shares if key[1] == Place(scheme(2), 3)]
-    assert len(shares) == 3 * 37, "it was never left out"
+
+
+def test_if_others_cannot_do_without_one_that_is_back_the_second_attempt_has_it() -> None:
+    """A liar beside it takes part while it is away, and deals nothing once it is back."""
+    lying = False
+
+    def script(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return LIES["drop portions"](liar, outgoing, now) if lying else [(0, outgoing)]
+
+    world = World(3, 3, {(2, 1): script})
+    got = world.readers[Address("reader 3")].got
+    first, second = waived(2)
+    world.kill(2, 2)
+    assert world.deal(key=first) not in got
+    world.run(2 * QUIET)
+    assert min(absences_of(world, 2, 2)) > 0
+    lying = True
+    lost = world.deal(key=second)
+    world.run(60 * U)
+    assert lost not in got
+    again = world.deal(1, key=second)
+    world.run(100 * U)
+    assert passed(world, again)
+    assert set(absences_of(world, 2, 2)) == {0}
+
+
+def test_one_that_is_back_and_is_kept_waiting_shows_nothing_to_those_who_went_on() -> None:
+    """All delays are within the bound. The liar deals to the one that is back at the last moment; the others have gone
+    on, and the next node, which does not know that it was away, has begun to say what it lacks."""
+    lying = False
+
+    def late(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        held = lying and isinstance(outgoing.message, NextShare) and outgoing.to == Place(scheme(2), 3)
+        return [(int(3.85 * U) if held else 0, outgoing)]
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        if not lying or not isinstance(message, NextShare) or not isinstance(source, Place):
+            return 0
+        behind = [2] if source == Place(scheme(2), 3) else [1, 3]
+        return U * 7 // 10 if to in [Place(scheme(3), at) for at in behind] else 0
+
+    world = World(3, 3, {(1, 1): late, (2, 1): curious, (3, 1): curious})
+    world.rng = _Quickest()
+    world.slow = slow
+    first, second = waived(2)
+    world.kill(2, 3)
+    world.deal(key=first)
+    world.run(2 * QUIET)
+    for at in (1, 2, 3):
+        world.kill(3, at)
+        world.run(2 * QUIET)
+    lying = True
+    origin = world.deal(key=second)
+    world.run(100 * U)
+    assert passed(world, origin)
+
+
+class _Quickest(random.Random):
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return start
 
 
 def moody(seed: int, names: list[str]) -> Script:

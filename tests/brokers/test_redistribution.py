@@ -584,6 +584,16 @@ def test_who_says_two_things_has_said_nothing_and_no_third_is_kept() -> None:
     assert len(three[2].heard(1)) == 2
 
 
+def test_who_says_two_things_first_cannot_hide_a_third_that_others_say_too() -> None:
+    """Else a liar would keep it from one replica that all have agreed."""
+    three = floods(3)
+    for word in (b"one", b"two"):
+        three[2].hear(floods(3)[1].say(word), 1)
+    three[2].hear(three[3].say(b"three"), 1)
+    three[2].hear(floods(3)[1].say(b"three"), 1)
+    assert [vouched.author for vouched in three[2].saying(b"three")] == [1, 3]
+
+
 def test_nobody_can_speak_or_vouch_for_another() -> None:
     three = floods(3)
     said = floods(3)[1].say(b"word")

@@ -5,9 +5,9 @@ long as the bound on delay has it; one hop may learn that, and the next ones sho
 is what honest replicas agree on at the end of a hop (`sharing.receiving`), so all of them learn the same, and whom they
 then do without they say in their words: no two need to know the same at the same time for what they choose to be safe.
 
-Who is absent and yet honest, because it is back, can be left out by a liar who deals to all others, and has no part in
-disputes. So whoever is absent is waited for again with every attempt at a key but the first, and with keys whose names
-pick that, so with the same ones everywhere; half as often each time that it was in vain.
+Who is absent has no part in a key, although it is back and honest, so among those who have, liars may be too many. So
+whoever is absent is waited for again with every attempt at a key but the first, and with keys whose names pick that, so
+with the same ones everywhere; half as often each time that it was in vain.
 
 It counts by publisher: whose keys a replica cannot take, because that publisher has filled its room, has an effect on
 nobody else's.

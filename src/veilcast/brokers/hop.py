@@ -13,7 +13,9 @@ to all others, honest replicas begin within 2 u of one another. From the beginni
     + 4 u       if there are disputes, holders were asked, and have shown portions
     + 3 u       each: the f + 1 rounds of settling
 
-Nobody waits for who is absent (`absences`): neither for its portion before it says what it has, nor for its word.
+Nobody waits for who is absent (`absences`): neither for its portion before it says what it has, nor for its word. Who
+is absent by what the others agree on has no part in this key, although it is back: it could be done long after the
+others, deal so late that the next node has said already what it lacks, and would have to show that.
 
 Who is done because all said the same answers those who are not with the words that show it, to all replicas, up to
 8 u. All honest replicas are then done within 3 u of one another, and either all of them this way or none; all others
@@ -130,7 +132,7 @@ class Hop:
             self._hear(said.words)
         else:
             early = self._early.setdefault(source.index, [])
-            early += said.words[: _EARLY - len(early)]
+            early += said.words[: _EARLY * self.place.scheme.size - len(early)]
         return sent + self.handle(now)
 
     def handle(self, now: int) -> list[Outgoing]:
@@ -283,7 +285,7 @@ class Hop:
         try:
             if self._receiving.choose() is not None:
                 self._learn()
-                self.holding = self._receiving.combine()
+                self.holding = None if self._receiving.overlooked else self._receiving.combine()
         except (RemoteError, LocalError):
             self.holding = None
         finally:
@@ -347,8 +349,9 @@ def whole_us(bound_us: int, tolerated: int) -> int:
 
 
 _FACES: Final = 2
-_EARLY: Final = 8
-"""Words of one replica that are kept before we have said ours."""
+_EARLY: Final = 3
+"""Words of one replica that are kept before we have said ours, for each replica that they may be of: its own, and what
+it shows of all who agree, are two."""
 
 # In units of the bound on delay; the head of this file says why.
 _CALL: Final = 1

@@ -54,7 +54,7 @@ class Vouched(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Flood:
-    """One replica's part in one flood; `context` names it. Keeps two words of each author at most, besides ours."""
+    """One replica's part in one flood; `context` names it. Keeps two words of each author, and what others say, too."""
 
     def __init__(
         self, context: bytes, place: Place, roster: Roster, signing: SigningKey, *, most: int = WORD_MAX
@@ -83,7 +83,7 @@ class Flood:
             raise MalformedError(f"a word of this flood has at most {self.most} bytes")
         taken = self._taken.setdefault(vouched.author, {})
         late = len(vouched.signers) < round_number or round_number > self.rounds
-        if late or vouched.word in taken or (len(taken) >= _FACES and not self._is_ours(vouched.word)):
+        if late or vouched.word in taken or (len(taken) >= _FACES and not self._is_known(vouched.word)):
             return
         check(vouched, self.context, self._place, self._roster)
         if self._place.index not in vouched.signers:
@@ -118,8 +118,9 @@ class Flood:
         self._taken.clear()
         self._fresh.clear()
 
-    def _is_ours(self, word: bytes) -> bool:
-        return word in self._taken.get(self._place.index, {})
+    def _is_known(self, word: bytes) -> bool:
+        """Whether somebody else has said the same: it may be what all agree on."""
+        return any(word in taken for taken in self._taken.values())
 
     def _signed(self, author: int, word: bytes) -> bytes:
         return _signed(self.context, self._place, author, word)

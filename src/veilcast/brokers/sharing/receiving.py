@@ -145,6 +145,12 @@ class Receiving:
         """All say the same. What a liar says besides makes no difference."""
         return self._agreed() is not None
 
+    @property
+    def overlooked(self) -> bool:
+        """The others agree, and did not wait for us."""
+        agreed = self._agreed()
+        return agreed is not None and self._place.index in attendance.decode(agreed).absent
+
     def certificate(self) -> list[Vouched]:
         """What shows others that all say the same."""
         agreed = self._agreed()
