@@ -134,7 +134,7 @@ def test_content_is_dropped_oldest_first_and_counted_and_claims_are_not() -> Non
         pair.ends[A].put(B, content(number))
     pair.ends[A].put(B, claim(1))
     assert pair.ends[A].dropped == 15
-    assert len(pair.ends[A]) == pair.ends[A].most == 12
+    assert len(pair.ends[A]) == sum(pair.ends[A].lengths()) == 12
     pair.connect()
     pair.settle()
     assert pair.got[B] == [claim(0), *(content(number) for number in range(15, 25)), claim(1)]

@@ -95,7 +95,6 @@ class Broker:
         self._awaited: dict[bytes, set[bytes]] = {}
         """Claims that siblings have of clients of our node, and no client has brought us; while we copy."""
         self._welcome = False
-        self._timed = (self._links, self._router, self._passing, self._carrying)
         self._events: deque[Event] = deque([Listen("broker")])
         self._follow(now)
 
@@ -158,7 +157,7 @@ class Broker:
         self.version += 1
         if self.left:
             return
-        for part in self._timed:
+        for part in (self._links, self._router, self._passing, self._carrying):
             part.handle(now)
             self._send(now)
         self._settle(now)
@@ -167,7 +166,8 @@ class Broker:
         if self.left:
             return None
         deployed = None if self._deployment.settled else self._deployment.next_us()
-        return earliest(deployed, *[part.next_us() for part in self._timed])
+        links, router, passing, carrying = self._links, self._router, self._passing, self._carrying
+        return earliest(deployed, links.next_us(), router.next_us(), passing.next_us(), carrying.next_us())
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return self._links.frames(now, limit)
@@ -271,7 +271,7 @@ class Broker:
     # --- what follows from it
 
     def _settle(self, now: int) -> None:
-        for peer in self._links.take_anew():
+        for peer in self._links.take_anew() if self._links.stirred else ():
             key = self._links.key(peer)
             node = None if key is None else self._deployment.node_of(key)
             if key is not None and node is not None and node != self._home:

@@ -76,7 +76,8 @@ class Links:
         return self._queues.dropped
 
     def sizes(self) -> dict[str, int]:
-        return {"clients": len(self._clients), "queued": len(self._queues), "queued each": self._queues.most}
+        queued = self._queues.lengths()
+        return {"clients": len(self._clients), "queued": sum(queued), "queued each": max(queued, default=0)}
 
     def follow(self, linked: Mapping[bytes, Replica], now: int) -> None:
         """These are the replicas to be linked with from now on; told again, the same mapping has the same in it."""

@@ -54,15 +54,14 @@ class Queues:
 
     def __len__(self) -> int:
         """All that waits or is under way."""
-        return sum(len(line.waiting) + len(line.sent) for line in self._lines.values())
+        return sum(self.lengths())
 
     def __contains__(self, peer: Address) -> bool:
         return peer in self._lines
 
-    @property
-    def most(self) -> int:
-        """The same, of the peer with most of it."""
-        return max((len(line.waiting) + len(line.sent) for line in self._lines.values()), default=0)
+    def lengths(self) -> list[int]:
+        """The same, of each peer."""
+        return [len(line.waiting) + len(line.sent) for line in self._lines.values()]
 
     def up(self, peer: Address) -> bool:
         """Whether it is there and has greeted us."""

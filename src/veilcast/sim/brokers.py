@@ -162,9 +162,9 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         for check in self.checks:
             world.watch(reader_checker(check, diary, wishes, lambda machine: bounds[type(machine)], others))
         world.watch(Clients())
+        start = self._broker(ground, world.epoch_us, coalition)
         for name in brokers:
-            later_us = self.grow_us if name in self.new_names() else 0
-            world.add(name, self._broker(ground, world.epoch_us, coalition), later_us)
+            world.add(name, start, self.grow_us if name in self.new_names() else 0)
         for at_us, signed in zip((self.grow_us, self.shrink_us), ground.overlays[1:], strict=False):
             self._plan_order(world, at_us, signed.encode())
         for number, client in enumerate(self.client_names()):
