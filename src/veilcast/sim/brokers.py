@@ -149,7 +149,12 @@ class BrokersPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     def settle(self, world: World, duration_us: int) -> None:
         wishes, diary, ground = self.wishes(world.seed), Diary(), self.ground(world.seed)
         intruders = self.intruder_names()
-        coalition = Coalition(intruders, lambda: [world.call(name, Intruder.speak) for name in intruders])
+
+        def speak() -> None:
+            for name in intruders:
+                world.call(name, Intruder.speak)
+
+        coalition = Coalition(intruders, speak)
         brokers = (*self.broker_names(), *self.new_names())
         who = {place: name for name in brokers for place in ground.places(name)}
         honest = [name for name in (*brokers, *self.client_names()) if name not in ground.liars]
