@@ -40,6 +40,17 @@ def test_an_alarm_that_is_moved_for_ever_leaves_little_behind() -> None:
     assert alarms.due(9_999) == ["one"]
 
 
+def test_of_those_that_are_due_the_first_so_many_can_be_taken_and_the_others_keep_their_places() -> None:
+    alarms: Alarms[str] = Alarms()
+    for key, when in (("c", 3), ("a", 1), ("b", 2), ("later", 9)):
+        alarms.set(key, when)
+    assert alarms.due(5, 0) == []
+    assert alarms.due(5, 2) == ["a", "b"]
+    alarms.set("d", 5)
+    assert alarms.due(5, 7) == ["c", "d"]
+    assert list(alarms) == ["later"]
+
+
 def test_the_earliest_of_moments_that_may_not_be() -> None:
     assert earliest(None, 3, None, 2) == 2
     assert earliest(None) is None

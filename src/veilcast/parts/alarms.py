@@ -45,10 +45,10 @@ class Alarms(Generic[Key]):
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def due(self, now: int) -> list[Key]:
-        """The keys whose time has come, in order; their alarms are gone."""
-        keys = []
-        while (when := self.next_us()) is not None and when <= now:
+    def due(self, now: int, most: int | None = None) -> list[Key]:
+        """The keys whose time has come, in order, or the first so many of them; their alarms are gone."""
+        keys: list[Key] = []
+        while (when := self.next_us()) is not None and when <= now and (most is None or len(keys) < most):
             key = heappop(self._heap)[2]
             del self._when[key]
             keys.append(key)

@@ -89,7 +89,7 @@ class Probing:
         return True
 
     def next_us(self) -> int | None:
-        urgent = self._urgent.next_us() if self._turn_us is not None else None
+        urgent = self._urgent.next_us() if self._turn_us is not None and self._room else None
         return earliest(self._ends.next_us(), self._turn_us, urgent)
 
     def handle(self, now: int) -> None:
@@ -100,11 +100,12 @@ class Probing:
             return
         standing = self._terms(now)
         terms = [term for term in standing if term.probed_us <= now]
-        for term, stop in self._urgent.due(now):
-            if term in terms and len(self) >= self._config.probes_max:
-                self._urgent.set((term, stop), now + self._config.first_probe_us)
-            elif term in terms:
-                self._send(term, stop, now)
+        # Who finds no room keeps its place: else those who were just probed in vain would be probed again before it, and
+        # take all the room there is in turn.
+        while self._room and (due := self._urgent.due(now, self._room)):
+            for term, stop in due:
+                if term in terms:
+                    self._send(term, stop, now)
         if self._turn_us <= now:
             if (chosen := self._choose(terms, now)) is not None:
                 self._send(*chosen, now)
@@ -136,6 +137,11 @@ class Probing:
         return (term, ahead.popleft()) if ahead else None
 
     @property
+    def _room(self) -> int:
+        """How many more probes may leave."""
+        return self._config.probes_max - len(self._probes)
+
+    @property
     def _wait_us(self) -> int:
         """Twice what it takes when each on the way must call the next, and that takes as long as our calls mostly do.
 
@@ -152,7 +158,7 @@ class Probing:
 
     def _send(self, term: Term, stop: Stop, now: int) -> None:
         address = self._where(term.tree.node(stop))
-        if address is None or term.later.get(stop, 0) > now or len(self._probes) >= self._config.probes_max:
+        if address is None or term.later.get(stop, 0) > now or not self._room:
             return
         body = self._entropy(self._rng.choice(_SIZES) + OVERHEAD)
         message, name = self._entropy(NOTE_ID), term.tree.name(stop)
