@@ -231,6 +231,11 @@ class Client:
     def swaps_played(self) -> int:
         return 0
 
+    @property
+    def signed(self) -> SignedOverlay:
+        """The overlay that it goes by, which may be newer than the one that it was built with."""
+        return self._edge.signed
+
     def edge_up(self) -> tuple[int, int]:
         """How many replicas of the edge node hear us, and of how many."""
         return len(self._edge.up()), self._edge.replicas

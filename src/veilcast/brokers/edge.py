@@ -74,6 +74,11 @@ class Edge:
         return self._repository.scheme
 
     @property
+    def signed(self) -> SignedOverlay:
+        """The overlay that it goes by."""
+        return self._deployment.signed
+
+    @property
     def roster(self) -> Roster:
         return self._deployment.roster
 

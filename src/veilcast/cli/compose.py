@@ -9,6 +9,7 @@ from pathlib import Path
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.cli.anonymity import NO_TOR, Place, place_of
+from veilcast.cli.keeping import Keeping
 from veilcast.cli.opening import Opened, check_standing, open_keyring
 from veilcast.cli.tap import Around
 from veilcast.cli.view import View
@@ -17,7 +18,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.link.config import LinkConfig
 from veilcast.link.machine import LinkMachine
 from veilcast.net.owner import NodeOwner
-from veilcast.net.service import Service
+from veilcast.net.service import Service, Watch
 from veilcast.net.tor import Tor
 from veilcast.node.agent import Agent
 from veilcast.node.config import NodeConfig
@@ -75,8 +76,13 @@ def compose(
             clients_max=config.limits.clients,
             clock=clock,
             address=None if place is None else address,
-            watch=None if tor is None else tor.gone,
+            watch=_watch(config, member) if tor is None else tor.gone,
         )
+
+
+def _watch(config: NodeConfig, member: LiveMember) -> Watch | None:
+    keep = mode_of(config.mode).keep
+    return None if keep is None else Keeping(keep(config.settings, member)).watch
 
 
 def _ways(config: NodeConfig, opened: Opened, member: LiveMember, place: Place | None) -> Ways:

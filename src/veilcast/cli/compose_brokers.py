@@ -15,12 +15,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from veilcast.authority.standing import broker_key
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.overlay import Overlay, SignedOverlay
 from veilcast.brokers.repository import Repository
+from veilcast.cli.keeping import LOOK_S, Keeping
 from veilcast.cli.opening import open_keyring
 from veilcast.cli.ways import Streams, identity_of, limits_of, over_tls
 from veilcast.crypto.secret import Secret
@@ -29,7 +30,8 @@ from veilcast.machine import Address, Event, Machine
 from veilcast.net.inquiries import Answering
 from veilcast.net.service import Host
 from veilcast.net.writing import Touched
-from veilcast.node.broker_files import BrokerFile, read_for, write_signed
+from veilcast.node.broker_files import BrokerFile, read_for
+from veilcast.node.kept_overlay import KeptOverlay
 
 Astray: TypeAlias = Callable[[Broker, SignedOverlay], Machine]
 """What makes a liar of a broker, in tests and demonstrations."""
@@ -80,16 +82,15 @@ class BrokerOwner:
 
     def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: Touched) -> None:
         self._broker, self._config, self._driver = broker, config, driver
-        self._written = broker.signed
+        kept = KeptOverlay(Path(config.overlay), config.operator_key, broker.signed)
+        self._keeping = Keeping(lambda: kept.keep(broker.signed))
         self._stop: Callable[[], object] = lambda: None
 
     async def run(self) -> None:
         """Keep what the machine goes by, and end when the operator has detached it."""
         while True:
-            await asyncio.sleep(_LOOK_S)
-            if self._broker.signed != self._written:
-                self._written = self._broker.signed
-                write_signed(Path(self._config.overlay), self._written)
+            await asyncio.sleep(LOOK_S)
+            self._keeping.look()
             if self._broker.left:
                 self._stop()
 
@@ -162,6 +163,3 @@ class BrokerOwner:
         self._broker.order(data, self._driver.now())
         self._driver.touch()
         return {"version": SignedOverlay.decode(data).verify(self._config.operator_key).version}
-
-
-_LOOK_S: Final = 0.5

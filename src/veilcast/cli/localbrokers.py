@@ -124,9 +124,15 @@ def operator_directory(directory: Path) -> Path:
 
 
 def write_hosts(
-    directory: Path, plan: OverlayPlan, addresses: tuple[str, ...], common: dict[str, Any], context: Context
+    directory: Path,
+    plan: OverlayPlan,
+    addresses: tuple[str, ...],
+    common: dict[str, Any],
+    context: Context,
+    home_of: Callable[[int], Path],
 ) -> Callable[[int], dict[str, Any]]:
-    """Make the files of the operator and of all replicas, whose keyrings are there; what gives each member's table."""
+    """Make the files of the operator and of all replicas, whose keyrings are there; what gives each member's table,
+    and puts the overlay into its directory."""
     home = operator_directory(directory)
     make_directory(home)
     key = SigningKey.generate(context.entropy)
@@ -145,7 +151,8 @@ def write_hosts(
         write_whole(broker_file(directory, host), spell({**common, **own}).encode())
 
     def table(member: int) -> dict[str, Any]:
-        way = {"overlay": f"../{home.name}/{SIGNED}", "operator": line, "edge": plan.edge(member)}
+        write_signed(home_of(member) / SIGNED, signed)
+        way = {"overlay": SIGNED, "operator": line, "edge": plan.edge(member)}
         if plan.repository:
             way["delivery"] = "repository"
         return {"mode": "brokers", "brokers": way}

@@ -24,6 +24,7 @@ import errno
 import shutil
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -306,7 +307,9 @@ def _writer(directory: Path, net: Net, common: dict[str, Any], context: Context)
     if net.plan.mode == "foil":
         return lambda _: localfoil.node_table(net.hosts[0])
     if net.plan.mode == "brokers":
-        return localbrokers.write_hosts(directory, net.plan.brokers, net.hosts, common, context)
+        return localbrokers.write_hosts(
+            directory, net.plan.brokers, net.hosts, common, context, partial(node_directory, directory)
+        )
     return lambda number: _mesh_settings(net, number)
 
 

@@ -13,6 +13,7 @@ A member calls all replicas of its edge node and is called by nobody, so its fil
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from veilcast.brokers.sharing.scheme import majority
 from veilcast.errors import ConfigError, LocalError
 from veilcast.node.broker_files import read_for
 from veilcast.node.broker_keys import read_operator
+from veilcast.node.kept_overlay import KeptOverlay
 from veilcast.node.tomlfile import own_table
 
 
@@ -68,6 +70,12 @@ def hindrances(client: Client) -> list[str]:
     if up >= majority(size):
         return []
     return [f"{up} of the {size} replicas of the edge node answer, and {majority(size)} are needed"]
+
+
+def keep(settings: BrokersSettings, client: Client) -> Callable[[], None]:
+    """What brings the overlay's file up to date whenever it is called."""
+    kept = KeptOverlay(Path(settings.overlay), settings.operator, client.signed)
+    return lambda: kept.keep(client.signed)
 
 
 PATHS: Final = ("overlay",)

@@ -73,6 +73,8 @@ class Mode(NamedTuple):
     """Those of its settings that are paths."""
     hosts: tuple[Standing, ...] = ()
     """On TLS streams: in which roles those stand whom it calls."""
+    keep: Callable[[Any, Any], Callable[[], None]] | None = None
+    """Of settings and a member's machine: what brings the files that it began from up to date, now and then."""
 
 
 def mode_of(name: str) -> Mode:
@@ -171,5 +173,6 @@ MODES: Final = {
         needs_peers=False,
         paths=broker_member.PATHS,
         hosts=("broker",),
+        keep=broker_member.keep,
     ),
 }
