@@ -94,7 +94,7 @@ class TestPlan:
         assert sum(plan(BASE, found, 3, profile="hardened").sizes.values()) == 14
 
     def test_more_replicas_than_there_are_are_refused(self) -> None:
-        with pytest.raises(ConfigError, match="asks for 4 replicas, and there are 2"):
+        with pytest.raises(ConfigError, match="asks for 4 replicas besides 3 at each node, and there are 2"):
             plan(BASE, NOTHING, 2, profile="hardened", replicas=4)
         small = overlay(0, {"A": (0, ["a1"]), "B": (0, ["b1"])})
         with pytest.raises(ConfigError, match="need 2 more"):

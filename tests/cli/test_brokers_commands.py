@@ -93,7 +93,7 @@ def test_from_the_operators_key_to_a_signed_overlay_and_the_next(desk: Desk) -> 
     assert (second["version"], second["nodes"][0]["scheme"], len(second["nodes"][0]["replicas"])) == (2, 2, 5)
     assert read_signed(desk.home / "o.signed", operator).verify(operator).version == 2
     shown = desk.good("brokers overlay show o.signed --operator", told["operator"])
-    assert {**shown, "out": "o.signed"} == second
+    assert {**shown, "out": "o.signed", "operator": told["operator"]} == second
     _, out, _ = desk.run("brokers overlay show o.signed --operator", told["operator"])
     assert out.splitlines()[:2] == ["version 2 (hardened): 1 virtual node, 5 replicas", "  north: scheme 2"]
 
@@ -170,7 +170,13 @@ def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> Non
     desk.bad("brokers run", 3, "broker.toml: brokers.bound_us must be at least 1")
     file("north0.keys", more='profile = "paper"\n')
     desk.bad("brokers run", 3, 'o.signed is of the profile "hardened"', 'say profile = "hardened"')
+    file("north0.keys", more='[brokers]\nstrategy = "two"\n')
+    desk.bad("brokers run", 3, "broker.toml: brokers.strategy: 'two' is none of ")
+    file("north0.keys", more='mode = "brokers"\n')
+    desk.bad("brokers run", 3, "a file with a mode is a member's, which `veilcast node run` runs")
     file("north0.keys")
+    desk.bad("node run -c broker.toml", 3, "this is a broker's file, which `veilcast brokers run` runs")
+    desk.bad("brokers init --keyring operator.key", 7, "or it is another kind of file")
     desk.bad("brokers status", 14, "is it running?")
     desk.bad("brokers order o.signed", 14, "is it running?")
 
@@ -235,7 +241,7 @@ def test_more_members_than_loopback_has_addresses_are_refused(desk: Desk) -> Non
 
 def facts(node: str, index: int, *marks: tuple[str, int], proof: bool = True) -> dict[str, Any]:
     told = [{"node": to, "index": at, "scheme": 1, "count": 2, "proof": proof, "reason": "lied"} for to, at in marks]
-    return {"node": node, "index": index, "marks": told, "observed": 100}
+    return {"node": node, "index": index, "marks": told, "observed": 100, "version": 1}
 
 
 @pytest.fixture
@@ -288,12 +294,12 @@ def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planne
 
 
 def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(planned: Desk) -> None:
-    planned.bad(plan(planned, "--replicas 4"), 3, "the plan asks for 4 replicas, and there are 0")
-    planned.bad(plan(planned, "--spare 3 --replicas 3"), 3, "the plan asks for 3 replicas, and there are 2")
+    planned.bad(plan(planned, "--replicas 4"), 3, "asks for 4 replicas besides 3 at each node, and there are 0")
+    planned.bad(plan(planned, "--spare 3 --replicas 3"), 3, "asks for 3 replicas", "and there are 2")
 
 
 def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_refuses_even_nodes(planned: Desk) -> None:
-    planned.bad(plan(planned, "--way phases"), 3, "of the plan has ")
+    planned.bad(plan(planned, "--way phases"), 3, "of the plan has ", "`pairs` for both profiles")
     described = planned.home / "overlay.toml"
     described.write_text('profile = "paper"\n' + described.read_text())
     (planned.home / "o.signed").unlink()
@@ -301,6 +307,11 @@ def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_re
     made = planned.good(plan(planned, "--way phases"))
     assert sum(row["planned"] for row in made["nodes"]) + made["unused"] == 6
     assert made["unprotected"] == ["a - b"]
+
+
+def test_what_was_told_under_another_version_is_not_counted_for_who_stands_there_now(planned: Desk) -> None:
+    planned.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    planned.bad(plan(planned), 3, "facts.json was told under version 1 of the overlay, and o.signed is version 2")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"brokers": 3}', '{"brokers": {"a": {"node": "a"}}}'])

@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 
 from veilcast.brokers.repository import Repository
 from veilcast.cli import localbrokers, localnet
+from veilcast.cli.brokers_facts import facts_lines
 from veilcast.cli.context import Context
 from veilcast.cli.localbrokers import NodePlan, OverlayPlan
 from veilcast.cli.localnet import Plan
@@ -113,3 +115,19 @@ def test_an_overlay_that_could_not_be_is_refused(overlay: OverlayPlan, reason: s
 def test_an_overlay_is_of_brokers_alone() -> None:
     with pytest.raises(ConfigError, match="an overlay is of the mode 'brokers'"):
         Plan(nodes=3, mode="relay", subscribers=2, overlay=OVERLAY)
+
+
+def test_a_broker_that_was_detached_is_shown_as_such_and_not_at_a_place() -> None:
+    facts: dict[str, Any] = {
+        "node": None,
+        "index": None,
+        "version": 2,
+        "complete": True,
+        "left": False,
+        "peers": {"broker:1": True, "broker:2": False},
+        "sizes": {"claims": 4},
+        "marks": [],
+    }
+    assert facts_lines({"a-1": facts})[1] == (
+        "  a-1: detached, overlay 2, 1 of 2 peers up, 4 claims, and ends when what it has is through"
+    )

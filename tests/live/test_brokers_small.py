@@ -1,20 +1,25 @@
-"""Small overlays on loopback, with TLS and disks: the paper's profile delivers, and a member finds its way back to an
-edge node all of whose replicas were replaced."""
+"""Small overlays on loopback, with TLS and disks: the paper's profile delivers, a member finds its way back to an edge
+node all of whose replicas were replaced, and a broker says what it lacks."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from veilcast.authority.record import Profile
 from veilcast.brokers.overlay import NodeEntry
 from veilcast.brokers.planning import Step
-from veilcast.cli.localbrokers import NodePlan, OverlayPlan
+from veilcast.cli.localbrokers import NodePlan, OverlayPlan, broker_socket
 from veilcast.cli.localnet import Plan
 from veilcast.cli.localoperator import LocalOperator
+from veilcast.errors import LocalError
+from veilcast.net.inquiries import inquire
+from veilcast.node.broker_files import MAGIC
 
 sys.path.insert(0, str(Path(__file__).parent))
 from broker_house import House, in_house
@@ -67,6 +72,30 @@ def test_a_member_that_comes_back_finds_an_edge_node_of_which_no_replica_is_what
         assert await house.read(reader, len(BODIES)) == BODIES
 
     in_house(disk, small(OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=3)), test, within_s=60)
+
+
+def test_a_broker_says_whom_of_its_node_it_misses_and_takes_no_older_overlay(disk: Path) -> None:
+    """Of two that are linked one calls the other: it misses those who should have called, too."""
+
+    async def test(house: House) -> None:
+        await house.start("a-1")
+        peers = (await house.told())["a-1"]["peers"]
+        assert list(peers.values()) == [False, False]
+        operator = LocalOperator(house.directory, house.net)
+        old = base64.b64encode(signed_at(house)).decode()
+        overlay = operator.overlay()
+        operator.sign(Step(msgspec.structs.replace(overlay, version=overlay.version + 1), "a", (), ()))
+        await asyncio.to_thread(operator.hand_out)
+        with pytest.raises(LocalError, match=r"version 1 is not taken: .* brokers go by version 2: sign the next one"):
+            await asyncio.to_thread(inquire, broker_socket(house.directory, "a-1"), {"order": old})
+        assert (await house.told())["a-1"]["version"] == 2
+
+    in_house(disk, small(OverlayPlan((NodePlan("a"),), (), ("a", "a"))), test, within_s=30)
+
+
+def signed_at(house: House) -> bytes:
+    """What the operator has signed last, without the words before it."""
+    return (house.directory / "operator" / "overlay.signed").read_bytes().removeprefix(MAGIC)
 
 
 async def replace_all(house: House) -> None:

@@ -31,8 +31,10 @@ def read_secret(path: Path, kind: type[Plain], passphrase: Secret) -> Plain:
     data = read_private(path)
     try:
         return from_bytes(unlock(data, passphrase, purpose=_purpose(kind)), kind, TamperedError)
-    except (TamperedError, PassphraseError) as error:
-        raise type(error)(f"{path}: {error}") from error
+    except TamperedError as error:
+        raise TamperedError(f"{path}: {error}, or it is another kind of file") from error
+    except PassphraseError as error:
+        raise PassphraseError(f"{path}: {error}") from error
 
 
 def read_private(path: Path) -> bytes:

@@ -146,6 +146,8 @@ def plan(
     if there < 0:
         raise ConfigError(f"{len(overlay.nodes)} virtual nodes of {least} replicas need {-there} more than there are")
     wanted = there if replicas is None else replicas
+    if wanted > there:
+        raise ConfigError(f"the plan asks for {wanted} replicas besides {least} at each node, and there are {there}")
     if way == "pairs":
         risks = {node.name: found.risk(node) for node in overlay.nodes}
         made = greedy_pairs(ways, risks, wanted, cap=cap, available=there, least=least)
@@ -155,7 +157,11 @@ def plan(
     sizes = {node.name: made.sizes.get(node.name, least) for node in overlay.nodes}
     made = msgspec.structs.replace(made, sizes=sizes, unprotected=tuple(unprotected(ways, sizes)))
     if profile == "hardened":
-        made.check_hardened()
+        try:
+            made.check_hardened()
+        except ConfigError as error:
+            hint = "" if way == "pairs" else "; such plans are for `paper`, and `pairs` for both profiles"
+            raise ConfigError(f"{error}{hint}") from error
     return made
 
 

@@ -153,7 +153,9 @@ def _sign(arguments: argparse.Namespace, context: Context) -> Report:
     before = read_signed(out, key.public).verify(key.public) if out.exists() else None
     overlay = load_overlay(arguments.description, before)
     write_signed(out, sign_overlay(overlay, key))
-    return Report({"out": str(out), **_described(overlay)}, [f"wrote {out}", *_lines(overlay)])
+    line = spell_operator(key.public)
+    told = [f"wrote {out}; whoever gets it needs this line, too:", f'operator = "{line}"', *_lines(overlay)]
+    return Report({"out": str(out), "operator": line, **_described(overlay)}, told)
 
 
 def _show(arguments: argparse.Namespace, _: Context) -> Report:

@@ -35,9 +35,11 @@ def facts_lines(told: Mapping[str, Any]) -> list[str]:
             continue
         peers, sizes = facts["peers"], facts["sizes"]
         state = "" if facts["complete"] else ", still learning who wants what"
-        state += ", detached" if facts["left"] else ""
+        if facts["node"] is None:
+            state = ", and ends by itself" if facts["left"] else ", and ends when what it has is through"
+        place = "detached" if facts["node"] is None else f"replica {facts['index']} of {facts['node']}"
         lines.append(
-            f"  {host}: replica {facts['index']} of {facts['node']}, overlay {facts['version']},"
+            f"  {host}: {place}, overlay {facts['version']},"
             f" {sum(peers.values())} of {len(peers)} peers up, {sizes['claims']} claims{state}"
         )
     for word, proof in (("lied", True), ("failed", False)):

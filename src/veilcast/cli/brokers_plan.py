@@ -59,7 +59,7 @@ def add_command(verbs: Any, verb: Any) -> None:
         help="pairs where they help most, the paper's three phases, or their variation (pairs)",
     )
     parser.add_argument("--cap", type=int, metavar="N", help="replicas that one path may be given at most")
-    parser.add_argument("--replicas", type=int, metavar="N", help="to be allotted, instead of all that there are")
+    parser.add_argument("--replicas", type=int, metavar="N", help="to be allotted besides the least of each node")
     parser.add_argument("--apply", action="store_true", help="with --dir: carry it out, step by step")
 
 
@@ -82,7 +82,10 @@ def _plan(arguments: argparse.Namespace, context: Context) -> Report:
     operator = read_operator("--operator", arguments.operator)
     overlay = read_signed(arguments.overlay, operator).verify(operator)
     # Most brokers' files have one name, so what they tell is kept apart by who told it.
-    found = findings(overlay, _once([told for path in arguments.facts for told in told_in(_read_facts(path))]))
+    facts = [_read_facts(path) for path in arguments.facts]
+    for path, told in zip(arguments.facts, facts, strict=True):
+        _check_version(path, told, overlay, arguments.overlay)
+    found = findings(overlay, _once([each for told in facts for each in told_in(told)]))
     made = _made(arguments, overlay, found, arguments.spare)
     return _report(overlay, found, made, None)
 
@@ -117,6 +120,14 @@ def told_in(told: Mapping[str, Any]) -> list[Told]:
         for facts in told.values()
         if facts is not None and facts["node"] is not None
     ]
+
+
+def _check_version(path: Path, told: Mapping[str, Any], overlay: Overlay, signed: Path) -> None:
+    """Places are those of one version: under another, somebody else may stand there."""
+    for facts in told.values():
+        if facts is not None and facts["version"] != overlay.version:
+            theirs = f"{path} was told under version {facts['version']} of the overlay"
+            raise ConfigError(f"{theirs}, and {signed} is version {overlay.version}; take both of one time")
 
 
 def _once(told: list[Told]) -> list[Told]:
@@ -239,6 +250,7 @@ class _Facts(msgspec.Struct):
     index: int | None
     marks: list[_Mark]
     observed: int
+    version: int
 
 
 _REPLICAS_MAX: Final = 100_000

@@ -26,6 +26,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from veilcast.authority.record import Profile
+from veilcast.brokers.sharing.scheme import tolerated
 from veilcast.cli import net
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import read_file
@@ -87,6 +88,10 @@ def _up(arguments: argparse.Namespace, context: Context) -> Report:
     plan = plan_of(arguments.file)
     if any(node.byzantine for node in plan.brokers.nodes):
         context.warn("some replicas lie, as the file says")
+    for node in plan.brokers.nodes:
+        if len(node.byzantine) > tolerated(node.replicas):
+            liars = f"{len(node.byzantine)} of {node.replicas} replicas of {node.name} lie"
+            context.warn(f"{liars}, which is more than are borne; do not expect that anything arrives")
     return net.bring_up(arguments.dir, plan, context)
 
 

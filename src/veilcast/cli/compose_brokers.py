@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from veilcast.authority.standing import broker_key
 from veilcast.brokers.broker import Broker
@@ -25,7 +26,7 @@ from veilcast.cli.keeping import LOOK_S, Keeping
 from veilcast.cli.opening import open_keyring
 from veilcast.cli.ways import Streams, identity_of, limits_of, over_tls
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, LocalError
+from veilcast.errors import ConfigError, LocalError, RemoteError
 from veilcast.machine import Address, Event, Machine
 from veilcast.net.inquiries import Answering
 from veilcast.net.service import Host
@@ -50,6 +51,8 @@ def compose_broker(config: BrokerFile, passphrase: Secret, astray: Astray | None
     )
     if replica is None:
         raise ConfigError(f"overlay: {path} does not have this broker; `veilcast brokers init` prints its line")
+    if replica.address.rpartition("@")[2] != config.listen:
+        _LOG.warning("the overlay names another address than it listens at; what comes there must be passed on to here")
     Path(config.state).mkdir(mode=0o700, parents=True, exist_ok=True)
     made = Repository if node is overlay.repository else Broker
     broker = made(
@@ -133,7 +136,7 @@ class BrokerOwner:
             "version": overlay.version,
             "complete": broker.complete,
             "left": broker.left,
-            "peers": {peer.address: peer.up for peer in streams.peers()},
+            "peers": self._peers({peer.address: peer.up for peer in streams.peers()}),
             "sizes": dict(broker.sizes()),
             "refused": dict(broker.refused),
             "observed": broker.observed,
@@ -151,6 +154,19 @@ class BrokerOwner:
             ],
         }
 
+    def _peers(self, streams: dict[str, bool]) -> dict[str, bool]:
+        """With those of its own node and of those beside it who have not called, as they should."""
+        overlay, key = self.overlay, self._broker.key
+        node = next((node for node in overlay.nodes if node.place(key) is not None), None)
+        beside = () if node is None else (node, *overlay.neighbours(node.name))
+        silent = [
+            replica.address
+            for each in beside
+            for replica in each.replicas
+            if replica.key != key and replica.address not in streams and replica.caller not in streams
+        ]
+        return streams | dict.fromkeys(silent, False)
+
     @property
     def overlay(self) -> Overlay:
         return self._broker.signed.verify(self._config.operator_key)
@@ -160,6 +176,14 @@ class BrokerOwner:
             data = base64.b64decode(order, validate=True)
         except binascii.Error as error:
             raise LocalError("this is no order") from error
-        self._broker.order(data, self._driver.now())
+        version = SignedOverlay.decode(data).verify(self._config.operator_key).version
+        try:
+            self._broker.order(data, self._driver.now())
+        except RemoteError as error:
+            ours = f"brokers go by version {self.overlay.version}: sign the next one onto that"
+            raise LocalError(f"version {version} is not taken: {error}; {ours}") from error
         self._driver.touch()
-        return {"version": SignedOverlay.decode(data).verify(self._config.operator_key).version}
+        return {"version": version}
+
+
+_LOG: Final = logging.getLogger("veilcast.brokers")

@@ -112,7 +112,9 @@ class Client:
             async with asyncio.timeout(_GREET_S):
                 _, first = await protocol.read_answer(self._reader)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, MalformedError) as error:
-            raise UnreachableError("what listens at the control socket is no node of ours") from error
+            raise UnreachableError(
+                "what listens at the control socket is no node of ours; -c names a member's file, not a host's"
+            ) from error
         if isinstance(first, protocol.Refused):
             raise first.error()
         if first != protocol.Welcome(protocol.VERSION):

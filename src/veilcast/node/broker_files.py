@@ -153,7 +153,9 @@ def read_signed(path: Path, operator: bytes) -> SignedOverlay:
         signed = SignedOverlay.decode(data[len(MAGIC) :])
         signed.verify(operator)
     except ForgedError as error:
-        raise ForgedError(f"{path}: not signed by this operator") from error
+        raise ForgedError(
+            f"{path}: not signed by this operator; compare the line, or the key, with the operator's"
+        ) from error
     except RemoteError as error:
         raise TamperedError(f"{path}: {error}") from error
     return signed

@@ -121,6 +121,8 @@ def parse(toml: bytes, path: Path) -> NodeConfig:
 def _convert(table: dict[str, Any]) -> NodeConfig:
     if "settings" in table:
         raise ConfigError("settings: unknown key; the settings of a mode stand in a table of its name")
+    if "overlay" in table and "mode" not in table:
+        raise ConfigError("overlay: unknown key; this is a broker's file, which `veilcast brokers run` runs")
     own = {name: table.pop(name) for name in MODES if name in table}
     config = msgspec.convert(table, NodeConfig)
     for name in own:

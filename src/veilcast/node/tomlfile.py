@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from enum import Enum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
@@ -117,7 +118,7 @@ def own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T]) ->
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(naming_the_key(str(error), name)) from error
+        raise ConfigError(naming_the_key(str(error), name, kind)) from error
 
 
 def with_own_table(name: str, file: type[_P], settings: type[_T]) -> Callable[[dict[str, Any]], _P]:
@@ -126,6 +127,8 @@ def with_own_table(name: str, file: type[_P], settings: type[_T]) -> Callable[[d
     def convert(table: dict[str, Any]) -> _P:
         if "settings" in table:
             raise ConfigError(f"settings: unknown key; the settings of a {name} stand in the table {name}")
+        if "mode" in table:
+            raise ConfigError("mode: unknown key; a file with a mode is a member's, which `veilcast node run` runs")
         own = table.pop(name, {})
         config = msgspec.convert(table, file)
         return msgspec.structs.replace(config, settings=own_table(name, own, config.profile, settings))
@@ -158,7 +161,12 @@ def _in_full(table: _T, key: list[str], home: Path) -> _T:
 def _choices(key: str, kind: Any) -> list[Any]:
     """What may stand at this key, where only some values may; nothing for a key of a mode's own."""
     for part in key.split("."):
-        kind = get_type_hints(kind).get(part) if kind is not None else None
+        name, many, _ = part.partition("[")
+        kind = get_type_hints(kind).get(name) if kind is not None else None
+        if many:
+            kind = next(iter(get_args(kind)), None)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [each.value for each in kind]
     return sorted(get_args(kind))  # Literals of the same values share one order, of whoever came first.
 
 
