@@ -25,7 +25,7 @@ from veilcast.errors import (
     UnreachableError,
     VeilcastError,
 )
-from veilcast.net import control, protocol
+from veilcast.net import control, privatesocket, protocol
 from veilcast.net.control import ControlServer
 from veilcast.topics import Conjunction
 
@@ -209,7 +209,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_the_window(tmp_path: Pat
             await slow.subscribe("news").start()
             for _ in range(protocol.WINDOW * 3):
                 await quick.publish("news", bytes(200_000))
-            (following,) = [f for client in server._clients.values() for f in client.subscriptions.values()]
+            (following,) = [f for client in server._clients for f in client.subscriptions.values()]
             await until(desk, lambda: len(following.out) == protocol.WINDOW)
             for _ in range(5):
                 await quick.status()
@@ -227,7 +227,7 @@ def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(t
             await desk.until_subscribed(*Label("news").constraints)
             for _ in range(30):
                 await quick.publish("news", bytes(200_000))
-            buffered = [client._writer.transport.get_write_buffer_size() for client in server._clients.values()]
+            buffered = [client._writer.transport.get_write_buffer_size() for client in server._clients]
             assert max(buffered) < 2 * protocol.REQUEST_MAX
             deaf.transport.abort()
             await until(desk, lambda: server.clients == 1)
@@ -348,7 +348,7 @@ def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "node.sock").write_text("precious")
     with pytest.raises(StorageError, match="no socket"):
-        control.listen_alone(tmp_path / "node.sock")
+        privatesocket.listen_alone(tmp_path / "node.sock")
     assert (tmp_path / "node.sock").read_text() == "precious"
 
 
@@ -356,11 +356,11 @@ def test_a_place_where_others_may_write_or_that_is_none_is_refused(tmp_path: Pat
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(PermissionsError, match="chmod go-w"):
-        control.listen_alone(tmp_path / "open" / "node.sock")
+        privatesocket.listen_alone(tmp_path / "open" / "node.sock")
     with pytest.raises(StorageError, match="cannot use"):
-        control.listen_alone(tmp_path / "nowhere" / "node.sock")
+        privatesocket.listen_alone(tmp_path / "nowhere" / "node.sock")
     with pytest.raises(ConfigError, match="longer than"):
-        control.listen_alone(tmp_path / ("n" * 120))
+        privatesocket.listen_alone(tmp_path / ("n" * 120))
 
 
 @pytest.mark.parametrize(

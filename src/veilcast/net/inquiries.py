@@ -1,8 +1,8 @@
 """Questions to a host that serves no clients: a unix socket of its owner's, one question and one answer a call.
 
-Who may open the socket is its owner, as with a node's (`control`), and may ask how the host is, or hand it what its
-operator has signed. A question is one line of JSON of bounded length, in bounded time; so is the answer, or the reason
-why there is none.
+Only its owner can open the socket (`privatesocket`), and may ask how the host is, or hand it what its operator has
+signed. A question is one line of JSON of bounded length, in bounded time; so is the answer, or the reason why there is
+none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from veilcast.errors import LocalError, UnreachableError, VeilcastError
-from veilcast.net.control import listen_alone
+from veilcast.net.privatesocket import PrivateSocket
 
 Answering: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """May raise a `VeilcastError`, which is told to who asked."""
@@ -24,45 +24,27 @@ Answering: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 class Inquiries:
     def __init__(self, path: Path, answer: Answering) -> None:
-        self._path, self._answer = path, answer
-        self._server: asyncio.Server | None = None
-        self._asking: set[asyncio.Task[None]] = set()
-        self._inode = 0
-
-    @property
-    def clients(self) -> int:
-        return len(self._asking)
+        self._socket, self._answer = PrivateSocket(path, self._serve, QUESTION_MAX), answer
+        self.clients = 0
 
     async def open(self) -> None:
-        listening = listen_alone(self._path)
-        self._inode = self._path.stat().st_ino
-        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=QUESTION_MAX)
+        await self._socket.open()
 
     async def close(self) -> None:
-        if self._server is None:
-            return
-        self._server.close()
-        with contextlib.suppress(OSError):
-            if self._path.stat().st_ino == self._inode:
-                self._path.unlink()
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await self._socket.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        self.clients += 1
         try:
-            if len(self._asking) >= CLIENTS_MAX:
+            if self.clients > CLIENTS_MAX:
                 return
-            self._asking.add(task)
             async with asyncio.timeout(QUESTION_S):
                 writer.write(self._reply(await reader.readuntil(b"\n")))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # A question that does not come, or is none, gets no answer.
         finally:
-            self._asking.discard(task)
+            self.clients -= 1
             writer.close()
             with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(QUESTION_S):
