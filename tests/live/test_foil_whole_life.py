@@ -134,6 +134,20 @@ def test_what_a_broker_drops_for_want_of_room_while_its_reader_sleeps_comes_agai
         house.broker.end()
 
 
+def test_a_reader_without_a_broker_is_told_what_hinders_it_once(disk: Path) -> None:
+    house = House(disk / "n", PLAN)  # Its broker is not started.
+    reader = command(house, house.readers[0], "subscribe", house.net.topic)
+    try:
+        assert reader.stderr is not None
+        told = reader.stderr.readline()
+        assert told.startswith("veilcast: the node goes on trying, but no way to ")
+        assert told.endswith(": nobody answers there\n")
+        reader.send_signal(signal.SIGINT)
+        assert reader.communicate(timeout=TIMEOUT_S) == ("", "")
+    finally:
+        reader.kill()
+
+
 def test_what_cannot_be_published_is_told_in_one_line(disk: Path) -> None:
     house = House(disk / "n", PLAN)
     topic = house.net.topic

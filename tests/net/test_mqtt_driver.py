@@ -199,11 +199,11 @@ def test_a_broker_with_a_certificate_for_its_name_is_talked_to_in_tls(host: str,
     run(test())
 
 
-@pytest.mark.parametrize("reason", [ends.STRANGE, ends.MISNAMED, ends.NOT_TLS])
+@pytest.mark.parametrize("reason", [ends.UNTRUSTED, ends.MISNAMED, ends.NOT_TLS])
 def test_a_broker_without_the_right_certificate_is_told_nothing(reason: str, tmp_path: Path) -> None:
     async def test() -> None:
         machine, issuer = Puppet(), Issuer(tmp_path)
-        trusted = trusting(None if reason == ends.STRANGE else issuer.file)
+        trusted = trusting(None if reason == ends.UNTRUSTED else issuer.file)
         way = Broker(PACKETS, trusted, "broker.example.org")
         name = "other.example.org" if reason == ends.MISNAMED else "broker.example.org"
         tls = None if reason == ends.NOT_TLS else issuer.server(name)

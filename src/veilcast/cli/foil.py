@@ -138,11 +138,16 @@ def _live(arguments: argparse.Namespace, context: Context, work: Callable[[Clien
 
     async def act() -> None:
         async with connect(path) as me:
+            saying = asyncio.create_task(_say_what_hinders(me, context))
             try:
                 await work(me)
+            except BaseException:
+                saying.cancel()
+                raise
             finally:
                 with contextlib.suppress(UnreachableError):
                     await me.stop()
+            await saying  # The node goes on for a while for what is under way, and who waits is told why.
 
     async def live() -> bool:
         with compose(config, secret) as service:
@@ -169,6 +174,17 @@ async def _say_when_it_stands(subscription: Subscription, context: Context) -> N
         while await subscription.waiting() is not None:
             await asyncio.sleep(_LOOK_S)
         context.warn("subscribed; the broker brings what is published from now on")
+
+
+async def _say_what_hinders(me: Client, context: Context) -> None:
+    """Whoever waits for one command is told why, each reason once; until the node is gone."""
+    told = set[str]()
+    with contextlib.suppress(UnreachableError):
+        while len(told) < _REASONS_MAX:
+            await asyncio.sleep(_HINDERED_S)
+            for hindrance in set((await me.status()).hindrances) - told:
+                told.add(hindrance)
+                context.warn(f"the node goes on trying, but {hindrance}")
 
 
 async def _one(event: Publication) -> AsyncIterator[Publication]:
@@ -233,4 +249,7 @@ BODY: Final = "body"
 AT_ONCE: Final = 64
 """Publications that may be under way."""
 _LOOK_S: Final = 0.05
+_HINDERED_S: Final = 2.0
+"""Before that, it may just be slow."""
+_REASONS_MAX: Final = 8
 _LINGER_MAX_S: Final = 86_400

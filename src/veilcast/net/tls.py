@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from veilcast.errors import ForgedError
 from veilcast.machine import Address
 from veilcast.net.address import parse, pinned
-from veilcast.net.ends import ANOTHER, CLOSED, MISNAMED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN
+from veilcast.net.ends import ANOTHER, CLOSED, MISNAMED, NOT_TLS, OVER, STRANGE, UNFIT, UNSHOWN, UNTRUSTED
 from veilcast.net.records import RECORDS
 from veilcast.net.wrap import BrokenWrap, Dialled, Guest, Wrap
 
@@ -72,6 +72,7 @@ class TlsWrap:
         where names are checked at all."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=called, server_hostname=host)
+        self._strange = STRANGE if host is None else UNTRUSTED
         self.outgoing = self._outgoing.read
 
     def shake(self, data: bytes) -> bool:
@@ -81,7 +82,7 @@ class TlsWrap:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise BrokenWrap(_why(error)) from error
+            raise BrokenWrap(_why(error, self._strange)) from error
         return True
 
     def shown(self) -> bytes:
@@ -150,10 +151,10 @@ def _readable(data: bytes) -> Iterator[str]:
         os.close(reader)
 
 
-def _why(error: ssl.SSLError) -> str:
-    """Of what OpenSSL says, a word from our own list."""
+def _why(error: ssl.SSLError, strange: str) -> str:
+    """Of what OpenSSL says, a word from our own list; this one, if we do not know who signed it."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _CERTIFICATE.get(error.verify_code, STRANGE)
+        return _CERTIFICATE.get(error.verify_code, strange)
     return _REASONS.get(error.reason or "", NOT_TLS)
 
 
