@@ -7,6 +7,7 @@ import asyncio
 import base64
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -91,6 +92,37 @@ def test_a_broker_says_whom_of_its_node_it_misses_and_takes_no_older_overlay(dis
         assert (await house.told())["a-1"]["version"] == 2
 
     in_house(disk, small(OverlayPlan((NodePlan("a"),), (), ("a", "a"))), test, within_s=30)
+
+
+def test_an_order_reaches_the_repository_by_way_of_members_and_it_tells_nobody(disk: Path) -> None:
+    """One of its replicas is replaced, and keys go to the one that came."""
+
+    async def test(house: House) -> None:
+        reader = house.readers[0]
+        await house.start(*house.brokers, house.publisher, reader)
+        await house.subscribe(reader)
+        operator = LocalOperator(house.directory, house.net)
+        overlay, (spare,) = operator.overlay(), operator.spares(operator.overlay())
+        assert overlay.repository is not None
+        shelves = (*overlay.repository.replicas[:2], spare)
+        repository = msgspec.structs.replace(overlay.repository, version=2, replicas=shelves)
+        newer = msgspec.structs.replace(overlay, version=overlay.version + 1, repository=repository)
+        await house.start(*operator.sign(Step(newer, "repository", (spare,), overlay.repository.replicas[2:])))
+        order = {"order": base64.b64encode(signed_at(house)).decode()}
+
+        async def hand(host: str) -> dict[str, Any]:
+            return await asyncio.to_thread(inquire, broker_socket(house.directory, host), order)
+
+        assert await hand("a-1") == {"version": 2, "tells": True}
+        while (await house.told())["repository-1"]["version"] < 2:
+            await asyncio.sleep(0.1)
+        assert await hand("repository-1") == {"version": 2, "tells": False}
+        await house.publish(*BODIES)
+        assert await house.read(reader, len(BODIES)) == BODIES
+        assert (await house.told())["spare-1"]["sizes"]["keys"] > 0
+
+    overlay = OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=1, repository=3)
+    in_house(disk, small(overlay), test, within_s=60)
 
 
 def signed_at(house: House) -> bytes:

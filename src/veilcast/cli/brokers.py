@@ -131,7 +131,8 @@ def _order(arguments: argparse.Namespace, _: Context) -> Report:
     signed = read_signed(arguments.overlay, config.operator_key)
     order = base64.b64encode(signed.encode()).decode()
     told = inquire(config.control_path, {"order": order})
-    return Report(told, [f"the broker has version {told['version']} of the overlay, and tells all others"])
+    others = "and tells all others" if told["tells"] else "and tells nobody: hand it to a broker of a node, too"
+    return Report(told, [f"the broker has version {told['version']} of the overlay, {others}"])
 
 
 def _init_operator(arguments: argparse.Namespace, context: Context) -> Report:

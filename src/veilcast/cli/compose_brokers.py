@@ -183,7 +183,8 @@ class BrokerOwner:
             ours = f"brokers go by version {self.overlay.version}: sign the next one onto that"
             raise LocalError(f"version {version} is not taken: {error}; {ours}") from error
         self._driver.touch()
-        return {"version": version}
+        # A replica of the repository is linked with members alone, and hears of newer overlays from these.
+        return {"version": version, "tells": isinstance(self._broker, Broker)}
 
 
 _LOG: Final = logging.getLogger("veilcast.brokers")
