@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from broker_house import House, in_house, plan_of, until
 
 LIARS = {
-    "drop, corrupt shares and blocks, replay": ("drop", "corrupt-share", "corrupt-block", "replay"),
+    "drop, corrupt shares and blocks, replay": ("drop", "share", "block", "replay"),
     "equivocate, misroute, accuse, mute": ("equivocate", "misroute", "accuse", "mute"),
     "delay, stall, mute at the edges": ("mute", "delay", "stall", "drop"),
 }

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from broker_house import House, in_house, plan_of, until
 
 LIARS = (
-    ("drop", "corrupt-share", "corrupt-block", "replay"),
+    ("drop", "share", "block", "replay"),
     ("equivocate", "misroute", "accuse", "mute"),
     ("mute", "stall", "delay", "drop"),
 )

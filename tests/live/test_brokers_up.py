@@ -21,7 +21,7 @@ spare = 2
 
 [[nodes]]
 name = "north"
-byzantine = ["corrupt-share"]
+byzantine = ["share"]
 
 [[nodes]]
 name = "south"

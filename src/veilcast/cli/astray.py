@@ -6,23 +6,19 @@ Nobody can be told by a file to lie: only a local network's plan has them (`loca
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from random import SystemRandom
-from typing import Any, Final
 
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.overlay import SignedOverlay
 from veilcast.cli.compose_brokers import Astray
 from veilcast.machine import Address, Machine
 from veilcast.node.broker_files import BrokerFile
-from veilcast.sim import broker_adversaries as liars
-from veilcast.sim.adversaries import Delayer
-from veilcast.sim.broker_adversaries import Standpoint
+from veilcast.sim.broker_adversaries import Standpoint, disguise
 
 
 def led_astray(kind: str, config: BrokerFile) -> Astray:
     def wrap(broker: Broker, signed: SignedOverlay) -> Machine:
-        return KINDS[kind](broker, standpoint(broker, signed, config))
+        return disguise(kind, broker, standpoint(broker, signed, config), config.settings.bound_us)
 
     return wrap
 
@@ -45,19 +41,3 @@ def standpoint(broker: Broker, signed: SignedOverlay, config: BrokerFile) -> Sta
     return Standpoint(
         place, broker.signing, peers, schemes, SystemRandom(), os.urandom, hardened=config.profile == "hardened"
     )
-
-
-KINDS: Final[dict[str, Callable[[Any, Standpoint], Machine]]] = {
-    "drop": liars.Drop,
-    "delay": lambda machine, view: Delayer(machine, DELAY_US),
-    "corrupt-share": liars.CorruptShare,
-    "corrupt-block": liars.CorruptBlock,
-    "replay": liars.Replay,
-    "equivocate": liars.Equivocate,
-    "misroute": liars.Misroute,
-    "accuse": liars.Accuse,
-    "stall": liars.Stall,
-    "mute": lambda machine, view: liars.Mute(machine),
-}
-"""By what they do."""
-DELAY_US: Final = 300_000

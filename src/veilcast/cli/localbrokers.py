@@ -21,7 +21,7 @@ from veilcast.authority.vault import read_private, read_secret, write_whole
 from veilcast.brokers.overlay import sign_overlay
 from veilcast.brokers.sharing.scheme import check_hardened
 from veilcast.brokers.topology import Topology
-from veilcast.cli.astray import KINDS, led_astray
+from veilcast.cli.astray import led_astray
 from veilcast.cli.compose_brokers import BrokerOwner, compose_broker
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file
@@ -33,6 +33,7 @@ from veilcast.errors import ConfigError
 from veilcast.net.service import Host
 from veilcast.node.broker_files import REPOSITORY, load_broker, load_overlay, write_signed
 from veilcast.node.broker_keys import public_of, spell_broker, spell_operator, write_operator_key
+from veilcast.sim.broker_adversaries import BEHAVIOURS
 
 
 class NodePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,8 +53,9 @@ class NodePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(self.byzantine) > self.replicas:
             raise ConfigError(f"virtual node {self.name!r}: it has {self.replicas} replicas, and more should lie")
         for kind in self.byzantine:
-            if kind not in KINDS:
-                raise ConfigError(f"virtual node {self.name!r}: byzantine is one of {', '.join(KINDS)}, not {kind!r}")
+            if kind not in BEHAVIOURS:
+                names = ", ".join(BEHAVIOURS)
+                raise ConfigError(f"virtual node {self.name!r}: byzantine is one of {names}, not {kind!r}")
 
 
 class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
