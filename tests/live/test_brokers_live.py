@@ -18,7 +18,7 @@ from broker_house import House, in_house, plan_of, until
 LIARS = {
     "drop, corrupt shares and blocks, replay": ("drop", "share", "block", "replay"),
     "equivocate, misroute, accuse, mute": ("equivocate", "misroute", "accuse", "mute"),
-    "delay, stall, mute at the edges": ("mute", "delay", "stall", "drop"),
+    "mute, delay, stall, doze": ("mute", "delay", "stall", "doze"),
 }
 first, *others = LIARS
 NOTES = 20

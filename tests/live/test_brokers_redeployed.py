@@ -20,7 +20,7 @@ from broker_house import House, in_house, plan_of, until
 LIARS = (
     ("drop", "share", "block", "replay"),
     ("equivocate", "misroute", "accuse", "mute"),
-    ("mute", "stall", "delay", "drop"),
+    ("mute", "stall", "delay", "doze"),
 )
 VICTIMS = ("a-1", "b-1", "c-1", "d-2")
 """Honest ones, of which none leaves."""
