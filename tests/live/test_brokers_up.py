@@ -1,5 +1,5 @@
 """`veilcast brokers overlay up`: a whole overlay by commands alone, as an operator would try it: a liar is found,
-planned away, and gone, and nothing that was published meanwhile is lost."""
+planned away, and gone, although the plan was interrupted once; and nothing that was published meanwhile is lost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -71,6 +72,9 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
         assert (plan["liars"], plan["applied"]) == (["replica 3 of north"], False)
         assert [(step["node"], len(step["come"]), len(step["leave"])) for step in plan["steps"]] == [("north", 1, 1)]
         publish("three")
+        with patch.object(crew, "add", side_effect=KeyboardInterrupt):
+            assert main(["brokers", "plan", "--dir", str(directory), "--apply"], Context(warn=lambda _: None)) == 130
+        assert run("brokers", "plan", "--dir", str(directory))["pending"] == 2, "it was signed, and nobody has it"
         assert run("brokers", "plan", "--dir", str(directory), "--apply")["applied"]
         deadline = time.monotonic() + WITHIN_S
         while (told := brokers())["north-3"] is not None:  # It has left, and is about to end.

@@ -95,6 +95,11 @@ def _plan_here(arguments: argparse.Namespace) -> Report:
     net = localnet.read_net(directory)
     told = told_by(directory)
     here = LocalOperator(directory, net)
+    left = here.pending(told)
+    if left is not None and arguments.apply:
+        with alone(directory):
+            _carry_out(here, [left])
+        told = told_by(directory)
     overlay = here.overlay()
     found, spares = findings(overlay, told_in(told)), here.spares(overlay)
     made = _made(arguments, overlay, found, len(spares))
@@ -102,7 +107,7 @@ def _plan_here(arguments: argparse.Namespace) -> Report:
     if arguments.apply:
         with alone(directory):
             _carry_out(here, steps)
-    return _report(overlay, found, made, steps, applied=arguments.apply)
+    return _report(overlay, found, made, steps, applied=arguments.apply, left=left)
 
 
 def told_in(told: Mapping[str, Any]) -> list[Told]:
@@ -177,9 +182,16 @@ def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spar
 
 
 def _report(
-    overlay: Overlay, found: Findings, made: Plan, steps: list[Step] | None, *, applied: bool = False
+    overlay: Overlay,
+    found: Findings,
+    made: Plan,
+    steps: list[Step] | None,
+    *,
+    applied: bool = False,
+    left: Step | None = None,
 ) -> Report:
-    """Without steps it is the operator's to make them: which brokers come is known to nobody here."""
+    """Without steps it is the operator's to make them: which brokers come is known to nobody here. `left` is one that
+    an earlier call has signed, and was interrupted then."""
     liars = [
         f"replica {index} of {node.name}"
         for node in overlay.nodes
@@ -206,6 +218,7 @@ def _report(
         "unprotected": list(made.unprotected),
         "steps": told,
         "applied": applied,
+        "pending": None if left is None or applied else left.overlay.version,
     }
     lines = [
         f"  {row['node']}: {row['now']} replicas, planned {row['planned']}, risk {row['risk']:.3f}" for row in nodes
@@ -216,7 +229,12 @@ def _report(
     for step in steps or ():
         changed = f"{len(step.come)} come, {len(step.leave)} leave"
         lines.append(f"  step to version {step.overlay.version}: {step.node}: {changed}")
-    if not liars and all(row["now"] == row["planned"] for row in nodes):
+    if left is not None:
+        state = "was signed before, and has been" if applied else "was signed before, and is still to be"
+        lines.append(f"  version {left.overlay.version} {state} carried out")
+    if left is not None and not applied:
+        lines.append("  --apply does that first")
+    elif not liars and all(row["now"] == row["planned"] for row in nodes):
         lines.append("  nothing to do: all stands as planned")
     elif steps is None:
         lines.append("to carry it out, change overlay.toml, `brokers overlay sign` it, and `brokers order` it")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from veilcast.authority.vault import read_private
 from veilcast.brokers.overlay import Overlay, Replica, sign_overlay
@@ -33,14 +35,24 @@ class LocalOperator:
 
     def spares(self, overlay: Overlay) -> list[Replica]:
         """Those who stand nowhere. Who lies by the file, and has been detached, is not taken again."""
+        return [replica for replica in self._outside(overlay) if self.host(replica) not in self._lies]
+
+    def pending(self, told: Mapping[str, Any]) -> Step | None:
+        """What was signed and then left, by Ctrl-C say: some who answer go by an older one."""
+        overlay = self.overlay()
+        inside = [replica for node in overlay.every for replica in node.replicas]
+        heard = [told.get(self.host(replica)) for replica in inside]
+        if all(facts is None or facts["version"] >= overlay.version for facts in heard):
+            return None
+        come = tuple(replica for replica, facts in zip(inside, heard, strict=True) if facts is None)
+        leave = tuple(replica for replica in self._outside(overlay) if told.get(self.host(replica)) is not None)
+        return Step(overlay, "", come, leave)
+
+    def _outside(self, overlay: Overlay) -> list[Replica]:
         inside = {replica.key for node in overlay.every for replica in node.replicas}
-        found = []
-        for address, host in self._hosts.items():
-            line = localbrokers.line_of(self.directory, host, localnet.KEYRING)
-            replica = replica_at(read_broker(host, line), address)
-            if replica.key not in inside and host not in self._lies:
-                found.append(replica)
-        return found
+        lines = {host: localbrokers.line_of(self.directory, host, localnet.KEYRING) for host in self._hosts.values()}
+        every = [replica_at(read_broker(host, lines[host]), address) for address, host in self._hosts.items()]
+        return [replica for replica in every if replica.key not in inside]
 
     def host(self, replica: Replica) -> str:
         return self._hosts[replica.address.rpartition("@")[2]]
