@@ -39,7 +39,7 @@ PATIENCE_S = 5.0
 """For as long the next note waits for one to reach everybody."""
 
 
-@pytest.mark.heavy
+@pytest.mark.all_only
 def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_address_shows(
     tor_network: Path, tmp_path: Path, disk: Path
 ) -> None:
@@ -47,6 +47,8 @@ def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_addre
 
     async def test(house: House) -> None:
         await house.start(*house.names())
+        await house.acquainted()
+        done.append(("acquainted", round(time.monotonic() - begun)))
         await asyncio.gather(*map(house.subscribe, house.readers))
         done.append(("subscribed", round(time.monotonic() - begun)))
         await house.publish(*NOTES)

@@ -25,7 +25,7 @@ HASTY = """\
 spread_us = 200000
 again_us = 500000
 probe_us = 1000000
-probes_max = 4
+probes_max = 8
 ready_share = 0.75
 retry_us = 5000000
 probe_wait_us = 6000000
@@ -48,6 +48,17 @@ class House(AnyHouse):
                 around = parts.enter_context(tapped(self.tap(name), name)) if self.net.plan.tap else None
                 made = parts.enter_context(compose(*self.member(name), around, nullcontext(self.tor)))
             yield replace(made, watch=None)  # One for all is enough, and a test notices by itself.
+
+    async def acquainted(self) -> None:
+        """Returns when every member knows all others. Who subscribes before that plants its first tree among those it
+        knows, and what is offered to others before they are told of it does not reach it."""
+
+        async def knows_all(name: str) -> None:
+            async with self.client(name) as me:
+                await until(me, lambda status: status.members >= self.net.plan.nodes)
+
+        members = [self.publisher, *self.readers, *self.others]
+        await asyncio.gather(*map(knows_all, members))
 
     def tap(self, name: str) -> Path:
         return self.directory / name / "tap"

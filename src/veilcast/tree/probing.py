@@ -100,8 +100,8 @@ class Probing:
             return
         standing = self._terms(now)
         terms = [term for term in standing if term.probed_us <= now]
-        # Who finds no room keeps its place: else those just probed in vain would be probed again before it, and
-        # take all the room there is in turn.
+        # Who finds no room keeps its place: else those who were just probed in vain would be probed again before it,
+        # and take all the room there is in turn.
         while self._room and (due := self._urgent.due(now, self._room)):
             for term, stop in due:
                 if term in terms:
