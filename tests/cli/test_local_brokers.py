@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from veilcast.authority.vault import alone
 from veilcast.brokers.repository import Repository
 from veilcast.cli import localbrokers, localnet
 from veilcast.cli.brokers_facts import facts_lines
 from veilcast.cli.context import Context
 from veilcast.cli.localbrokers import NodePlan, OverlayPlan
 from veilcast.cli.localnet import Plan
+from veilcast.cli.main import main
 from veilcast.crypto.passphrase import Cost
 from veilcast.errors import ConfigError
 from veilcast.node import config as node_config
@@ -58,6 +60,26 @@ def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
         read_overlay(settings)
     localnet.clear(home, net)
     assert not home.exists()
+
+
+def test_a_plan_to_be_carried_out_is_made_while_nobody_else_changes_the_overlay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "net"
+    localnet.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
+    asked: list[Path] = []
+
+    def told_by(directory: Path) -> dict[str, Any]:
+        asked.append(directory)
+        return {}
+
+    monkeypatch.setattr("veilcast.cli.brokers_plan.told_by", told_by)
+    with alone(home):
+        assert main(["brokers", "plan", "--dir", str(home), "--apply"], CONTEXT) == 4
+        assert f"{home} is in use by another command" in capsys.readouterr().err
+        assert not asked
+        assert main(["brokers", "plan", "--dir", str(home)], CONTEXT) == 0
+    assert asked == [home]
 
 
 def test_a_repository_is_laid_out_beside_the_nodes_and_members_use_it(tmp_path: Path) -> None:

@@ -60,6 +60,14 @@ def test_a_servers_keys_are_made_once_and_its_line_is_told(home: Path, capsys: p
     assert out.splitlines()[1] == f'server_key = "{line}"'
 
 
+def test_nobody_is_asked_for_the_passphrase_of_a_keyring_that_is_none(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "relay", "server", "init", "secret", "--keyring", "none.keys")
+    assert (code, "cannot read none.keys: there is no such file" in err) == (4, True)
+    assert not (home / "secret").exists()
+
+
 def test_a_mask_is_made_for_its_owner_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "relay", "proxy", "init", "mask")
     assert (code, "must not have it" in out) == (0, True)

@@ -100,6 +100,8 @@ def test_what_a_directory_cannot_run_with_is_told_before_tor_is_started(
     assert (code, "the keyring is for a member, not for a directory" in err) == (11, True)
     code, err = refused(capsys, "tree", "directory", "init", "--keyring", "member.keys")
     assert (code, "not for a directory" in err) == (11, True)
+    code, err = refused(capsys, "tree", "directory", "init", "--keyring", "none.keys")
+    assert (code, "cannot read none.keys: there is no such file" in err) == (4, True)
     file.write_text('keyring = "directory.keys"\n[tor]\nnetwork = "nowhere.json"')
     code, err = refused(capsys, *command)
     assert (code, "tor.network: there is no nowhere.json; `veilcast tree testnet up` makes one" in err) == (3, True)

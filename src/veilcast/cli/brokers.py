@@ -9,14 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from veilcast.authority.keyring import Keyring
-from veilcast.authority.vault import read_secret
 from veilcast.brokers.overlay import Overlay, sign_overlay
 from veilcast.cli import brokers_plan, brokers_up, passphrase, running
 from veilcast.cli.brokers_facts import facts_lines, told_by
 from veilcast.cli.compose_brokers import compose_broker
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import check_place, check_there, keyring_passphrase, passphrase_file
+from veilcast.cli.files import check_place, check_there, open_keyring, passphrase_file
 from veilcast.cli.opening import check_standing
 from veilcast.crypto.sign import SigningKey
 from veilcast.net.inquiries import inquire
@@ -103,8 +101,7 @@ def _add_passphrase(parser: argparse.ArgumentParser) -> None:
 
 
 def _init(arguments: argparse.Namespace, context: Context) -> Report:
-    check_there(arguments.keyring)
-    keyring = read_secret(arguments.keyring, Keyring, keyring_passphrase(context, arguments))
+    keyring, _ = open_keyring(context, arguments)
     check_standing(keyring, "broker")
     line = spell_broker(public_of(keyring))
     return Report({"broker": line}, ["tell the overlay's operator, with the address and port:", f'broker = "{line}"'])

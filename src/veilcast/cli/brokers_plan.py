@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -93,19 +94,18 @@ def _plan(arguments: argparse.Namespace, context: Context) -> Report:
 def _plan_here(arguments: argparse.Namespace) -> Report:
     directory: Path = arguments.dir
     net = localnet.read_net(directory)
-    told = told_by(directory)
-    here = LocalOperator(directory, net)
-    left = here.pending(told)
-    if left is not None and arguments.apply:
-        with alone(directory):
-            _carry_out(here, [left])
+    with alone(directory) if arguments.apply else nullcontext():  # Nobody changes what the plan goes by meanwhile.
         told = told_by(directory)
-    overlay = here.overlay()
-    found, spares = findings(overlay, told_in(told)), here.spares(overlay)
-    made = _made(arguments, overlay, found, len(spares))
-    steps = carry_out(overlay, made, spares, found)
-    if arguments.apply:
-        with alone(directory):
+        here = LocalOperator(directory, net)
+        left = here.pending(told)
+        if left is not None and arguments.apply:
+            _carry_out(here, [left])
+            told = told_by(directory)
+        overlay = here.overlay()
+        found, spares = findings(overlay, told_in(told)), here.spares(overlay)
+        made = _made(arguments, overlay, found, len(spares))
+        steps = carry_out(overlay, made, spares, found)
+        if arguments.apply:
             _carry_out(here, steps)
     return _report(overlay, found, made, steps, applied=arguments.apply, left=left)
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from veilcast.authority.issuer import Authority
+from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.vault import read_secret, write_secret, write_whole
 from veilcast.cli import passphrase
@@ -43,6 +44,13 @@ def keyring_passphrase(context: Context, arguments: argparse.Namespace) -> Secre
     return passphrase.existing(
         context, str(arguments.keyring), arguments.passphrase_file, passphrase_file(arguments.keyring)
     )
+
+
+def open_keyring(context: Context, arguments: argparse.Namespace) -> tuple[Keyring, Secret]:
+    """One that is there, and the passphrase to write it with, or what goes with it."""
+    check_there(arguments.keyring)
+    secret = keyring_passphrase(context, arguments)
+    return read_secret(arguments.keyring, Keyring, secret), secret
 
 
 def check_there(path: Path) -> None:

@@ -14,7 +14,7 @@ from veilcast.authority.request import Asking
 from veilcast.authority.vault import alone, read_secret, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import asking_file, check_place, keyring_passphrase, passphrase_file, read_file
+from veilcast.cli.files import asking_file, check_place, keyring_passphrase, open_keyring, passphrase_file, read_file
 from veilcast.cli.show import date_of, keyring_report
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import AuthorityError, ForgedError, RemoteError
@@ -74,8 +74,7 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
 def apply(arguments: argparse.Namespace, context: Context) -> Report:
     keyring_file: Path = arguments.keyring
     with alone(keyring_file.parent):
-        secret = keyring_passphrase(context, arguments)
-        keyring = read_secret(keyring_file, Keyring, secret)
+        keyring, secret = open_keyring(context, arguments)
         notice = bulletin.decode(read_file(arguments.bulletin))
         changed = bulletin.apply(keyring, notice, epoch_of(context.now_us(), keyring.epoch_us))
         if changed != keyring:

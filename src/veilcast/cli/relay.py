@@ -6,12 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from veilcast.authority.keyring import Keyring
-from veilcast.authority.vault import read_secret
 from veilcast.cli import running
 from veilcast.cli.compose_relay import compose_proxy, compose_server
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import check_place, keyring_passphrase
+from veilcast.cli.files import check_place, open_keyring
 from veilcast.crypto.group import Scalar
 from veilcast.net.service import Station
 from veilcast.net.station import StationOwner
@@ -61,8 +59,7 @@ def _runs(verbs: Any, run: Any, name: str) -> None:
 def _init_server(arguments: argparse.Namespace, context: Context) -> Report:
     out: Path = arguments.out
     check_place(out)
-    secret = keyring_passphrase(context, arguments)
-    read_secret(arguments.keyring, Keyring, secret)  # It opens the keyring, or the server could not use it.
+    _, secret = open_keyring(context, arguments)  # It opens the keyring, or the server could not use it.
     keys = ServerKeys.draw(context.entropy)
     write_server_keys(out, keys, secret, cost=context.cost, entropy=context.entropy)
     line = spell_public(keys.public())

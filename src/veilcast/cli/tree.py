@@ -7,13 +7,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from veilcast.authority.keyring import Keyring
-from veilcast.authority.vault import read_secret
 from veilcast.cli import running, testnet
 from veilcast.cli.anonymity import address_of, shown
 from veilcast.cli.compose_tree import compose_directory
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import keyring_passphrase
+from veilcast.cli.files import open_keyring
 from veilcast.cli.opening import check_standing
 from veilcast.node.tree_files import load_directory
 
@@ -46,7 +44,7 @@ def _verb(verbs: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser
 
 
 def _init(arguments: argparse.Namespace, context: Context) -> Report:
-    keyring = read_secret(arguments.keyring, Keyring, keyring_passphrase(context, arguments))
+    keyring, _ = open_keyring(context, arguments)
     check_standing(keyring, "directory")
     address = address_of(keyring)
     return Report({"directory": address}, ["tell everybody:", f'directory = "{address}"'])
