@@ -122,7 +122,7 @@ def say(what: Callable[[attendance.Table, int], attendance.Table | None]) -> Scr
 
     def other(roll: Roll, to: int) -> Roll | None:
         table = what(roll.table, to)
-        return None if table is None else Roll(table, roll.absent)
+        return None if table is None else roll._replace(table=table)
 
     return call(other)
 
@@ -154,7 +154,7 @@ def call(what: Callable[[Roll, int], Roll | None]) -> Script:
 def slander(roll: Roll, to: int) -> Roll:
     """That whom it speaks to is not there, and that it does without the first holders."""
     aside = (1,)
-    return Roll(without(roll.table, *aside), (to,), aside)
+    return Roll(without(roll.table, *aside), (to,), aside, roll.brief)
 
 
 def _origin(message: Spoken) -> tuple[bytes, int]:

@@ -13,9 +13,10 @@ to all others, honest replicas begin within 2 u of one another. From the beginni
     + 4 u       if there are disputes, holders were asked, and have shown portions
     + 3 u       each: the f + 1 rounds of settling
 
-Nobody waits for who is absent (`absences`): neither for its portion before it says what it has, nor for its word. Who
-is absent by what the others agree on has no part in this key, although it is back: it could be done long after the
-others, deal so late that the next node has said already what it lacks, and would have to show that.
+Who has all portions but those of holders that are absent (`absences`) says so at once, and is done if all replicas that
+are not absent say the same. Else all of this is as if nobody were absent. Who is absent by what is agreed has no part
+in the key, although it is back: liars could let it wait for their portions, so that it is done later than within the
+3 u below, deals when the next node has said already what it lacks, and would have to show that.
 
 Who is done because all said the same answers those who are not with the words that show it, to all replicas, up to
 8 u. All honest replicas are then done within 3 u of one another, and either all of them this way or none; all others
@@ -56,13 +57,14 @@ class Hop:
     ) -> None:
         self.origin, self.old, self.place, self.publisher = origin, old, place, publisher
         self._u, self._roster, self._absences = bound_us, roster, absences
-        self._waited: dict[Place, int] = {}
-        """Whom we wait for, or have waited for, as it was known (`Absences.level`) when we said what we have."""
+        self._levels: dict[Place, int] = {}
+        """How everybody was known (`Absences.level`) when we first said what we have."""
         self._receiving = Receiving(origin, old, place, publisher, roster, signing)
         self._others = [other for other in replicas(place.scheme) if other != place]
         self._labels: dict[int, bytes] = {}
         self._begun: int | None = None
-        self._attended: int | None = None
+        self._spoke: int | None = None
+        """When we first said what we have."""
         self._round = 1
         self._settling: int | None = None
         """The round of settling, from 1; 0 while holders show portions; None before that."""
@@ -128,7 +130,7 @@ class Hop:
             self._begun = now if self._begun is None else self._begun
         if said.stuck and (self._begun is None or now <= self._ends(1) + self._u):
             self._nudged = True
-        if self._receiving.attended:
+        if self._spoke is not None:
             self._hear(said.words)
         else:
             early = self._early.setdefault(source.index, [])
@@ -149,13 +151,9 @@ class Hop:
             return None
         if self.done:
             return 0 if self._owes_certificate() else None
-        if self._attended is None:
-            if self._is_complete():
-                return 0
-            return begun + (_ATTEND if self._calls else _CALL) * self._u
-        if self._receiving.quick:
+        if self._receiving.quick or (self._spoke is None and (self._is_complete() or self._waiver() is not None)):
             return 0
-        due, call = self._round_ends(), self._call_us()
+        due, call = self._round_ends() if self._receiving.attended else self._since(_ATTEND), self._call_us()
         return due if call is None else min(due, call)
 
     # --- the clock ----------------------------------------------------------------------------------------------------
@@ -181,45 +179,48 @@ class Hop:
         """When others are told, next, that the hop has begun and we are not done: once before we attend, once after."""
         if not self._calls:
             return self._since(_CALL)
-        after = 0 if self._attended is None else self._attended + _CALL * self._u
+        after = 0 if self._spoke is None else self._spoke + _CALL * self._u
         return after if self._calls == 1 and after > self._since(_CALL) else None
 
     def _step(self, now: int) -> list[Outgoing]:
         if self.done:
             return self._certify()
-        if self._attended is None:
-            if not self._is_complete() and now < self._since(_ATTEND):
-                return self._call()
-            return self._attend(now)
         if self._receiving.quick:
             late = self._round > 1
             self._combine()
             return self._certify() if late or self._nudged else []
+        if not self._receiving.attended:
+            waiver = self._waiver() if self._spoke is None else None
+            if waiver is not None:
+                return self._say(self._receiving.waive(*waiver), now)
+            if now >= self._since(_ATTEND) or (self._spoke is None and self._is_complete()):
+                return self._say(self._receiving.attend(), now)
+            return self._call()
         call = self._call_us()
         return self._call() if call is not None and call <= min(now, self._round_ends()) else self._turn()
 
-    def _attend(self, now: int) -> list[Outgoing]:
-        self._attended = now
-        aside = self._waived(self.old)
-        if len(set(self._receiving.holders()) - aside) < self.old.threshold:
-            aside = set()
-        absent = sorted(self._waived(self.place.scheme) - {self.place.index})[: self.place.scheme.tolerated]
-        waited = [holder for holder in replicas(self.old) if holder.index not in aside]
-        waited += [other for other in self._others if other.index not in absent]
-        self._waited = {place: self._absences.level(self.publisher, self._roster.key(place)) for place in waited}
-        sent = self._tell((self._receiving.attend(absent, sorted(aside)),))
-        for _, words in sorted(self._early.items()):
-            self._hear(words, strict=False)
-        self._early.clear()
-        return sent
+    def _say(self, word: Vouched, now: int) -> list[Outgoing]:
+        if self._spoke is None:
+            self._spoke = now
+            places = [*replicas(self.old), *self._others]
+            self._levels = {place: self._absences.level(self.publisher, self._roster.key(place)) for place in places}
+            for _, words in sorted(self._early.items()):
+                self._hear(words, strict=False)
+            self._early.clear()
+        return self._tell((word,))
 
     def _is_complete(self) -> bool:
         """Whether there is nobody left whose portion we wait for."""
-        dealt = set(self._receiving.holders())
-        if len(dealt) == self.old.size:
-            return True
-        waived = self._waived(self.old)
-        return len(dealt - waived) >= self.old.threshold and len(dealt | waived) == self.old.size
+        return len(self._receiving.holders()) == self.old.size
+
+    def _waiver(self) -> tuple[list[int], list[int]] | None:
+        """The replicas and the holders that we do without, if there are any, and nobody else is missing."""
+        dealt, aside = set(self._receiving.holders()), self._waived(self.old)
+        if len(dealt - aside) < self.old.threshold:
+            aside = set()
+        absent = sorted(self._waived(self.place.scheme) - {self.place.index})[: self.place.scheme.tolerated]
+        missing = len(dealt | aside) < self.old.size
+        return None if missing or not (absent or aside) else (absent, sorted(aside))
 
     def _waived(self, scheme: Scheme) -> set[int]:
         """Those of a node that are not to be waited for."""
@@ -228,14 +229,14 @@ class Hop:
 
     def _learn(self) -> None:
         """Who came, and whom we waited for in vain."""
-        others, holders = self._receiving.present()
-        for scheme, present in ((self.place.scheme, others), (self.old, holders)):
+        nodes = (self.place.scheme, self.old)
+        for scheme, present, waived in zip(nodes, self._receiving.present(), self._receiving.waived(), strict=True):
             for place in replicas(scheme):
                 key = self._roster.key(place)
                 if place.index in present:
                     self._absences.came(self.publisher, key)
-                elif place in self._waited:
-                    self._absences.missed(self.publisher, key, self._waited[place])
+                elif place != self.place and place.index not in waived:
+                    self._absences.missed(self.publisher, key, self._levels[place])
 
     def _call(self) -> list[Outgoing]:
         self._calls += 1
@@ -350,8 +351,8 @@ def whole_us(bound_us: int, tolerated: int) -> int:
 
 _FACES: Final = 2
 _EARLY: Final = 3
-"""Words of one replica that are kept before we have said ours, for each replica that they may be of: its own, and what
-it shows of all who agree, are two."""
+"""Words that come from one replica and are kept before we have said ours, for each replica of the node: others who did
+not wait for us may have shown by then that all of them said the same."""
 
 # In units of the bound on delay; the head of this file says why.
 _CALL: Final = 1

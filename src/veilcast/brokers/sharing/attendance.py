@@ -16,14 +16,16 @@ All honest replicas choose the same, if all rest on the same words (`flooding`):
 The bound on delay is an assumption of secrecy, too, once there is a dispute: a holder that shows the portion of an
 honest replica, because it came too late, shows the liars one more than they should have.
 
-Who was missed before need not be waited for again (`absences`). Each replica also says of which others it waits for no
-word (`absent`), and which holders it does without (`aside`).
+Who was missed before need not be waited for again (`absences`). Who has all that it needs without those first says a
+brief roll: what it has, of which others it waits for no word (`absent`), and which holders it does without (`aside`).
 
-- All who are not absent by one word, at least a majority, say just that word: then it is agreed. One of them is honest,
-  so who is absent by it has failed before, and what that one says now, of disputes, too, counts for nobody. Two words
-  cannot both be agreed, for no honest replica is absent, and each has said one.
-- Who has put a holder aside is in no dispute with it: else an honest holder that is back would show what it has just
-  sent. If a majority goes on with the holder all the same, who has put it aside takes what it was sent.
+- All who are not absent by one brief roll, at least a majority, say just that: then it is agreed, whatever is said
+  later. One of them is honest, so who is absent by it has failed before. Two cannot both be agreed, for of two honest
+  replicas, the one that was away last has forgotten what it knew of the other.
+- Else nothing of it counts: all wait as long as ever, say all that they have, and settle disputes, so that nobody who
+  is back is left out, and no holder that deals to some only can be put aside by a few.
+- A replica that said a brief roll names it in the other: so if all say the same and name none, nobody honest said one,
+  and none will be agreed any more. If they name one, that may still be, and they wait for the rounds to end.
 """
 
 from __future__ import annotations
@@ -54,11 +56,15 @@ Table: TypeAlias = dict[int, Dealt]
 
 
 class Roll(NamedTuple):
-    """What one replica says: what it has, which replicas it does not wait for, which holders it does without."""
+    """What one replica says: what it has, which replicas it does not wait for, which holders it does without.
+
+    A brief one says what is had without those. Any other says all that is had, and which brief one was said before.
+    """
 
     table: Table
     absent: tuple[int, ...] = ()
     aside: tuple[int, ...] = ()
+    brief: bool = False
 
 
 class Dispute(NamedTuple):
@@ -71,26 +77,33 @@ class Dispute(NamedTuple):
 
 def encode(roll: Roll) -> bytes:
     rows = [(holder, *roll.table[holder]) for holder in sorted(roll.table)]
-    return _ENCODER.encode((rows, sorted(roll.absent), sorted(roll.aside)))
+    return _ENCODER.encode((rows, sorted(roll.absent), sorted(roll.aside), roll.brief))
 
 
 def size_max(holders: int, replicas: int) -> int:
     """What the roll of so many takes at most."""
-    return 16 + (5 + 2 * 34) * holders + 2 * (holders + replicas)
+    return 17 + (5 + 2 * 34) * holders + 2 * (holders + replicas)
 
 
 def decode(word: bytes) -> Roll:
     """`MalformedError` unless it is what `encode` makes of a roll: there is one word for each."""
     try:
-        rows, absent, aside = _DECODER.decode(word)
+        rows, absent, aside, brief = _DECODER.decode(word)
     except msgspec.DecodeError as error:
         raise MalformedError("not a roll of dealings") from error
-    roll = Roll({holder: Dealt(name, old) for holder, name, old in rows}, tuple(absent), tuple(aside))
+    roll = Roll({holder: Dealt(name, old) for holder, name, old in rows}, tuple(absent), tuple(aside), brief)
     if encode(roll) != word or len(set(absent)) < len(absent) or len(set(aside)) < len(aside):
         raise MalformedError("a roll of dealings in another order")
-    if not roll.table.keys().isdisjoint(aside):
+    if brief and not roll.table.keys().isdisjoint(aside):
         raise MalformedError("a dealing that is put aside is not had")
     return roll
+
+
+def is_brief(word: bytes) -> bool:
+    try:
+        return decode(word).brief
+    except MalformedError:
+        return False
 
 
 def rolls_of(words: Mapping[int, bytes]) -> dict[int, Roll]:
@@ -111,14 +124,12 @@ def standing(rolls: Mapping[int, Roll], size: int) -> Table:
 
 
 def disputes(rolls: Mapping[int, Roll], size: int) -> list[Dispute]:
-    """Who says that it lacks what stands. Who says nothing, or two things, or is absent by a majority's word, lies
-    anyway and needs no portion."""
-    absent = Counter(replica for roll in rolls.values() for replica in roll.absent)
+    """Who says that it lacks what stands. Who says nothing, or two things, lies anyway and needs no portion."""
     return [
         Dispute(holder, dealt.name, replica)
         for holder, dealt in standing(rolls, size).items()
         for replica, roll in sorted(rolls.items())
-        if roll.table.get(holder) != dealt and holder not in roll.aside and absent[replica] < majority(size)
+        if roll.table.get(holder) != dealt
     ]
 
 
@@ -141,4 +152,4 @@ def contributors(left: Table, holders: int) -> tuple[int, ...] | None:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[tuple[Index, Name, Name]], list[Index], list[Index]])
+_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[tuple[Index, Name, Name]], list[Index], list[Index], bool])

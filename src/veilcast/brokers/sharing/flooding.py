@@ -54,7 +54,8 @@ class Vouched(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Flood:
-    """One replica's part in one flood; `context` names it. Keeps two words of each author, and what others say, too."""
+    """One replica's part in one flood; `context` names it. Keeps two words of each author at most, besides those that
+    are another author's only one."""
 
     def __init__(
         self, context: bytes, place: Place, roster: Roster, signing: SigningKey, *, most: int = WORD_MAX
@@ -83,7 +84,7 @@ class Flood:
             raise MalformedError(f"a word of this flood has at most {self.most} bytes")
         taken = self._taken.setdefault(vouched.author, {})
         late = len(vouched.signers) < round_number or round_number > self.rounds
-        if late or vouched.word in taken or (len(taken) >= _FACES and not self._is_known(vouched.word)):
+        if late or vouched.word in taken or (len(taken) >= _FACES and not self._is_said(vouched.word)):
             return
         check(vouched, self.context, self._place, self._roster)
         if self._place.index not in vouched.signers:
@@ -118,9 +119,9 @@ class Flood:
         self._taken.clear()
         self._fresh.clear()
 
-    def _is_known(self, word: bytes) -> bool:
-        """Whether somebody else has said the same: it may be what all agree on."""
-        return any(word in taken for taken in self._taken.values())
+    def _is_said(self, word: bytes) -> bool:
+        """By us, or by another who said nothing else: honest ones may agree on it, and no liar's words may bar that."""
+        return word in self._taken.get(self._place.index, {}) or word in self.words().values()
 
     def _signed(self, author: int, word: bytes) -> bytes:
         return _signed(self.context, self._place, author, word)

@@ -5,7 +5,7 @@ round. What happens in which round, f being the liars that the node bears:
 
     0            portions come from the old holders (`take`)
     1            every replica says which it has (`attend`, `hear`); if all say the same, that is all (`choose`);
-                 those are meant who are not absent by that very word
+                 or it has said so before, without those who are absent (`waive`), and who is not says the same
     2 .. f + 1   else what was heard is passed on (`relay`, `hear`)
     then         if there are `disputes`, holders show the portions in question, to all (`take`),
     1 .. f + 1   and replicas say what settles them (`settle`, `hear_settling`, `relay_settling`)
@@ -22,7 +22,7 @@ and was, is in `present`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -49,9 +49,10 @@ class Receiving:
         about = msgspec.msgpack.encode((origin, old))
         attend, settle = (digest(about, purpose=purpose) for purpose in (b"vc/attend", b"vc/settle"))
         most = flooding.WORD_MAX - flooding.VOUCHED * place.scheme.size
-        self._attending = Flood(
-            attend, place, roster, signing, most=min(most, attendance.size_max(old.size, place.scheme.size))
-        )
+        most_said = min(most, attendance.size_max(old.size, place.scheme.size))
+        self._attending = Flood(attend, place, roster, signing, most=most_said)
+        self._waiving = Flood(attend, place, roster, signing, most=most_said)
+        """Brief rolls, apart from the others: who says one of each has not said two things."""
         self._settling = Flood(settle, place, roster, signing, most=most)
         self._kept: dict[Dispute, Portion] = {}
         self._headers: dict[int, dict[bytes, tuple[Root, Header]]] = {}
@@ -59,8 +60,9 @@ class Receiving:
         self._faces: dict[int, dict[bytes, Header]] = {}
         """Of what was dealt to anybody, as far as it was shown."""
         self._root: Root | None = None
-        self._ours: Roll | None = None
-        """What we said when we attended."""
+        self._brief: tuple[Roll, bytes] | None = None
+        self._ours: tuple[Roll, bytes] | None = None
+        """What we said before we attended, and when we did, and in which word."""
 
     @property
     def rounds(self) -> int:
@@ -69,7 +71,8 @@ class Receiving:
     @property
     def liars(self) -> list[Place]:
         """For certain, with the proof at hand: two dealings, or two words, under one signature."""
-        return self.two_faced + [Place(self._place.scheme, replica) for replica in self._attending.two_faced()]
+        replicas = sorted({*self._attending.two_faced(), *self._waiving.two_faced()})
+        return self.two_faced + [Place(self._place.scheme, replica) for replica in replicas]
 
     @property
     def two_faced(self) -> list[Place]:
@@ -77,15 +80,14 @@ class Receiving:
         return [Place(self._old, holder) for holder, faces in sorted(self._faces.items()) if len(faces) > 1]
 
     def take(self, portion: Portion) -> None:
-        """A portion from its holder: ours, before we attend or of one that we do without, or one in dispute. Raises for
-        what does not hold."""
+        """A portion from its holder: ours, before we attend, or one in dispute. Raises for what does not hold."""
         dispute = self._checked(portion)
-        header, is_ours = portion.header, dispute.replica == self._place.index
-        if self._ours is not None and not (is_ours and header.holder in self._ours.aside):
+        header = portion.header
+        if self._ours is not None:
             if dispute in self.disputes():
                 self._keep(dispute, portion)
             return
-        if not is_ours:
+        if dispute.replica != self._place.index:
             raise ForgedError("another replica's portion, which nobody has asked for")
         headers = self._headers.setdefault(header.holder, {})
         if len(headers) < _FACES:
@@ -94,20 +96,23 @@ class Receiving:
 
     # --- attendance ---------------------------------------------------------------------------------------------------
 
-    def attend(self, absent: Collection[int] = (), aside: Collection[int] = ()) -> Vouched:
-        """Round 0 is over: what we have, for all others in round 1. Of a holder with two faces we have nothing; of one
-        that is put aside we say nothing. Of replicas that are absent no word is waited for."""
-        table = {
-            holder: Dealt(header.name, header.old_name)
-            for holder, headers in self._headers.items()
-            if len(headers) == 1 and holder not in aside
-            for _, header in headers.values()
-        }
-        self._ours = Roll(table, tuple(absent), tuple(aside))
-        return self._attending.say(attendance.encode(self._ours))
+    def waive(self, absent: Collection[int], aside: Collection[int]) -> Vouched:
+        """Before we attend: what we have without these holders, for all others, when no word of these replicas is
+        waited for."""
+        roll = Roll(self._table(aside), tuple(absent), tuple(aside), brief=True)
+        self._brief = roll, attendance.encode(roll)
+        return self._waiving.say(self._brief[1])
+
+    def attend(self) -> Vouched:
+        """Round 0 is over: what we have, for all others in round 1. Of a holder with two faces we have nothing."""
+        brief = self._brief[0] if self._brief else Roll({})
+        roll = Roll(self._table(), brief.absent, brief.aside)
+        self._ours = roll, attendance.encode(roll)
+        return self._attending.say(self._ours[1])
 
     def hear(self, vouched: Vouched, round_number: int) -> None:
-        self._attending.hear(vouched, round_number)
+        flood = self._waiving if attendance.is_brief(vouched.word) else self._attending
+        flood.hear(vouched, round_number)
 
     @property
     def attended(self) -> bool:
@@ -147,21 +152,26 @@ class Receiving:
 
     @property
     def overlooked(self) -> bool:
-        """The others agree, and did not wait for us."""
+        """All others agree, and did not wait for us."""
         agreed = self._agreed()
-        return agreed is not None and self._place.index in attendance.decode(agreed).absent
+        return agreed is not None and self._place.index in agreed.roll.absent
 
     def certificate(self) -> list[Vouched]:
         """What shows others that all say the same."""
         agreed = self._agreed()
-        return [] if agreed is None else self._attending.saying(agreed)
+        return [] if agreed is None else agreed.words
 
     def present(self) -> tuple[set[int], set[int]]:
         """At the end: the replicas that said one thing, and the old holders whose dealings are usable."""
         agreed = self._agreed()
         if agreed is None:
             return set(self._attending.words()), set(self._usable())
-        return {vouched.author for vouched in self._attending.saying(agreed)}, set(attendance.decode(agreed).table)
+        return {vouched.author for vouched in agreed.words}, set(agreed.roll.table)
+
+    def waived(self) -> tuple[set[int], set[int]]:
+        """At the end: the replicas and the old holders that nobody waited for."""
+        agreed = self._agreed()
+        return (set(), set()) if agreed is None else (set(agreed.roll.absent), set(agreed.roll.aside))
 
     def erase(self) -> None:
         """What was put together is gone; what was said stays, for those who are not done."""
@@ -170,7 +180,7 @@ class Receiving:
 
     def relay(self) -> list[Vouched]:
         """At the end of a round, for all others in the next; nothing, if all said the same in round 1."""
-        fresh = self._attending.relay()
+        fresh = self._attending.relay() + self._waiving.relay()
         return [] if self.quick else fresh
 
     def disputes(self) -> list[Dispute]:
@@ -220,30 +230,43 @@ class Receiving:
         commitments, share = dealing.combine(parts, old, self._place.index, threshold, agreed=agreed, verified=True)
         return Holding(first.root, self._place, commitments, share)
 
-    def _agreed(self) -> bytes | None:
-        """What all say who are not absent by it: it is our word, or one by which we are absent ourselves."""
-        if self._ours is None:
-            return None
-        ours = attendance.encode(self._ours)
-        if self._is_agreed(ours, self._ours):
-            return ours
-        words = self._attending.words()
-        others = attendance.rolls_of({by: word for by, word in words.items() if word != ours})
-        return next((words[by] for by, roll in others.items() if self._is_agreed(words[by], roll)), None)
+    def _table(self, aside: Collection[int] = ()) -> Table:
+        return {
+            holder: Dealt(header.name, header.old_name)
+            for holder, headers in self._headers.items()
+            if len(headers) == 1 and holder not in aside
+            for _, header in headers.values()
+        }
 
-    def _is_agreed(self, word: bytes, roll: Roll) -> bool:
-        scheme, absent = self._place.scheme, set(roll.absent)
-        said = {vouched.author for vouched in self._attending.saying(word)}
-        return len(absent) <= scheme.tolerated and said | absent == set(range(1, scheme.size + 1))
+    def _agreed(self) -> _Agreed | None:
+        """What all say: who are not absent by it, if it is brief; and else, if nothing brief can be agreed any more."""
+        if self._brief is None and self._ours is None:
+            return None
+        brief = {} if self._brief is None else {self._brief[1]: self._brief[0]}
+        brief |= {word: attendance.decode(word) for word in self._waiving.words().values() if word not in brief}
+        for word, roll in brief.items():
+            if len(roll.absent) <= self._place.scheme.tolerated and (words := self._said(self._waiving, word, roll)):
+                return _Agreed(roll, words)
+        if self._ours is None or self._ours[0].absent or self._ours[0].aside:
+            return None
+        roll, word = self._ours
+        words = self._said(self._attending, word, roll)
+        return _Agreed(roll, words) if words else None
+
+    def _said(self, flood: Flood, word: bytes, roll: Roll) -> list[Vouched]:
+        """This word, of everybody but those who are absent by it; or nothing."""
+        words = flood.saying(word)
+        said = {vouched.author for vouched in words}
+        return words if said.union(roll.absent) == set(range(1, self._place.scheme.size + 1)) else []
 
     def _rolls(self) -> dict[int, Roll]:
         """What counts as said: what is agreed, for everybody, or what each has said."""
+        agreed = self._agreed()
+        if agreed is not None:
+            return dict.fromkeys(range(1, self._place.scheme.size + 1), agreed.roll)
         if self._ours is None:
             raise LocalError("we have to attend before we choose")
-        agreed = self._agreed()
-        if agreed is None:
-            return attendance.rolls_of(self._attending.words())
-        return dict.fromkeys(range(1, self._place.scheme.size + 1), attendance.decode(agreed))
+        return attendance.rolls_of(self._attending.words())
 
     def _usable(self) -> Table:
         """Of what dealings our share can be made."""
@@ -302,6 +325,12 @@ class Receiving:
                 self._keep(dispute, portion)
                 settled.append(dispute)
         return settled
+
+
+class _Agreed(NamedTuple):
+    roll: Roll
+    words: list[Vouched]
+    """Which all say it with, so never none."""
 
 
 _FACES: Final = 2
