@@ -89,7 +89,7 @@ def times(figures: Figures, found: dict[str, Figures]) -> dict[str, dict[str, fl
     return {
         f"times_{name}": {
             "slower": found[name].publications_s / figures.publications_s,
-            "cpu": figures.whole_us / found[name].whole_us,
+            "cpu": figures.whole_us / (found[name].whole_us or 1),  # 0 is less than a hundredth of a second in all.
             "p50": (figures.p50_ms or 0) / (found[name].p50_ms or 1),
         }
         for name in (MOSQUITTO, NATS)
