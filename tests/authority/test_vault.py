@@ -172,3 +172,19 @@ for name in ("open", "fchmod", "write", "fsync", "close", "replace"):
     setattr(os, name, dying(getattr(os, name)))
 write_whole(Path(sys.argv[1]), b"new" * 1000)
 """
+
+
+def test_a_write_that_is_interrupted_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, b"a new secret")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert path.read_bytes() == b"old"

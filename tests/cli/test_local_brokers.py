@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from veilcast.authority.vault import alone
+from veilcast.authority.vault import alone, write_whole
 from veilcast.brokers.repository import Repository
 from veilcast.cli import localbrokers, localnet
 from veilcast.cli.brokers_facts import facts_lines
@@ -153,3 +153,20 @@ def test_a_broker_that_was_detached_is_shown_as_such_and_not_at_a_place() -> Non
     assert facts_lines({"a-1": facts})[1] == (
         "  a-1: detached, overlay 2, 1 of 2 peers up, 4 claims, and ends when what it has is through"
     )
+
+
+@pytest.mark.parametrize("written", [0, 1, 9])
+def test_a_layout_that_is_interrupted_leaves_nothing(
+    written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter([True] * written)
+
+    def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+        if not next(left, False):
+            raise KeyboardInterrupt
+        write_whole(path, data, mode=mode)
+
+    monkeypatch.setattr("veilcast.cli.localnet.write_whole", write)
+    with pytest.raises(KeyboardInterrupt):
+        localnet.lay_out(tmp_path / "net", PLAN, CONTEXT, Random(7))
+    assert not (tmp_path / "net").exists()

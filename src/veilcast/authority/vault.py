@@ -70,10 +70,12 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             os.close(descriptor)
         os.replace(beside, path)
         flush_directory(path.parent)
-    except OSError as error:
+    except BaseException as error:  # Of Ctrl-C, too: what is half written may be a secret.
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise _storage_error("write", path, error) from error
+        if isinstance(error, OSError):
+            raise _storage_error("write", path, error) from error
+        raise
 
 
 def flush_directory(directory: Path) -> None:

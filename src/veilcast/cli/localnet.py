@@ -177,8 +177,8 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
     rng.shuffle(cast)
     cast = list(plan.roles) or cast
     net = Net(plan, _TOPICS.get(plan.mode, TOPIC), addresses, tuple(cast), _links(plan, rng), hosts)
-    write_whole(net_file(directory), msgspec.json.format(msgspec.json.encode(net)))
     try:
+        write_whole(net_file(directory), msgspec.json.format(msgspec.json.encode(net)))
         _hand_out_keys(directory, net, context)
         common = {"profile": plan.profile, "keyring": KEYRING, "passphrase_file": passphrase_file(Path(KEYRING)).name}
         write = _writer(directory, net, common, context)
