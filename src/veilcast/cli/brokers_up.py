@@ -79,7 +79,8 @@ def plan_of(path: Path) -> Plan:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {naming_the_key(str(error), kind=UpFile)}") from error
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        reason = str(error).removeprefix("--")  # A key of this file is an option of `net up`.
+        raise ConfigError(f"{path}: {reason}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}") from error
 
