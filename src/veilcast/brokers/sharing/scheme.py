@@ -40,7 +40,7 @@ def check_hardened(size: int, what: str) -> None:
     if size % 2 == 0:
         raise ConfigError(
             f"{what} has {size} replicas: an even node bears no more liars than one of {size - 1}, and has one more "
-            "that may lie"
+            f"that may lie; give it {size - 1} or {size + 1}"
         )
 
 
