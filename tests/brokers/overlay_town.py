@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 
+from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.client import Client
 from veilcast.brokers.config import BrokerConfig, ClientConfig
 from veilcast.brokers.overlay import Overlay, SignedOverlay, sign_overlay
+from veilcast.brokers.paths import Paths
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Frame, Record, Settled, Waiting
 from veilcast.sim.chance import SeededEntropy, derive
 
@@ -66,33 +68,36 @@ class Town:
         """All that brokers have sent."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
-        for node in self.overlay.verify(OPERATOR.public).nodes:
-            for index, replica in enumerate(node.replicas, 1):
-                self._add(replica.address, lambda name=node.name, index=index: self._broker(name, index))  # type: ignore[misc]
+        self._settle(lambda: self.overlay)
 
     # --- who is there
+
+    def beside(self, links: Sequence[tuple[str, str]], replicas: int = 3) -> SignedOverlay:
+        """One more overlay, of other brokers."""
+        signed = sign_overlay(broker_grants.overlay(links, replicas), OPERATOR)
+        self._settle(lambda: signed)
+        return signed
 
     def client(self, name: str, edge: str, number: int, role: str = "subscriber", **more: Any) -> Client:
         keyring = broker_grants.keyring(number, self.profile, role, **more)
         address = Address(name)
+        self._add(name, lambda: self._client(address, keyring, self.overlay, edge))
+        machine: Client = self.places[address].machine
+        return machine
 
-        def start() -> Client:
-            place = self.places[address]
-            return Client(
-                self.client_config,
-                keyring,
-                self.overlay,
-                OPERATOR.public,
-                edge,
-                address,
-                Random(f"{self.seed} {name} {place.life}"),
-                SeededEntropy(derive(self.seed, name, str(place.life))),
-                self.now,
-                dict(place.disk),
-            )
+    def member(
+        self, name: str, edges: Sequence[tuple[SignedOverlay, str]], number: int, role: str = "subscriber"
+    ) -> Paths:
+        """A client of several overlays."""
+        keyring = broker_grants.keyring(number, self.profile, role)
+        address = Address(name)
+
+        def start() -> Paths:
+            clients = [self._client(address, keyring, overlay, edge) for overlay, edge in edges]
+            return Paths(clients, self.places[address].disk, self.client_config.seen_max, self.now)
 
         self._add(name, start)
-        machine: Client = self.places[address].machine
+        machine: Paths = self.places[address].machine
         return machine
 
     def broker(self, name: str) -> Broker:
@@ -120,8 +125,7 @@ class Town:
         self.broker(first).order(self.overlay.encode(), self.now)
         self.touch(first)
         for name in fresh:
-            node, _, index = name.rpartition(".")
-            self._add(name, lambda node=node, index=int(index): self._broker(node, index))  # type: ignore[misc]
+            self._add_broker(name, lambda: self.overlay)
 
     def cut(self, one: str, other: str) -> None:
         self._lose(Address(one), Address(other))
@@ -141,12 +145,36 @@ class Town:
 
     # --- inside
 
-    def _broker(self, node: str, index: int) -> Broker:
+    def _settle(self, overlay: Callable[[], SignedOverlay]) -> None:
+        for node in overlay().verify(OPERATOR.public).nodes:
+            for replica in node.replicas:
+                self._add_broker(replica.address, overlay)
+
+    def _add_broker(self, name: str, overlay: Callable[[], SignedOverlay]) -> None:
+        node, _, index = name.rpartition(".")
+        self._add(name, lambda: self._broker(node, int(index), overlay()))
+
+    def _client(self, address: Address, keyring: Keyring, overlay: SignedOverlay, edge: str) -> Client:
+        place = self.places[address]
+        return Client(
+            self.client_config,
+            keyring,
+            overlay,
+            OPERATOR.public,
+            edge,
+            address,
+            Random(f"{self.seed} {address} {edge} {place.life}"),
+            SeededEntropy(derive(self.seed, address, edge, str(place.life))),
+            self.now,
+            dict(place.disk),
+        )
+
+    def _broker(self, node: str, index: int, overlay: SignedOverlay) -> Broker:
         address = Address(f"{node}.{index}")
         life = self.places[address].life
         return Broker(
             self.broker_config,
-            self.overlay,
+            overlay,
             OPERATOR.public,
             address,
             broker_grants.signing(node, index),

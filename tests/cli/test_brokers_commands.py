@@ -190,8 +190,13 @@ def test_a_new_file_for_a_member_is_one_that_can_be_read_and_lacks_nothing(desk:
     operator = desk.good("brokers overlay init operator.key")["operator"]
     new = "node new --keyring max.keys --overlay o.signed --edge north"
     text = desk.good(f"{new} --operator {operator}")["node.toml"]
-    assert parse(text.encode(), desk.home / "node.toml").settings.edge == "north"
+    assert [way.edge for way in parse(text.encode(), desk.home / "node.toml").settings.ways] == ["north"]
+    other = f"--overlay p.signed --operator {operator} --edge west"
+    text = desk.good(f"{new} --operator {operator} {other}")["node.toml"]
+    ways = parse(text.encode(), desk.home / "node.toml").settings.ways
+    assert [(Path(way.overlay).name, way.edge) for way in ways] == [("o.signed", "north"), ("p.signed", "west")]
     desk.bad(new, 3, "--overlay, --operator and --edge are all needed")
+    desk.bad(f"{new} --operator {operator} --edge west", 3, "each once for each path")
     desk.bad(f"{new} --operator nonsense", 3, "brokers.operator: not the line")
 
 

@@ -23,7 +23,7 @@ from veilcast.crypto.passphrase import Cost
 from veilcast.errors import ConfigError
 from veilcast.node import config as node_config
 from veilcast.node.broker_files import load_broker, read_signed
-from veilcast.node.broker_member import BrokersSettings, read_overlay
+from veilcast.node.broker_member import BrokersSettings, read_overlays
 
 CONTEXT = Context(cost=Cost(1, 1))
 OVERLAY = OverlayPlan(
@@ -56,8 +56,8 @@ def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
     for member, edge in enumerate(OVERLAY.edges):
         settings = node_config.load(localnet.node_file(home, member)).settings
         assert isinstance(settings, BrokersSettings)
-        assert settings.edge == edge
-        read_overlay(settings)
+        assert [way.edge for way in settings.ways] == [edge]
+        read_overlays(settings)
     localnet.clear(home, net)
     assert not home.exists()
 

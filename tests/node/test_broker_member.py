@@ -13,27 +13,28 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError
 from veilcast.node.broker_files import write_signed
 from veilcast.node.broker_keys import spell_operator
-from veilcast.node.broker_member import BrokersSettings, read_overlay
+from veilcast.node.broker_member import BrokersSettings, Way, read_overlays
 from veilcast.node.config import NodeConfig, parse
 
 HOME = Path("/etc/veilcast")
 OPERATOR = SigningKey.generate(Random(3).randbytes)
 LINE = spell_operator(OPERATOR.public)
 FILE = f'mode = "brokers"\nkeyring = "k"\n[brokers]\noverlay = "o"\noperator = "{LINE}"\nedge = "north"\n'
+ALSO = f'[[brokers.also]]\noverlay = "p"\noperator = "{LINE}"\nedge = "west"\n'
 
 
 def read(text: str, home: Path = HOME) -> NodeConfig:
     return parse(text.encode(), home / "node.toml")
 
 
-def signed(path: Path, *sizes: int, name: str = "north", profile: Profile = "hardened") -> None:
+def signed(path: Path, *sizes: int, name: str = "north", profile: Profile = "hardened", first: int = 0) -> None:
+    """Nodes of so many replicas; those of the first are the same whatever it is called, if `first` is."""
+
+    def replica(at: int, i: int) -> Replica:
+        return Replica(bytes([first + at, i]) * 16, f"broker:{first + at}{i}@1.2.3.4:{i}", f"broker:{first + at}{i}")
+
     nodes = tuple(
-        NodeEntry(
-            f"{name}{at or ''}",
-            1,
-            tuple(Replica(bytes([at, i]) * 16, f"broker:{at}{i}@1.2.3.4:{i}", f"broker:{at}{i}") for i in range(size)),
-        )
-        for at, size in enumerate(sizes)
+        NodeEntry(f"{name}{at or ''}", 1, tuple(replica(at, i) for i in range(size))) for at, size in enumerate(sizes)
     )
     links = tuple((nodes[0].name, node.name) for node in nodes[1:])
     write_signed(path, sign_overlay(Overlay(1, nodes, links, profile=profile), OPERATOR))
@@ -42,8 +43,8 @@ def signed(path: Path, *sizes: int, name: str = "north", profile: Profile = "har
 def test_a_member_has_an_overlay_an_edge_and_no_address() -> None:
     config = read(FILE + "refresh_messages = 5\n")
     assert isinstance(config.settings, BrokersSettings)
-    assert (config.settings.overlay, config.settings.operator) == (str(HOME / "o"), OPERATOR.public)
-    assert (config.settings.edge, config.settings.client.refresh_messages) == ("north", 5)
+    assert config.settings.ways == (Way("brokers", str(HOME / "o"), OPERATOR.public, "north"),)
+    assert config.settings.client.refresh_messages == 5
     assert (config.listen, config.told, config.contacts) == (None, "", ())
 
 
@@ -59,6 +60,10 @@ MISTAKES = {
         "keyring", 'listen = "127.0.0.1:4000"\nkeyring'
     ): "listen: a node of mode 'brokers' is called by nobody",
     FILE.replace("brokers]", "relay]"): "relay: the mode is 'brokers'",
+    FILE + "also = 3": "brokers.also: must be tables, each headed [[brokers.also]]",
+    FILE + ALSO.replace('edge = "west"\n', ""): "brokers.also[0].edge: needed, and not there",
+    FILE + ALSO + ALSO.replace(LINE, "x"): "brokers.also[1].operator: not the line",
+    FILE + ALSO + "records_max = 3\n": "brokers.also[0].records_max: unknown key",
 }
 
 
@@ -72,21 +77,38 @@ def test_every_mistake_is_told_with_its_key(text: str) -> None:
 def test_the_overlay_is_of_the_operator_and_has_the_edge_node(tmp_path: Path) -> None:
     settings = read(FILE, tmp_path).settings
     signed(tmp_path / "o", 3, 3)
-    assert read_overlay(settings).verify(OPERATOR.public).version == 1
+    assert [each.verify(OPERATOR.public).version for each in read_overlays(settings)] == [1]
     elsewhere = read(FILE.replace('"north"', '"east"'), tmp_path).settings
     with pytest.raises(ConfigError, match="no virtual node is called 'east', only north, north1"):
-        read_overlay(elsewhere)
+        read_overlays(elsewhere)
     other = spell_operator(SigningKey.generate(Random(4).randbytes).public)
     with pytest.raises(ForgedError, match="not signed by this operator"):
-        read_overlay(read(FILE.replace(LINE, other), tmp_path).settings)
+        read_overlays(read(FILE.replace(LINE, other), tmp_path).settings)
+
+
+def test_a_member_of_two_overlays_has_two_paths_that_have_no_broker_in_common(tmp_path: Path) -> None:
+    settings = read(FILE + ALSO, tmp_path).settings
+    assert [(Path(way.overlay).parent, way.edge) for way in settings.ways] == [(tmp_path, "north"), (tmp_path, "west")]
+    signed(tmp_path / "o", 3, 3)
+    signed(tmp_path / "p", 3, name="west", first=1)
+    with pytest.raises(ConfigError) as told:
+        read_overlays(settings)
+    assert str(told.value) == (
+        "brokers.also[0].overlay: the broker at 1.2.3.4:0 is in brokers.overlay, too; paths have no broker in common"
+    )
+    signed(tmp_path / "p", 3, name="west", first=2)
+    assert len(read_overlays(settings)) == 2
+    signed(tmp_path / "p", 3, name="south", first=2)
+    with pytest.raises(ConfigError, match=r"brokers\.also\[0\]\.edge: no virtual node is called 'west', only south"):
+        read_overlays(settings)
 
 
 def test_a_hardened_member_uses_no_overlay_with_an_even_node(tmp_path: Path) -> None:
     signed(tmp_path / "o", 3, 2)
     with pytest.raises(ConfigError, match="'north1' has 2 of at least 3 replicas"):
-        read_overlay(read(FILE, tmp_path).settings)
+        read_overlays(read(FILE, tmp_path).settings)
     signed(tmp_path / "o", 3, 2, profile="paper")
-    assert read_overlay(read('profile = "paper"\n' + FILE, tmp_path).settings)
+    assert read_overlays(read('profile = "paper"\n' + FILE, tmp_path).settings)
 
 
 @pytest.mark.parametrize(("theirs", "mine"), [("hardened", "paper"), ("paper", "hardened")])
@@ -96,4 +118,4 @@ def test_who_is_of_another_profile_than_the_overlay_is_told_so_before_anything_i
     """They would call one another and be called, and nothing would ever arrive."""
     signed(tmp_path / "o", 3, profile=theirs)
     with pytest.raises(ConfigError, match=f'o is of the profile "{theirs}".* say profile = "{theirs}"'):
-        read_overlay(read(f'profile = "{mine}"\n' + FILE, tmp_path).settings)
+        read_overlays(read(f'profile = "{mine}"\n' + FILE, tmp_path).settings)

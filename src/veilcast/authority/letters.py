@@ -57,6 +57,11 @@ class Records:
     def full(self) -> bool:
         return len(self._open) >= self._records_max
 
+    def check_room(self) -> None:
+        """`LocalError` if there is none for one more."""
+        if self.full:
+            raise LocalError(f"{len(self._open)} publications wait already; try again when some are through")
+
     def kept(self) -> Iterator[tuple[int, Letter]]:
         """All that is on the disk and not settled, oldest first."""
         written = ((number, letters) for number, letters in self._open.items() if number not in self._unwritten)
@@ -69,8 +74,7 @@ class Records:
 
     def keep(self, letters: Sequence[Letter]) -> int:
         """Ask for one publication's letters to be written down, all or none; the number of the record."""
-        if self.full:
-            raise LocalError(f"{len(self._open)} publications wait already; try again when some are through")
+        self.check_room()
         for topic, content in ((letter.topic, letter.content) for letter in letters):
             self._numbers[topic, content.stream] = content.number
         self._last += 1

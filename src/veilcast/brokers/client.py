@@ -30,6 +30,7 @@ from veilcast.brokers.sealed import spell_letter
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.brokers.spans import Spans
 from veilcast.brokers.standing import Suspicions
+from veilcast.crypto.derive import derive
 from veilcast.errors import LocalError, MalformedError, RemoteError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication
 from veilcast.parts.alarms import earliest
@@ -79,7 +80,7 @@ class Client:
             self._topics,
             self._language,
             self._edge.node,
-            keyring.membership.link,
+            derive(keyring.membership.link, b"vc/brokers-edge", operator, edge.encode()),
             self._edge.claim,
             rng,
             now,
@@ -130,6 +131,10 @@ class Client:
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that the publication is labelled with, or on none."""
+        return self.keep(self.draft(publication, now))
+
+    def draft(self, publication: Publication, now: int) -> list[Letter]:
+        """The publication in its place on each of its topics; `LocalError` if it could not be sent."""
         epoch, letters = self._topics.epoch(now), []
         for topic in topics_of(publication):
             keys = self._topics.keys(topic, epoch)
@@ -139,6 +144,14 @@ class Client:
             spell_letter(letter, padded=self._hardened)
             self._language.says(keys, publication)
             letters.append(letter)
+        return letters
+
+    def check_room(self) -> None:
+        """`LocalError` if too much waits already."""
+        self._records.check_room()
+
+    def keep(self, letters: Sequence[Letter]) -> int:
+        """Ask for what was drafted to be written down; it leaves when it is."""
         self.version += 1
         return self._records.keep(letters)
 

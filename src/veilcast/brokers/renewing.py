@@ -17,7 +17,7 @@ stands. So whoever publishes later reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -114,7 +114,7 @@ class Renewing:
                 self._again[place] = self._again.get(place, 0) + 1
                 self._ending.append(claims.withdraw(made.claim.id, made.holder))
         if self._ending:
-            self._record = Record(WITHDRAWN, _ENCODER.encode([(*place, n) for place, n in self._again.items()]))
+            self._record = Record(WITHDRAWN, _spelled(self._again))
 
     def stored(self) -> None:
         """How often what was given up is on the disk."""
@@ -273,6 +273,19 @@ class _Row:
     topic: str
     wish: Wish | None = None
     claims: dict[Span, _Made] = field(default_factory=dict)
+
+
+def merged(stored: Iterable[bytes]) -> bytes:
+    """One record of what several of the same member want kept: whoever reads it skips what any of them has used."""
+    most: dict[tuple[bytes, int], int] = {}
+    for data in stored:
+        for place, times in _read(data).items():
+            most[place] = max(times, most.get(place, 0))
+    return _spelled(most)
+
+
+def _spelled(again: Mapping[tuple[bytes, int], int]) -> bytes:
+    return _ENCODER.encode([(*place, times) for place, times in again.items()])
 
 
 def _short(name: bytes) -> bytes:

@@ -35,9 +35,12 @@ def add_command(verbs: Any) -> None:
     new.add_argument(
         "--broker", metavar="URL", help="with foiling: mqtts://ADDRESS:PORT, or mqtt://127.0.0.1:1883 on this machine"
     )
-    new.add_argument("--overlay", metavar="FILE", help="with brokers: what the overlay's operator has signed")
-    new.add_argument("--operator", metavar="LINE", help="with brokers: by which the operator is known to everybody")
-    new.add_argument("--edge", metavar="NAME", help="with brokers: the virtual node whose replicas it calls")
+    for option, what, text in (
+        ("--overlay", "FILE", "with brokers: what the overlay's operator has signed; once for each path"),
+        ("--operator", "LINE", "with brokers: by which the operator is known to everybody; as often"),
+        ("--edge", "NAME", "with brokers: the virtual node whose replicas it calls; as often"),
+    ):
+        new.add_argument(option, action="append", default=[], metavar=what, help=text)
     new.add_argument("--json", action="store_true", help="print one JSON object")
     new.set_defaults(run=_new, parser=new)
 
@@ -52,12 +55,12 @@ def _new(arguments: argparse.Namespace, context: Context) -> Report:
             "a node has --listen and peers, in a mesh; --proxy and --server-key, in a relay; or --directory, in a tree;"
             " or --broker, with foiling; or --overlay, --operator and --edge, with brokers"
         )
-    if brokered and not all(overlaid):
-        raise ConfigError("with brokers, --overlay, --operator and --edge are all needed")
+    if brokered and len(set(map(len, overlaid))) > 1:
+        raise ConfigError("with brokers, --overlay, --operator and --edge are all needed, each once for each path")
     if relayed:
         text = relay_file(arguments.keyring, arguments.proxy, arguments.server_key or "")
     elif brokered:
-        text = brokers_file(arguments.keyring, *overlaid)
+        text = brokers_file(arguments.keyring, list(zip(*overlaid, strict=True)))
     elif foiled:
         text = foil_file(arguments.keyring, arguments.broker)
     elif treed:
@@ -122,8 +125,9 @@ directory = {json.dumps(directory)}
 """
 
 
-def brokers_file(keyring: str, overlay: str, operator: str, edge: str) -> str:
-    return f"""\
+def brokers_file(keyring: str, paths: list[tuple[str, str, str]]) -> str:
+    (overlay, operator, edge), *others = paths
+    text = f"""\
 # The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
 mode = "brokers"
 keyring = {json.dumps(keyring)}
@@ -137,6 +141,15 @@ operator = {json.dumps(operator)}
 # The virtual node whose replicas it calls. They know who calls them; take one near you.
 edge = {json.dumps(edge)}
 """
+    for overlay, operator, edge in others:
+        text += f"""
+# Another path, of other brokers. All goes by every path, and arrives as long as one of them carries.
+[[brokers.also]]
+overlay = {json.dumps(overlay)}
+operator = {json.dumps(operator)}
+edge = {json.dumps(edge)}
+"""
+    return text
 
 
 def foil_file(keyring: str, broker: str) -> str:

@@ -8,6 +8,11 @@
     operator = "veilcast-operator-..."         # the line by which the operator is known
     edge = "north"                             # the virtual node whose replicas it calls
 
+    [[brokers.also]]                           # another path, as often as wanted: an overlay of other brokers
+    overlay = "second.signed"
+    operator = "veilcast-operator-..."
+    edge = "west"
+
 A member calls all replicas of its edge node and is called by nobody, so its file has no address.
 """
 
@@ -23,6 +28,7 @@ from veilcast.authority.record import Profile
 from veilcast.brokers.client import Client
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.overlay import SignedOverlay
+from veilcast.brokers.paths import Paths
 from veilcast.brokers.sharing.scheme import majority
 from veilcast.errors import ConfigError, LocalError
 from veilcast.node.broker_files import read_for
@@ -31,53 +37,102 @@ from veilcast.node.kept_overlay import KeptOverlay
 from veilcast.node.tomlfile import own_table
 
 
-class BrokersSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To one overlay, at one of its edges. `key` is where it stands in the file."""
+
+    key: str
     overlay: str
     operator: bytes
     edge: str
+
+
+class BrokersSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ways: tuple[Way, ...]
     client: ClientConfig
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
-    """The table `brokers` of a node's file: the way to the overlay, and what the machine can be told."""
-    way = {key: table.pop(key, None) for key in ("overlay", "operator", "edge")}
-    for key, value in way.items():
+    """The table `brokers` of a node's file: the ways to overlays, and what the machine can be told."""
+    also = table.pop("also", [])
+    if not isinstance(also, list) or not all(isinstance(each, dict) for each in also):
+        raise ConfigError("brokers.also: must be tables, each headed [[brokers.also]]")
+    ways = [_read_way("brokers", table)]
+    for place, each in enumerate(also):
+        ways.append(_read_way(f"brokers.also[{place}]", each))
+        if each:
+            raise ConfigError(f"brokers.also[{place}].{next(iter(each))}: unknown key")
+    return BrokersSettings(tuple(ways), own_table("brokers", table, profile, ClientConfig))
+
+
+def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:
+    """What the file names, if operators have signed it, it has these edge nodes and suits the profile, and no broker is
+    on two of the ways."""
+    every = [_read_overlay(way, settings.client.profile) for way in settings.ways]
+    whose: dict[bytes, Way] = {}
+    for way, signed in zip(settings.ways, every, strict=True):
+        for node in signed.verify(way.operator).every:
+            for replica in node.replicas:
+                if (other := whose.setdefault(replica.key, way)) is not way:
+                    what = f"the broker at {replica.address.rpartition('@')[2]} is in {other.key}.overlay, too"
+                    raise ConfigError(f"{way.key}.overlay: {what}; paths have no broker in common")
+    return every
+
+
+def hindrances(member: Client | Paths) -> list[str]:
+    """Fewer than half of the replicas may be away or lie; with more away, nothing goes in or out there."""
+    clients = clients_of(member)
+    told = []
+    for number, client in enumerate(clients, 1):
+        up, size = client.edge_up()
+        if up < majority(size):
+            where = f"on path {number} of {len(clients)}, " if len(clients) > 1 else ""
+            told.append(f"{where}{up} of the {size} replicas of the edge node answer, and {majority(size)} are needed")
+    return told
+
+
+def keep(settings: BrokersSettings, member: Client | Paths) -> Callable[[], None]:
+    """What brings the overlays' files up to date whenever it is called."""
+    clients = clients_of(member)
+    kept = [
+        KeptOverlay(Path(way.overlay), way.operator, client.signed)
+        for way, client in zip(settings.ways, clients, strict=True)
+    ]
+
+    def follow() -> None:
+        for each, client in zip(kept, clients, strict=True):
+            each.keep(client.signed)
+
+    return follow
+
+
+def clients_of(member: Client | Paths) -> tuple[Client, ...]:
+    return member.clients if isinstance(member, Paths) else (member,)
+
+
+def _read_way(key: str, table: dict[str, Any]) -> Way:
+    texts = {}
+    for name in ("overlay", "operator", "edge"):
+        value = table.pop(name, None)
         if value is None:
-            raise ConfigError(f"brokers.{key}: needed, and not there")
+            raise ConfigError(f"{key}.{name}: needed, and not there")
         if not isinstance(value, str) or not value:
-            raise ConfigError(f"brokers.{key}: must be a text")
-    operator = read_operator("brokers.operator", str(way["operator"]))
-    client = own_table("brokers", table, profile, ClientConfig)
-    return BrokersSettings(str(way["overlay"]), operator, str(way["edge"]), client)
+            raise ConfigError(f"{key}.{name}: must be a text")
+        texts[name] = value
+    return Way(key, texts["overlay"], read_operator(f"{key}.operator", texts["operator"]), texts["edge"])
 
 
-def read_overlay(settings: BrokersSettings) -> SignedOverlay:
-    """What the file names, if the operator has signed it and it has this edge node and suits the profile."""
-    signed = read_for(Path(settings.overlay), settings.operator, settings.client.profile)
-    overlay = signed.verify(settings.operator)
+def _read_overlay(way: Way, profile: Profile) -> SignedOverlay:
+    signed = read_for(Path(way.overlay), way.operator, profile)
+    overlay = signed.verify(way.operator)
     try:
-        overlay.node(settings.edge)
+        overlay.node(way.edge)
     except LocalError:
         names = ", ".join(node.name for node in overlay.nodes[:_SHOWN])
         more = ", ..." if len(overlay.nodes) > _SHOWN else ""
-        raise ConfigError(f"brokers.edge: no virtual node is called {settings.edge!r}, only {names}{more}") from None
+        raise ConfigError(f"{way.key}.edge: no virtual node is called {way.edge!r}, only {names}{more}") from None
     return signed
 
 
-def hindrances(client: Client) -> list[str]:
-    """Fewer than half of the replicas may be away or lie; with more away, nothing goes in or out."""
-    up, size = client.edge_up()
-    if up >= majority(size):
-        return []
-    return [f"{up} of the {size} replicas of the edge node answer, and {majority(size)} are needed"]
-
-
-def keep(settings: BrokersSettings, client: Client) -> Callable[[], None]:
-    """What brings the overlay's file up to date whenever it is called."""
-    kept = KeptOverlay(Path(settings.overlay), settings.operator, client.signed)
-    return lambda: kept.keep(client.signed)
-
-
-PATHS: Final = ("overlay",)
+PATHS: Final = ("ways.overlay",)
 """Those of its keys that are paths."""
 _SHOWN: Final = 8

@@ -17,6 +17,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
 from veilcast.authority.standing import Standing
 from veilcast.brokers.client import Client as BrokersClient
+from veilcast.brokers.paths import Paths
 from veilcast.errors import ConfigError
 from veilcast.foil.member import FoilMember
 from veilcast.machine import Address, Durable, Entropy, Member, Peers
@@ -145,19 +146,23 @@ def _foil(start: Start) -> LiveMember:
 
 
 def _brokers(start: Start) -> LiveMember:
-    way: BrokersSettings = start.settings
-    return BrokersClient(
-        way.client,
-        start.keyring,
-        broker_member.read_overlay(way),
-        way.operator,
-        way.edge,
-        start.address,
-        start.rng,
-        start.entropy,
-        start.now,
-        start.records,
-    )
+    brokers: BrokersSettings = start.settings
+    clients = [
+        BrokersClient(
+            brokers.client,
+            start.keyring,
+            overlay,
+            way.operator,
+            way.edge,
+            start.address,
+            start.rng,
+            start.entropy,
+            start.now,
+            start.records,
+        )
+        for way, overlay in zip(brokers.ways, broker_member.read_overlays(brokers), strict=True)
+    ]
+    return clients[0] if len(clients) == 1 else Paths(clients, start.records, brokers.client.seen_max, start.now)
 
 
 MODES: Final = {

@@ -154,7 +154,11 @@ def _in_full(table: _T, key: list[str], home: Path) -> _T:
     value = getattr(table, key[0])
     if value is None:
         return table
-    placed = _in_full(value, key[1:], home) if len(key) > 1 else str(home / value)
+    placed: Any
+    if isinstance(value, tuple):
+        placed = tuple(_in_full(each, key[1:], home) for each in value)
+    else:
+        placed = _in_full(value, key[1:], home) if len(key) > 1 else str(home / value)
     return msgspec.structs.replace(table, **{key[0]: placed})
 
 

@@ -1,0 +1,251 @@
+"""A member of two overlays: as long as one of them carries, all arrives, and once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.paths import Paths
+from veilcast.errors import LocalError
+from veilcast.machine import Address, Connect, Publication, Settled
+from veilcast.sim.broker_adversaries import Drop, Standpoint
+from veilcast.topics import Label
+from veilcast.wire import decode
+from veilcast.wire.brokers import Bring, Item
+
+sys.path.insert(0, str(Path(__file__).parent))
+from broker_grants import OPERATOR, TOPIC, signing
+from overlay_town import Town
+
+CLIENT = ClientConfig(refresh_messages=8, records_max=32, connect_us=200_000, wait_us=20_000_000, ahead_us=0)
+FIRST, SECOND = (("B1", "B2"),), (("C1", "C2"),)
+
+
+class Village:
+    """A publisher at one end of both overlays, and a reader at the other."""
+
+    def __init__(self, profile: Profile = "hardened", client: ClientConfig = CLIENT) -> None:
+        self.town = Town(profile, FIRST, client=client)
+        self.second = self.town.beside(SECOND)
+        self.member("P", ("B1", "C1"), 0, "publisher")
+        self.member("R", ("B2", "C2"), 1)
+        self.town.run(1)
+        self.reader.subscribe(Label(TOPIC), self.town.now)
+        self.town.touch("R")
+        self.town.run(4)
+        self.sent = 0
+
+    def member(self, name: str, edges: tuple[str, str], number: int, role: str = "subscriber") -> None:
+        overlays = (self.town.overlay, self.second)
+        self.town.member(name, tuple(zip(overlays, edges, strict=True)), number, role)
+
+    @property
+    def publisher(self) -> Paths:
+        machine: Paths = self.town.places[Address("P")].machine
+        return machine
+
+    @property
+    def reader(self) -> Paths:
+        machine: Paths = self.town.places[Address("R")].machine
+        return machine
+
+    def publish(self, count: int = 1) -> None:
+        for _ in range(count):
+            body = str(self.sent).encode()
+            self.publisher.publish(Publication((("topic", TOPIC),), body), self.town.now)
+            self.sent += 1
+            self.town.touch("P")
+
+    def heard_all_once(self) -> bool:
+        heard = [body for who, _, body in self.town.heard if who == "R"]
+        return sorted(heard, key=int) == [str(number).encode() for number in range(self.sent)]
+
+    def kill(self, letter: str) -> None:
+        for name in self.brokers(letter):
+            self.town.kill(name)
+
+    def revive(self, letter: str) -> None:
+        for name in self.brokers(letter):
+            self.town.revive(name)
+
+    def brokers(self, letter: str) -> list[Address]:
+        return [name for name in self.town.places if name.startswith(letter) and "." in name]
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_what_comes_by_two_paths_is_delivered_once(profile: Profile) -> None:
+    village = Village(profile)
+    village.publish(20)
+    village.town.run(5)
+    assert village.heard_all_once()
+    assert not village.publisher.sizes()["left"]
+    assert [client.sizes()["inbox"] for client in village.reader.clients] == [0, 0]
+
+
+@pytest.mark.parametrize("lost", ["B", "C"])
+def test_one_path_alone_carries_all_and_the_lost_one_holds_up_nobody(lost: str) -> None:
+    """Three times as many publications as may wait, whose copies for the lost path would fill all room."""
+    village = Village()
+    village.kill(lost)
+    for _ in range(12):
+        village.publish(8)
+        village.town.run(7)
+    assert village.heard_all_once()
+    village.town.run(60)
+    assert not village.publisher.sizes()["left"]
+    assert not village.town.places[Address("P")].disk
+
+
+def test_a_path_that_is_back_carries_again() -> None:
+    village = Village()
+    village.kill("C")
+    for _ in range(6):
+        village.publish(8)
+        village.town.run(7)
+    village.revive("C")
+    village.town.run(30)
+    village.publish(16)
+    village.town.run(20)
+    village.kill("B")
+    village.publish(8)
+    village.town.run(40)
+    assert village.heard_all_once()
+    village.town.run(60)
+    assert not village.publisher.sizes()["left"]
+
+
+def astray(village: Village, node: str) -> None:
+    """All replicas of a node say that everything is through, and pass on nothing."""
+
+    class Always(Random):
+        def random(self) -> float:
+            return 0.9
+
+    for index in (1, 2, 3):
+        place = village.town.places[Address(f"{node}.{index}")]
+        at = village.second.verify(OPERATOR.public).node(node).place(signing(node, index).public)
+        assert at is not None
+        view = Standpoint(at, signing(node, index), {}, {}, Always(1), lambda size: bytes(size))
+        place.machine = Drop(place.machine, view)
+
+
+def test_a_path_whose_edge_says_that_all_is_through_costs_the_other_nothing_even_if_the_publisher_dies() -> None:
+    village = Village()
+    astray(village, "C1")
+    village.town.wires[Address("P")] = lambda frame, source: None if frame.destination.startswith("B") else frame
+    village.publish(32)
+    village.town.run(3)
+    with pytest.raises(LocalError, match="32 publications wait already"):
+        village.publish()
+    assert village.publisher.sizes()["left"] == 32
+    village.town.kill("P")
+    del village.town.wires[Address("P")]
+    village.town.revive("P")
+    village.town.run(20)
+    assert village.heard_all_once()
+    assert not village.publisher.sizes()["left"]
+
+
+def test_a_reader_that_was_killed_and_a_publisher_that_was_go_on_by_both_paths() -> None:
+    village = Village()
+    village.publish(4)
+    village.town.run(1)
+    for name in ("P", "R"):
+        village.town.kill(name)
+        village.town.run(1)
+        village.town.revive(name)
+    village.reader.subscribe(Label(TOPIC), village.town.now)
+    village.town.touch("R")
+    village.town.run(5)
+    village.publish(4)
+    village.town.run(10)
+    assert {body for _, _, body in village.town.heard} == {str(number).encode() for number in range(8)}
+
+
+def test_who_gives_up_a_wish_and_wants_it_again_gets_it_by_both_paths_in_the_next_life_too() -> None:
+    """How often it was withdrawn is one record for all paths; a claim that was withdrawn stays so."""
+    village = Village()
+    village.reader.unsubscribe(1, village.town.now)
+    village.town.touch("R")
+    village.town.run(1)
+    assert list(village.town.places[Address("R")].disk) == [1]
+    village.town.kill("R")
+    village.town.revive("R")
+    village.reader.subscribe(Label(TOPIC), village.town.now)
+    village.town.touch("R")
+    village.town.run(4)
+    village.kill("B")
+    village.publish(2)
+    village.town.run(10)
+    village.revive("B")
+    village.town.run(10)
+    village.kill("C")
+    village.publish(2)
+    village.town.run(15)
+    assert village.heard_all_once()
+
+
+def test_withdrawn_is_withdrawn_on_all_paths_and_settled_once() -> None:
+    village = Village()
+    village.kill("B")
+    village.kill("C")
+    village.publish()
+    village.town.run(1)
+    (record,) = village.town.places[Address("P")].disk
+    village.publisher.withdraw(record, village.town.now)
+    events = []
+    while (event := village.publisher.next_event()) is not None:
+        events.append(event)
+    assert events == [Settled(record)]
+    assert [client.sizes()["pending"] for client in village.publisher.clients] == [0, 0]
+
+
+def test_nothing_that_a_member_says_in_one_overlay_has_the_key_that_it_has_in_the_other() -> None:
+    """Who watches both knows a reader again by when it speaks, and not by what its claims are signed with."""
+    village = Village()
+    holders: dict[str, set[bytes]] = {"B": set(), "C": set()}
+
+    def look(frame: object, source: Address) -> object:
+        message = decode(frame.data)  # type: ignore[attr-defined]
+        if isinstance(message, Item) and isinstance(brought := decode(message.cargo), Bring):
+            holders[frame.destination[0]].add(brought.claim.holder)  # type: ignore[attr-defined]
+        return frame
+
+    village.town.wires[Address("R")] = look  # type: ignore[assignment]
+    village.town.kill("R")
+    village.town.revive("R")
+    village.reader.subscribe(Label(TOPIC), village.town.now)
+    village.town.touch("R")
+    village.town.run(4)
+    assert all(holders.values())
+    assert holders["B"].isdisjoint(holders["C"])
+
+
+def test_a_broker_that_an_order_puts_onto_a_second_path_is_called_by_the_first_alone() -> None:
+    village = Village()
+    peer = Address("B1.1")
+    village.publisher._take(1, Connect(peer), {}, village.town.now)
+    assert village.publisher.next_event() is None
+    village.publish(3)
+    village.town.run(5)
+    assert village.heard_all_once()
+
+
+def test_notes_that_are_remembered_are_so_many_at_most() -> None:
+    village = Village(client=ClientConfig(refresh_messages=8, seen_max=5))
+    for _ in range(10):
+        village.publish()
+        village.town.run(2)
+    assert village.heard_all_once()
+    assert village.reader.sizes()["read"] == 5
+
+
+def test_paths_are_two_at_least() -> None:
+    town = Town("hardened", FIRST)
+    with pytest.raises(LocalError, match="at least two"):
+        town.member("P", ((town.overlay, "B1"),), 0, "publisher")

@@ -1,0 +1,75 @@
+"""Two overlays of two operators on loopback, and members of both: when one overlay is gone all still arrives, once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from veilcast.brokers.overlay import NodeEntry, Overlay, sign_overlay
+from veilcast.cli.localbrokers import NodePlan, OverlayPlan
+from veilcast.cli.localnet import NodeRole, Plan
+from veilcast.cli.localoperator import LocalOperator
+from veilcast.crypto.sign import SigningKey
+from veilcast.node.broker_files import load_broker, write_signed
+from veilcast.node.broker_keys import spell_operator
+
+sys.path.insert(0, str(Path(__file__).parent))
+from broker_house import House, in_house
+
+SPARES = ("spare-1", "spare-2", "spare-3")
+FIRST, LATER, LAST = ([f"{when} {number}" for number in range(5)] for when in ("first", "later", "last"))
+
+
+def test_members_of_two_overlays_do_with_either(disk: Path) -> None:
+    async def test(house: House) -> None:
+        reader = house.readers[0]
+        found_second_overlay(house)
+        await house.start(*house.brokers, *SPARES, house.publisher, reader)
+        await house.subscribe(reader)
+        await house.publish(*FIRST)
+        assert await house.read(reader, len(FIRST)) == FIRST
+        for host in house.brokers:
+            await house.stop(host)
+        await publish(house, LATER)
+        assert await house.read(reader, len(LATER)) == LATER
+        async with house.client(reader) as me:
+            told = await me.status()
+        assert told.hindrances == ("on path 1 of 2, 0 of the 3 replicas of the edge node answer, and 2 are needed",)
+        await house.start(*house.brokers)
+        await house.complete()
+        for host in SPARES:
+            await house.stop(host)
+        await publish(house, LAST)
+        assert await house.read(reader, len(LAST)) == LAST
+        async with house.client(reader) as me:
+            assert (await me.status()).inbox == 0
+
+    overlay = OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=3)
+    roles: tuple[NodeRole, ...] = ("publisher", "subscriber")
+    plan = Plan(nodes=2, mode="brokers", publishers=1, subscribers=1, overlay=overlay, roles=roles)
+    in_house(disk, plan, test, within_s=60)
+
+
+async def publish(house: House, bodies: list[str]) -> None:
+    """One path is gone, and what is not through there stays in the outbox for a while."""
+    async with house.client(house.publisher) as me:
+        for body in bodies:
+            await me.publish(house.net.topic, body)
+
+
+def found_second_overlay(house: House) -> None:
+    """The brokers that stand nowhere become one, of another operator; and all members are in both."""
+    operator = LocalOperator(house.directory, house.net)
+    spares = tuple(operator.spares(operator.overlay()))
+    key = SigningKey.generate(os.urandom)
+    signed = sign_overlay(Overlay(1, (NodeEntry("z", 1, spares),), ()), key)
+    line = spell_operator(key.public)
+    for host in SPARES:
+        known = load_broker(house.file(host)).operator
+        house.file(host).write_text(house.file(host).read_text().replace(known, line))
+        write_signed(house.directory / host / "overlay.signed", signed)
+    for member in (house.publisher, house.readers[0]):
+        write_signed(house.directory / member / "second.signed", signed)
+        with house.file(member).open("a") as file:
+            file.write(f'[[brokers.also]]\noverlay = "second.signed"\noperator = "{line}"\nedge = "z"\n')
