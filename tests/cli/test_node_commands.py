@@ -149,6 +149,22 @@ def test_ctrl_c_or_sigterm_ends_a_subscription_cleanly_and_what_was_printed_was_
         assert json.loads(home.run("status", "--json")[1])["subscriptions"] == 0
 
 
+def test_sigterm_ends_a_subscription_that_a_script_has_put_into_the_background(home: Home) -> None:
+    """There Ctrl-C is ignored."""
+    with home.node():
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        reader = home.command("sub", "weather")
+        signal.signal(signal.SIGINT, before)
+        until_subscribed(home)
+        reader.send_signal(signal.SIGINT)
+        home.run("pub", "weather", "-m", "sunny")
+        assert line_of(reader.stdout) == "sunny\n"
+        reader.send_signal(signal.SIGTERM)
+        out, err = reader.communicate(timeout=TIMEOUT_S)
+        assert (reader.returncode, out, err) == (130, "", "veilcast: interrupted\n")
+        assert json.loads(home.run("status", "--json")[1])["subscriptions"] == 0
+
+
 def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Home) -> None:
     with home.node() as node:
         reader = home.command("sub", "weather")

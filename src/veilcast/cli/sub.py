@@ -50,7 +50,7 @@ def _sub(arguments: argparse.Namespace, context: Context) -> Report:
     interest = interest_of(arguments.topic, arguments.range)
     show = as_json if arguments.json else as_line
     # Whoever ends us in an orderly way ends the subscription too.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
     with connect_sync(config_of(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
         if waiting := subscription.waiting():
@@ -62,6 +62,13 @@ def _sub(arguments: argparse.Namespace, context: Context) -> Report:
             if number == arguments.count:
                 break
     return Report(None)
+
+
+def _interrupt(*_: object) -> None:
+    """As Ctrl-C does, also where that is ignored, as in what a script has put into the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)
 
 
 def when(until_us: int | None, mode: str) -> str:
