@@ -313,7 +313,7 @@ class World:
         if self.config.profile == "paper":
             shares = [part.encode() for part in split_key(_KEY, origin, first, PUBLISHER, entropy)]
         else:
-            shares = [part.encode() for part in deal_key(SECRET, origin, first, PUBLISHER, entropy)]
+            shares = [part.encode() for part in deal_key(SECRET, origin, first, PUBLISHER, entropy, self.now)]
         for at, share in enumerate(shares, 1):
             self.send(CLIENT, Outgoing(Place(first, at), FirstShare(ADVERT, share.reveal())))
         return origin

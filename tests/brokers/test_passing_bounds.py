@@ -31,7 +31,7 @@ from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lies import LIES, both, curious, drop
-from overlays import ADVERT, CLIENT, PUBLISHER, QUIET, SECRET, Liar, Pool, U, World, passed, run, scheme, signing
+from overlays import ADVERT, CLIENT, PUBLISHER, QUIET, SECRET, START, Liar, Pool, U, World, passed, run, scheme, signing
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16
@@ -133,7 +133,7 @@ def test_a_key_that_comes_again_after_it_was_forgotten_brings_nobody_to_speak() 
 def dealt_by(liar: Place, origin: Origin, publisher: SigningKey, to: Scheme) -> list[NextShare]:
     """What a holder that lies makes of a key of a publisher that does."""
     entropy = random.Random(7).randbytes
-    firsts = deal_key(Scalar.of(0xBAD), origin, liar.scheme, publisher, entropy)
+    firsts = deal_key(Scalar.of(0xBAD), origin, liar.scheme, publisher, entropy, START)
     holding = take_first(firsts[liar.index - 1], liar, publisher.public)
     handed = hand_on(holding, to, signing(liar.scheme.node[0], liar.index), entropy)
     return [NextShare(OTHERS, portion.encode().reveal()) for portion in handed.portions]
@@ -163,7 +163,7 @@ def test_nor_at_the_edge_so_another_attempt_is_not_over_before_it_comes(profile:
     dealt = (
         [part.encode() for part in split_key(Secret(b"b" * 32), later, scheme(1), LYING, entropy)]
         if profile == "paper"
-        else [part.encode() for part in deal_key(Scalar.of(0xBAD), later, scheme(1), LYING, entropy)]
+        else [part.encode() for part in deal_key(Scalar.of(0xBAD), later, scheme(1), LYING, entropy, world.now)]
     )
     for replica, share in zip(edge, dealt, strict=True):
         replica.routes.others[OTHERS] = LYING.public
@@ -187,7 +187,7 @@ def test_a_publisher_that_brings_a_key_to_two_nodes_on_one_way_gets_nobody_named
             world.replicas[place].routes.others[OTHERS] = PUBLISHER.public
         origin = world.deal()
         world.run(first * U // 20)
-        dealt = deal_key(Scalar.of(0xBAD), origin, scheme(2), PUBLISHER, random.Random(3).randbytes)
+        dealt = deal_key(Scalar.of(0xBAD), origin, scheme(2), PUBLISHER, random.Random(3).randbytes, world.now)
         for place, share in zip(replicas(scheme(2)), dealt, strict=True):
             world.replicas[place].receive(FirstShare(OTHERS, share.encode().reveal()), CLIENT, world.now)
         world.run(100 * U)
@@ -316,7 +316,7 @@ def test_of_passages_that_are_over_so_many_are_remembered_and_not_for_ever() -> 
         world.deal(key=key_id(PUBLISHER.public, number.to_bytes(8, "big")))
         world.run(U)
     assert edge.passing.sizes()["passages past"] == 16
-    world.run(300 * U)
+    world.run(500 * U)
     world.deal(key=key_id(PUBLISHER.public, b"later on"))
     world.run(2 * U)
     assert edge.passing.sizes()["passages past"] == 1

@@ -16,7 +16,8 @@ to all others, honest replicas begin within 2 u of one another. From the beginni
 Who has all portions but those of holders that are absent (`absences`) says so at once, and is done if all replicas that
 are not absent say the same. Else all of this is as if nobody were absent. Who is absent by what is agreed has no part
 in the key, although it is back: liars could let it wait for their portions, so that it is done later than within the
-3 u below, deals when the next node has said already what it lacks, and would have to show that.
+3 u below, deals when the next node has said already what it lacks, and would have to show that. Who has spoken is not
+absent: it is waited for with this key, if we heard it before we spoke, and with later ones if it was in time.
 
 Who is done because all said the same answers those who are not with the words that show it, to all replicas, up to
 8 u. All honest replicas are then done within 3 u of one another, and either all of them this way or none; all others
@@ -25,6 +26,7 @@ are done by the clock, so within 2 u. That is the 3 u from above, for the next n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from veilcast.brokers.absences import Absences
@@ -56,12 +58,18 @@ class Hop:
         absences: Absences,
     ) -> None:
         self.origin, self.old, self.place, self.publisher = origin, old, place, publisher
-        self._u, self._roster, self._absences = bound_us, roster, absences
+        self._u, self._absences = bound_us, absences
+        self._keys = {each: roster.key(each) for each in (*replicas(old), *replicas(place.scheme))}
+        """By which they are known, also when the roster knows their schemes no more."""
         self._levels: dict[Place, int] = {}
         """How everybody was known (`Absences.level`) when we first said what we have."""
         self._receiving = Receiving(origin, old, place, publisher, roster, signing)
         self._others = [other for other in replicas(place.scheme) if other != place]
         self._labels: dict[int, bytes] = {}
+        self._spoken_to: set[int] = set()
+        """Replicas that have said themselves what they have."""
+        self._unawaited: set[int] = set()
+        """Those that were not waited for, once we are done."""
         self._begun: int | None = None
         self._spoke: int | None = None
         """When we first said what we have."""
@@ -86,13 +94,13 @@ class Hop:
 
     @property
     def two_words(self) -> list[Place]:
-        return [place for place in self._receiving.liars if place.scheme == self.place.scheme]
+        """We have not, whatever somebody kept of another time."""
+        return [place for place in self._receiving.liars if place.scheme == self.place.scheme and place != self.place]
 
     @property
     def advertisement(self) -> bytes | None:
         """What more holders than can lie say that the key is for."""
-        said = list(self._labels.values())
-        return next((label for label in said if said.count(label) > self.old.tolerated), None)
+        return self._label(())
 
     @property
     def over_us(self) -> int | None:
@@ -107,6 +115,7 @@ class Hop:
         if portion.share.index != self.place.index and self._settling is None:
             if not self._receiving.attended:
                 raise StaleError("another replica's portion, which we have not asked for yet")
+            self._receiving.checked(portion)
             shown = self._shown.setdefault((portion.header.holder, portion.share.index), [])
             if len(shown) < _FACES:
                 shown.append(portion)
@@ -128,6 +137,10 @@ class Hop:
         if said.root is not None:
             self._receiving.check_proof(said.root, said.headers)
             self._begun = now if self._begun is None else self._begun
+        if any(vouched.author == source.index for vouched in said.words):
+            self._spoken_to.add(source.index)
+            if source.index in self._unawaited and now <= self._ends(1):
+                self._absences.came(self.publisher, self._keys[source])
         if said.stuck and (self._begun is None or now <= self._ends(1) + self._u):
             self._nudged = True
         if self._spoke is not None:
@@ -203,7 +216,7 @@ class Hop:
         if self._spoke is None:
             self._spoke = now
             places = [*replicas(self.old), *self._others]
-            self._levels = {place: self._absences.level(self.publisher, self._roster.key(place)) for place in places}
+            self._levels = {place: self._absences.level(self.publisher, self._keys[place]) for place in places}
             for _, words in sorted(self._early.items()):
                 self._hear(words, strict=False)
             self._early.clear()
@@ -216,24 +229,32 @@ class Hop:
     def _waiver(self) -> tuple[list[int], list[int]] | None:
         """The replicas and the holders that we do without, if there are any, and nobody else is missing."""
         dealt, aside = set(self._receiving.holders()), self._waived(self.old)
-        if len(dealt - aside) < self.old.threshold:
+        if not self._receiving.suffices(aside) or self._label(aside) is None:
             aside = set()
-        absent = sorted(self._waived(self.place.scheme) - {self.place.index})[: self.place.scheme.tolerated]
+        gone = self._waived(self.place.scheme) - self._spoken_to - {self.place.index}
+        absent = sorted(gone)[: self.place.scheme.tolerated]
         missing = len(dealt | aside) < self.old.size
         return None if missing or not (absent or aside) else (absent, sorted(aside))
 
     def _waived(self, scheme: Scheme) -> set[int]:
         """Those of a node that are not to be waited for."""
-        keys = {place.index: self._roster.key(place) for place in replicas(scheme)}
+        keys = {place.index: self._keys[place] for place in replicas(scheme)}
         return {at for at, key in keys.items() if self._absences.waived(self.origin, self.publisher, key)}
+
+    def _label(self, aside: Collection[int]) -> bytes | None:
+        """What more holders than can lie say that the key is for, without these."""
+        said = [label for holder, label in self._labels.items() if holder not in aside]
+        return next((label for label in said if said.count(label) > self.old.tolerated), None)
 
     def _learn(self) -> None:
         """Who came, and whom we waited for in vain."""
-        nodes = (self.place.scheme, self.old)
-        for scheme, present, waived in zip(nodes, self._receiving.present(), self._receiving.waived(), strict=True):
+        nodes, waived_of = (self.place.scheme, self.old), self._receiving.waived()
+        self._unawaited = waived_of[0]
+        spoken = (self._unawaited & self._spoken_to, set[int]())
+        for scheme, present, waived, back in zip(nodes, self._receiving.present(), waived_of, spoken, strict=True):
             for place in replicas(scheme):
-                key = self._roster.key(place)
-                if place.index in present:
+                key = self._keys[place]
+                if place.index in present or place.index in back:
                     self._absences.came(self.publisher, key)
                 elif place != self.place and place.index not in waived:
                     self._absences.missed(self.publisher, key, self._levels[place])

@@ -65,7 +65,11 @@ class Passing:
         return now < self._quiet_until or not self._routes.ready()
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
-        """Raises for what is refused; what is to be sent is in the outbox."""
+        """Raises for what is refused; what is to be sent is in the outbox.
+
+        What is due comes first: it must be said whatever becomes of the message.
+        """
+        self.handle(now)
         if isinstance(message, WantKey):
             self.outbox += self._wanted(message, source, now)
         elif self._resplitting is not None:

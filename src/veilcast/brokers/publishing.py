@@ -253,7 +253,7 @@ class Publishing:
             return
         shares: list[Secret]
         if self._hardened:
-            shares = [first.encode() for first in deal_key(key.shared, origin, to, key.signing, self._entropy)]
+            shares = [first.encode() for first in deal_key(key.shared, origin, to, key.signing, self._entropy, now)]
         else:
             shares = [parcel.encode() for parcel in split_key(key.shared, origin, to, key.signing, self._entropy)]
         for index, share in enumerate(shares, 1):

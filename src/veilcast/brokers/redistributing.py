@@ -2,7 +2,11 @@
 
 Pure; `now` and randomness are handed in, and what is to be sent comes back. Each key and attempt passes once: it comes
 from the publisher, or from the replicas of the node before (`hop`), and goes on to every next hop that has readers of
-what is advertised (`handing`). What comes again, or late, finds that it is over, and changes nothing.
+what is advertised (`handing`). What comes again, or late, finds that it is over, or was dealt too long ago for anybody
+to know whether it is, and changes nothing.
+
+A holder that lies may deal long before the others have anything to deal. As long as a hop has not begun nothing was
+said of it, so it is forgotten without a trace, and what others deal later begins it.
 
 A replica that has been killed and started again remembers nothing, and must not say of a hop that it lacks what it has
 had: it would have a holder show an honest replica's portion, and would have said two things. So as long as `quiet` says
@@ -51,7 +55,8 @@ class Redistributing:
     ) -> None:
         self._config, self._routes, self._roster = config, routes, roster
         self._signing, self._entropy, self._suspicions = signing, entropy, suspicions
-        self._room: Room[Passage] = Room(config.keys_max, config.done_max, config.hold_us)
+        # For longer than a key is fresh, by as much as clocks may differ.
+        self._room: Room[Passage] = Room(config.keys_max, config.done_max, _REMEMBERED * config.hold_us)
         self._hops: dict[Passage, Hop] = {}
         self._handing: dict[Passage, Handing] = {}
         self._by_origin: dict[Origin, dict[Passage, None]] = {}
@@ -94,6 +99,7 @@ class Redistributing:
         place = self._our_place(first.root.to)
         passage: Passage = (first.root.origin, None, place.scheme)
         check_key_id(first.root.origin.key, publisher)
+        first.root.check_fresh(now, self._config.hold_us)
         holding = take_first(first, place, publisher)
         self._enter(passage, publisher, now, quiet=quiet)
         return self._hold(passage, holding, message.advertisement, now)
@@ -126,6 +132,7 @@ class Redistributing:
         passage: Passage = (header.origin, header.by, place.scheme)
         if self._roster.key(holder) != self._roster.key(source):
             raise ForgedError("a portion of another holder's")
+        portion.root.check_fresh(now, self._config.hold_us)
         if self._room.is_past(passage, now) or (passage in self._handing and passage not in self._hops):
             raise StaleError("this is over here")
         if quiet:
@@ -174,15 +181,14 @@ class Redistributing:
     def _make_room(self, holder: Place, now: int) -> None:
         """A publisher that lies can have an honest holder deal what nobody else has. If what comes next were refused,
         we would say later that we lack it, and the holder would show it to liars. So what nobody else has dealt for
-        long goes, the oldest of whoever has most, and is over for good."""
+        long goes, the oldest of whoever has most."""
         own = [passage for passage, first in self._first.items() if first == holder]
         whose = Counter(self._hops[passage].publisher for passage in own).most_common(1)[0][0]
         oldest = next(passage for passage in own if self._hops[passage].publisher == whose)
         tolerated, u = self._hops[oldest].old.tolerated, self._config.bound_us
         if now < self._until[oldest] - 2 * whole_us(u, tolerated) + _YOUNG * u:
             raise ExcessError("no room for more that nobody else has dealt")
-        self._part_with(oldest)
-        self._drop(oldest, now, at=self._roster.key(holder))
+        self._forget(oldest)
 
     def _part_with(self, passage: Passage) -> None:
         """It is no longer one that only few have dealt."""
@@ -232,6 +238,8 @@ class Redistributing:
         except (ForgedError, MalformedError):
             self._suspicions.accuse(author, Reason.WORD)
             if strict:
+                # What came before it in the same message may have changed what is due.
+                self._alarms.set((hop.origin, hop.old, hop.place.scheme), now)
                 raise
             return []
 
@@ -244,7 +252,10 @@ class Redistributing:
                 sent += self._hops[passage].handle(now)
             if passage in self._handing:
                 self._handing[passage].handle(now)
-            sent += self._moved(passage, now)
+            try:
+                sent += self._moved(passage, now)
+            except ExcessError:
+                continue  # It is over, for want of room.
         self._portions.expire(now)
         self._words.expire(now)
         return sent
@@ -272,10 +283,12 @@ class Redistributing:
                 handing = self._handing.get(passage)
             if hop.over_us is not None:
                 self._until[passage] = hop.over_us
+            if self._until[passage] <= now and not hop.begun:
+                self._forget(passage)
+                return sent
             if self._until[passage] <= now:
                 self._suspicions.accuse_all(hop.two_dealings, Reason.TWO_DEALINGS)
                 self._suspicions.accuse_all(hop.two_words, Reason.TWO_WORDS)
-                self._part_with(passage)
                 del self._hops[passage], self._until[passage]
                 hop = None
         if handing is not None and not len(handing):
@@ -312,7 +325,7 @@ class Redistributing:
         if (origin, ours) in self._dealt or len(self._dealt) >= 2 * self._config.done_max:
             return False
         # As long as what comes of it is on its way, or remembered, at the next node.
-        self._dealt[origin, ours] = now + self._config.hold_us + 2 * whole_us(self._config.bound_us, ours.tolerated)
+        self._dealt[origin, ours] = now + _REMEMBERED * self._config.hold_us
         return True
 
     def _enter(self, passage: Passage, publisher: bytes, now: int, *, quiet: bool) -> None:
@@ -323,13 +336,19 @@ class Redistributing:
             raise StaleError("this has been handed on already")
         self._room.enter(passage, publisher, now)
 
-    def _drop(self, passage: Passage, now: int, *, at: bytes | None = None) -> None:
-        """It is over, whatever came of it; remembered at the publisher's expense, or at this one's."""
+    def _forget(self, passage: Passage) -> None:
+        """It has not begun, so we have said nothing of it: it may still come."""
+        self._part_with(passage)
+        del self._hops[passage], self._until[passage]
+        self._alarms.drop(passage)
+
+    def _drop(self, passage: Passage, now: int) -> None:
+        """It is over, whatever came of it."""
         hop = self._hops.pop(passage, None)
         self._until.pop(passage, None)
         self._alarms.drop(passage)
         self._room.leave(passage, now)
-        self._room.shun(passage, at or (hop.publisher if hop else b""), now)
+        self._room.shun(passage, hop.publisher if hop else b"", now)
         of_origin = self._by_origin.get(passage[0], {})
         of_origin.pop(passage, None)
         if not of_origin:
@@ -347,6 +366,7 @@ class Redistributing:
         raise StaleError("a share for a scheme of which we are none")
 
 
+_REMEMBERED: Final = 2
 _MET: Final = 4
 _YOUNG: Final = 4
 """In units of the bound on delay: honest holders deal within 3 of one another."""

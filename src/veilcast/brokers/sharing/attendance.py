@@ -20,8 +20,9 @@ Who was missed before need not be waited for again (`absences`). Who has all tha
 brief roll: what it has, of which others it waits for no word (`absent`), and which holders it does without (`aside`).
 
 - All who are not absent by one brief roll, at least a majority, say just that: then it is agreed, whatever is said
-  later. One of them is honest, so who is absent by it has failed before. Two cannot both be agreed, for of two honest
-  replicas, the one that was away last has forgotten what it knew of the other.
+  later. One of them is honest, so who is absent by it has failed before. Two can both be agreed only if two honest
+  replicas have missed one another, so if one was killed, and has forgotten, or if delay has broken its bound. Even then
+  neither leaves out one that it has heard speak of this key, and who is absent by either hands nothing on.
 - Else nothing of it counts: all wait as long as ever, say all that they have, and settle disputes, so that nobody who
   is back is left out, and no holder that deals to some only can be put aside by a few.
 - A replica that said a brief roll names it in the other: so if all say the same and name none, nobody honest said one,

@@ -81,7 +81,7 @@ class Receiving:
 
     def take(self, portion: Portion) -> None:
         """A portion from its holder: ours, before we attend, or one in dispute. Raises for what does not hold."""
-        dispute = self._checked(portion)
+        dispute = self.checked(portion)
         header = portion.header
         if self._ours is not None:
             if dispute in self.disputes():
@@ -109,6 +109,10 @@ class Receiving:
         roll = Roll(self._table(), brief.absent, brief.aside)
         self._ours = roll, attendance.encode(roll)
         return self._attending.say(self._ours[1])
+
+    def suffices(self, aside: Collection[int]) -> bool:
+        """Whether a share can be made of what we have without these holders."""
+        return attendance.contributors(self._table(aside), self._old.size) is not None
 
     def hear(self, vouched: Vouched, round_number: int) -> None:
         flood = self._waiving if attendance.is_brief(vouched.word) else self._attending
@@ -239,12 +243,16 @@ class Receiving:
         }
 
     def _agreed(self) -> _Agreed | None:
-        """What all say: who are not absent by it, if it is brief; and else, if nothing brief can be agreed any more."""
+        """What all say: who are not absent by it, if it is brief; and else, if nothing brief can be agreed any more.
+
+        If two brief ones are, which takes two honest replicas that had missed one another, we go by the one that does
+        without us: whatever comes of it, we then hand nothing on that others take for something else.
+        """
         if self._brief is None and self._ours is None:
             return None
         brief = {} if self._brief is None else {self._brief[1]: self._brief[0]}
         brief |= {word: attendance.decode(word) for word in self._waiving.words().values() if word not in brief}
-        for word, roll in brief.items():
+        for word, roll in sorted(brief.items(), key=lambda said: self._place.index not in said[1].absent):
             if len(roll.absent) <= self._place.scheme.tolerated and (words := self._said(self._waiving, word, roll)):
                 return _Agreed(roll, words)
         if self._ours is None or self._ours[0].absent or self._ours[0].aside:
@@ -276,7 +284,7 @@ class Receiving:
             settled.update(self._settled_by(word, open_disputes))
         return attendance.usable(rolls, self._place.scheme.size, settled)
 
-    def _checked(self, portion: Portion) -> Dispute:
+    def checked(self, portion: Portion) -> Dispute:
         """Whose portion of what it is; raises unless it is of this key and hop, and holds."""
         header = portion.header
         if portion.root.origin != self._origin or header.by != self._old or header.to != self._place.scheme:
@@ -318,7 +326,7 @@ class Receiving:
         for shown in evidence:
             try:
                 portion = Portion.decode(shown)
-                dispute = self._checked(portion)
+                dispute = self.checked(portion)
             except RemoteError:
                 continue
             if dispute in open_disputes:

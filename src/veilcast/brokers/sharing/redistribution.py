@@ -35,11 +35,16 @@ Points = Annotated[bytes, msgspec.Meta(min_length=34, max_length=2 + 32 * 255)]
 
 
 class Root(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The publisher's word on a key: what it dealt to the first node."""
+    """The publisher's word on a key: what it dealt to the first node, and when.
+
+    Brokers remember what has passed for a while only. What is older than that must not pass again: honest replicas
+    would say other things of it than they did then, and look like liars.
+    """
 
     origin: Origin
     to: Scheme
     points: Points
+    dealt_us: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     signature: Signature
 
     @property
@@ -50,6 +55,11 @@ class Root(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         verify(publisher, _signed(self), self.signature, purpose=_ROOT)
         if self.commitments.threshold != self.to.threshold:
             raise ForgedError("a key is dealt with the majority of its receivers")
+
+    def check_fresh(self, now: int, within_us: int) -> None:
+        """Raise unless it was dealt no longer ago than that, nor so much later than now."""
+        if abs(now - self.dealt_us) > within_us:
+            raise StaleError("a key that was dealt long ago, or is said to be dealt some day")
 
     def check_sharing(self, commitments: Commitments, scheme: Scheme) -> None:
         """Raise unless these are commitments to the same secret, for this node."""
@@ -193,10 +203,12 @@ class Handed:
         self._shares = ()
 
 
-def deal_key(secret: Scalar, origin: Origin, to: Scheme, signing: SigningKey, entropy: Entropy) -> list[First]:
-    """The publisher's step. Afresh for every path and every attempt."""
+def deal_key(
+    secret: Scalar, origin: Origin, to: Scheme, signing: SigningKey, entropy: Entropy, dealt_us: int = 0
+) -> list[First]:
+    """The publisher's step. Afresh for every path and every attempt. What is not handed on needs no time."""
     dealt = dealing.deal(secret, to.threshold, to.size, entropy)
-    root = Root(origin, to, dealt.commitments.encode(), bytes(SIGNATURE))
+    root = Root(origin, to, dealt.commitments.encode(), dealt_us, bytes(SIGNATURE))
     root = msgspec.structs.replace(root, signature=signing.sign(_signed(root), purpose=_ROOT))
     return [First(root, share) for share in dealt.shares]
 
