@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,7 @@ role = "publisher"
         ('role = "publisher"', 'role = "king"', "members[0].role: 'king' is none of publisher, subscriber"),
         ('links = [["a", "b"]]', 'links = [["a", "b"]]\nepoch = 1', "up.toml: epoch must be at least"),
         ('links = [["a", "b"]]', 'links = [["a", "b"]]\nspare = 99', "spare: 0 to 15 brokers"),
+        ('links = [["a", "b"]]', 'links = [["a", "b"]]\nspare = 200000', "spare: 0 to 15 brokers"),
         ("[[members]]", "[[guests]]", "guests: unknown key"),
         ('links = [["a"', "links = [[", "not a TOML file"),
     ],
@@ -243,6 +245,15 @@ def test_a_whole_overlay_is_refused_with_the_reason_and_leaves_nothing(
 
 def test_more_members_than_loopback_has_addresses_are_refused(desk: Desk) -> None:
     desk.bad("net up 245 --mode brokers", 3, "3 to 241 nodes")
+
+
+def test_more_brokers_than_loopback_has_addresses_are_refused_by_their_number(desk: Desk) -> None:
+    names = [f"n{number}" for number in range(17)]
+    links = ", ".join(f'["{one}", "{other}"]' for one, other in pairwise(names))
+    nodes = "".join(f'[[nodes]]\nname = "{name}"\nreplicas = 15\n' for name in names)
+    member = '[[members]]\nedge = "n0"\nrole = "publisher"\n'
+    (desk.home / "up.toml").write_text(f"links = [{links}]\n{nodes}{member}")
+    desk.bad("brokers overlay up up.toml", 3, "255 brokers are too many for one machine", "take fewer")
 
 
 def facts(node: str, index: int, *marks: tuple[str, int], proof: bool = True) -> dict[str, Any]:

@@ -85,15 +85,19 @@ class Plan(msgspec.Struct, frozen=True):
     """Of the nodes, where it is not drawn who is what."""
 
     def __post_init__(self) -> None:
-        least = 1 if self.roles else NODES_MIN
-        if not least <= self.nodes <= NODES_MAX - len(self.hosts):
-            raise ConfigError(
-                f"a network on one machine has {least} to {NODES_MAX - len(self.hosts)} nodes, not {self.nodes}"
-            )
+        # First, for it bounds how many brokers there are, and so the room for members.
         if self.mode == "brokers":
             self.brokers.check(self.profile, self.nodes)
         elif self.overlay is not None:
             raise ConfigError(f"an overlay is of the mode 'brokers', not of mode {self.mode!r}")
+        least, room = 1 if self.roles else NODES_MIN, NODES_MAX - len(self.hosts)
+        if room < least:
+            raise ConfigError(
+                f"{len(self.hosts)} brokers are too many for one machine, which has room for {NODES_MAX} of them and "
+                "members together; take fewer"
+            )
+        if not least <= self.nodes <= room:
+            raise ConfigError(f"a network on one machine has {least} to {room} nodes, not {self.nodes}")
         if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
             raise ConfigError("--publishers and --subscribers are parts of the nodes")
         if self.mode != "mesh" and (self.cover or self.shellgame or self.topology is not None):
