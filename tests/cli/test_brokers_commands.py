@@ -16,6 +16,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.standing import Standing
 from veilcast.authority.vault import write_secret, write_whole
 from veilcast.cli.context import Context
+from veilcast.cli.counts import counted
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import Cost
@@ -308,6 +309,18 @@ def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planne
     (planned.home / "facts.json").write_text(json.dumps({"brokers": told}))
     assert planned.run(plan(planned))[1].splitlines()[-1] == "  nothing to do: all stands as planned"
     assert "nothing to do" not in planned.run(plan(planned, "--spare 2"))[1]
+
+
+def test_one_is_not_said_as_many_are(desk: Desk) -> None:
+    assert [counted(number, "process") for number in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
+    operator = desk.good("brokers overlay init operator.key")["operator"]
+    desk.described(3)
+    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    told = {f"north{at}": facts("north", at) for at in (1, 2, 3)}
+    (desk.home / "facts.json").write_text(json.dumps({"brokers": told}))
+    (desk.home / "operator").write_text(operator)
+    first = desk.run(plan(desk, "--spare 1"))[1].splitlines()[0]
+    assert first == "1 virtual node, 1 replica to spare after the plan"
 
 
 def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(planned: Desk) -> None:

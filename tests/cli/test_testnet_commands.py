@@ -68,7 +68,7 @@ def test_status_tells_who_is_up_and_down_ends_them(
     _, out, _ = run(capsys, "status", "--dir", home)
     assert out.splitlines()[0] == "1 of 2 are up"
     assert out.splitlines()[2] == "  r1   down"
-    assert run(capsys, "down", "--dir", home) == (0, "1 processes ended; their files are gone\n", "")
+    assert run(capsys, "down", "--dir", home) == (0, "1 process ended; the files are gone\n", "")
     assert not home.exists()
 
 

@@ -14,6 +14,7 @@ from veilcast.cli import brokers_plan, brokers_up, passphrase, running
 from veilcast.cli.brokers_facts import facts_lines, told_by
 from veilcast.cli.compose_brokers import compose_broker
 from veilcast.cli.context import Context, Report
+from veilcast.cli.counts import counted
 from veilcast.cli.files import check_place, check_there, open_keyring, passphrase_file
 from veilcast.cli.opening import check_standing
 from veilcast.crypto.sign import SigningKey
@@ -176,8 +177,8 @@ def _described(overlay: Overlay) -> dict[str, Any]:
 
 def _lines(overlay: Overlay) -> list[str]:
     count = sum(len(node.replicas) for node in overlay.nodes)
-    nodes = f"{len(overlay.nodes)} virtual node{'' if len(overlay.nodes) == 1 else 's'}"
-    lines = [f"version {overlay.version} ({overlay.profile}): {nodes}, {count} replicas"]
+    size = f"{counted(len(overlay.nodes), 'virtual node')}, {counted(count, 'replica')}"
+    lines = [f"version {overlay.version} ({overlay.profile}): {size}"]
     for node in overlay.nodes:
         beside = ", ".join(other.name for other in overlay.neighbours(node.name))
         lines.append(f"  {node.name}: scheme {node.version}" + (f", beside {beside}" if beside else ""))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from veilcast.cli import localnet
+from veilcast.cli.counts import counted
 from veilcast.cli.localbrokers import broker_socket
 from veilcast.errors import ConfigError, UnreachableError
 from veilcast.net.inquiries import inquire
@@ -40,7 +41,7 @@ def facts_lines(told: Mapping[str, Any]) -> list[str]:
         place = "detached" if facts["node"] is None else f"replica {facts['index']} of {facts['node']}"
         lines.append(
             f"  {host}: {place}, overlay {facts['version']},"
-            f" {sum(peers.values())} of {len(peers)} peers up, {sizes['claims']} claims{state}"
+            f" {sum(peers.values())} of {len(peers)} peers up, {counted(sizes['claims'], 'claim')}{state}"
         )
     for word, proof in (("lied", True), ("failed", False)):
         for name, reasons in marked(told, proof=proof).items():

@@ -30,6 +30,7 @@ from veilcast.cli import crew, localnet
 from veilcast.cli.bounds import within
 from veilcast.cli.brokers_facts import told_by
 from veilcast.cli.context import Context, Report
+from veilcast.cli.counts import counted
 from veilcast.cli.files import read_file
 from veilcast.cli.localoperator import LocalOperator
 from veilcast.errors import ConfigError, LocalError
@@ -198,7 +199,7 @@ def _report(
         for index, replica in enumerate(node.replicas, 1)
         if replica.key in found.liars
     ]
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {"node": node.name, "now": len(node.replicas), "planned": made.sizes[node.name], "risk": found.risk(node)}
         for node in overlay.nodes
     ]
@@ -221,9 +222,11 @@ def _report(
         "pending": None if left is None or applied else left.overlay.version,
     }
     lines = [
-        f"  {row['node']}: {row['now']} replicas, planned {row['planned']}, risk {row['risk']:.3f}" for row in nodes
+        f"  {row['node']}: {counted(row['now'], 'replica')}, planned {row['planned']}, risk {row['risk']:.3f}"
+        for row in nodes
     ]
-    lines.insert(0, f"{len(nodes)} virtual nodes, {made.unused} replicas to spare after the plan")
+    spare = f"{counted(made.unused, 'replica')} to spare after the plan"
+    lines.insert(0, f"{counted(len(nodes), 'virtual node')}, {spare}")
     lines += [f"  proven to lie: {name}" for name in liars]
     lines += [f"  unprotected: {path}" for path in made.unprotected]
     for step in steps or ():

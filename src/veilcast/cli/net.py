@@ -17,6 +17,7 @@ from veilcast.authority.vault import alone
 from veilcast.cli import crew, localnet, localtree
 from veilcast.cli.authority import positive
 from veilcast.cli.context import Context, Report
+from veilcast.cli.counts import counted
 from veilcast.cli.localnet import Net, Plan, SmallWorld
 from veilcast.cli.muster import statuses, subscribe_all, until_linked
 from veilcast.errors import ConfigError, LocalError
@@ -137,7 +138,8 @@ async def _begin(directory: Path, net: Net, workers: crew.Crew) -> None:
 def _greeting(directory: Path, net: Net) -> list[str]:
     plan = net.plan
     value = " --value price=512" if plan.mode == "foil" else ""
-    lines = [f"{plan.nodes} nodes are up ({plan.profile}), in {crew.WORKERS} processes; their files are in {directory}"]
+    up = f"{counted(plan.nodes, 'node')} {'is' if plan.nodes == 1 else 'are'} up ({plan.profile})"
+    lines = [f"{up}, in {counted(crew.WORKERS, 'process')}; their files are in {directory}"]
     for chosen, command in (
         (net.having("publisher"), f"pub -m hello{value}"),
         (net.having("subscriber"), "sub --keep"),
@@ -160,7 +162,7 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
     found = asyncio.run(statuses(directory, net))
     pids = list(crew.living(directory).values())
     up = [status for status in found if status is not None]
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {
             "node": localnet.node_directory(directory, number).name,
             "address": address,
@@ -172,12 +174,10 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
         }
         for number, (address, role, status) in enumerate(zip(net.addresses, net.roles, found, strict=True))
     ]
-    lines = [f"{len(up)} of {net.plan.nodes} nodes are up ({net.plan.profile}), in {len(pids)} processes"]
-    lines += [
-        f"  {node['node']}  {node['address']:20} {node['role']:10}"
-        + (f" {node['neighbours']} neighbours, {node['inbox']} notes unread" if node["up"] else " down")
-        for node in nodes
-    ]
+    lines = [f"{len(up)} of {net.plan.nodes} nodes are up ({net.plan.profile}), in {counted(len(pids), 'process')}"]
+    for node in nodes:
+        state = f"{counted(node['neighbours'], 'neighbour')}, {counted(node['inbox'], 'note')} unread"
+        lines.append(f"  {node['node']}  {node['address']:20} {node['role']:10} {state if node['up'] else 'down'}")
     return Report({"up": len(up), "pids": pids, "nodes": nodes}, lines)
 
 
@@ -194,7 +194,7 @@ def _down(arguments: argparse.Namespace, context: Context) -> Report:
     if killed:
         context.warn(f"{killed} of {ended} processes would not end, and were killed")
     rest = f"; its files stay in {directory}" if keep else "; its files are gone"
-    return Report({"ended": ended, "killed": killed, "kept": keep}, [f"{ended} processes ended{rest}"])
+    return Report({"ended": ended, "killed": killed, "kept": keep}, [f"{counted(ended, 'process')} ended{rest}"])
 
 
 def topology_of(text: str) -> SmallWorld | None:

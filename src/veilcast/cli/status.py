@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from veilcast.cli.context import Context, Report
+from veilcast.cli.counts import counted
 from veilcast.cli.reach import add_config, config_of
 from veilcast.cli.show import time_of
 from veilcast.cli.sub import when
@@ -51,27 +52,27 @@ def _rows(status: Status) -> Iterator[tuple[str, str]]:
     if status.mode == "relay":
         yield "proxies", f"{status.neighbours} up; how many others use them they do not say"
     elif status.mode == "foil":
-        yield "broker", f"{_number(status.neighbours, 'stream')} up; how many others use it it does not say"
+        yield "broker", f"{counted(status.neighbours, 'stream')} up; how many others use it it does not say"
     elif status.mode == "brokers":
         yield (
             "brokers",
-            f"{_number(status.neighbours, 'replica')} of the edge node up; how many others use it is not said",
+            f"{counted(status.neighbours, 'replica')} of the edge node up; how many others use it is not said",
         )
     elif status.mode == "tree":
-        yield "group", f"{_number(status.members, 'member')} in the listing, {_number(status.neighbours, 'stream')} up"
+        yield "group", f"{counted(status.members, 'member')} in the listing, {counted(status.neighbours, 'stream')} up"
     else:
-        yield "group", f"{_number(status.members, 'member')}, {_number(status.neighbours, 'neighbour')}"
+        yield "group", f"{counted(status.members, 'member')}, {counted(status.neighbours, 'neighbour')}"
     yield "member until", time_of(status.member_until_us)
     if status.mode == "mesh":
         yield "cover", _cover(status)
-    yield "subscriptions", f"{status.subscriptions}, with {_number(status.inbox, 'note')} not acknowledged"
+    yield "subscriptions", f"{status.subscriptions}, with {counted(status.inbox, 'note')} not acknowledged"
     for until_us, count in Counter(status.waiting.values()).items():
         yield f"  {count} waiting", when(until_us, status.mode)
     if status.lapsed:
         yield f"  {status.lapsed} lapsed", "no grant of the keyring allows this any more"
     if status.refused:
-        yield "  refused", f"{_number(status.refused, 'note')}, since too many were not acknowledged"
-    yield "outbox", f"{_number(status.outbox, 'publication')} under way"
+        yield "  refused", f"{counted(status.refused, 'note')}, since too many were not acknowledged"
+    yield "outbox", f"{counted(status.outbox, 'publication')} under way"
     if status.overdue:
         yield f"  {status.overdue} overdue", "no way was found for this yet; the node goes on trying"
     for hindrance in status.hindrances:
@@ -85,10 +86,6 @@ def _cover(status: Status) -> str:
     if not status.subscriptions:
         return "nothing is read here that would need it"
     return f"{status.cover_share:.0%} of the others act as readers of what you read"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _peers(arguments: argparse.Namespace, _: Context) -> Report:

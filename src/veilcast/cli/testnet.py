@@ -12,6 +12,7 @@ from rich.progress import Progress
 
 from veilcast.authority.vault import alone
 from veilcast.cli.context import Context, Report
+from veilcast.cli.counts import counted
 from veilcast.cli.files import make_directory
 from veilcast.net import testnet
 from veilcast.net.torprocess import find
@@ -75,7 +76,7 @@ def _down(arguments: argparse.Namespace, _: Context) -> Report:
     testnet.parts(directory)
     with alone(directory):
         ended = testnet.down(directory)
-    return Report({"ended": ended}, [f"{ended} processes ended; their files are gone"])
+    return Report({"ended": ended}, [f"{counted(ended, 'process')} ended; the files are gone"])
 
 
 _DIRECTORY: Final = "veilcast-tor"
