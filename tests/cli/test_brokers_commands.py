@@ -127,6 +127,15 @@ def test_an_overlay_that_could_not_keep_a_secret_is_not_signed(
     assert not (desk.home / "o.signed").exists()
 
 
+def test_a_key_is_never_written_over_and_nothing_is_advised_that_there_is_not(desk: Desk) -> None:
+    desk.good("brokers overlay init operator.key")
+    before = (desk.home / "operator.key").read_bytes()
+    _, _, err = desk.run("brokers overlay init operator.key")
+    assert err == "veilcast: operator.key is there already; choose another name\n"
+    desk.bad("brokers overlay init .", 4, ". is a directory; choose another name")
+    assert (desk.home / "operator.key").read_bytes() == before
+
+
 def test_nobody_else_signs_what_follows(desk: Desk) -> None:
     desk.good("brokers overlay init operator.key")
     other = desk.good("brokers overlay init other.key")["operator"]

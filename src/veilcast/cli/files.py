@@ -59,11 +59,15 @@ def check_there(path: Path) -> None:
         raise StorageError(f"cannot read {path}: there is no such file")
 
 
-def check_place(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a place where nothing can be written, before anything else has been changed."""
+def check_place(path: Path, *, overwrite: bool = False, option: str | None = None) -> None:
+    """Refuse a place where nothing can be written, before anything else has been changed. `option` is what the command
+    overwrites with, if it has that."""
     try:
-        if path.is_dir() or (path.exists() and not overwrite):
-            raise StorageError(f"{path} is there already; choose another name, or --force where a command has it")
+        if path.is_dir():
+            raise StorageError(f"{path} is a directory; choose another name")
+        if path.exists() and not overwrite:
+            hint = "" if option is None else f", or add {option}"
+            raise StorageError(f"{path} is there already; choose another name{hint}")
         if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise StorageError(f"cannot write {path}: {path.parent} is not a directory we may write to")
     except OSError as error:

@@ -90,7 +90,7 @@ def topic(arguments: argparse.Namespace, context: Context) -> Report:
 
 def grant(arguments: argparse.Namespace, context: Context) -> Report:
     out: Path = arguments.out
-    check_place(out, overwrite=arguments.force)
+    check_place(out, overwrite=arguments.force, option="--force")
     with alone(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
