@@ -188,6 +188,8 @@ def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> Non
     file("north0.keys")
     desk.bad("node run -c broker.toml", 3, "this is a broker's file, which `veilcast brokers run` runs")
     desk.bad("brokers init --keyring operator.key", 7, "or it is another kind of file")
+    sign = "brokers overlay sign overlay.toml --key north0.keys --out o.signed"
+    desk.bad(sign, 7, "north0.keys: ", "or it is another kind of file")
     desk.bad("brokers status", 14, "is it running?")
     desk.bad("brokers order o.signed", 14, "is it running?")
 

@@ -77,8 +77,10 @@ def write_operator_key(path: Path, key: SigningKey, passphrase: Secret, *, cost:
 def read_operator_key(path: Path, passphrase: Secret) -> SigningKey:
     try:
         seed = unlock(read_private(path), passphrase, purpose=_PURPOSE)
-    except (TamperedError, PassphraseError) as error:
-        raise type(error)(f"{path}: {error}") from error
+    except TamperedError as error:
+        raise TamperedError(f"{path}: {error}, or it is another kind of file") from error
+    except PassphraseError as error:
+        raise PassphraseError(f"{path}: {error}") from error
     if len(seed) != SEED:
         raise TamperedError(f"{path}: not the key of an operator")
     return SigningKey(Secret(seed))

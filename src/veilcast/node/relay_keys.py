@@ -29,8 +29,10 @@ def write_server_keys(path: Path, keys: ServerKeys, passphrase: Secret, *, cost:
 def read_server_keys(path: Path, passphrase: Secret) -> ServerKeys:
     try:
         return ServerKeys.decode(Secret(unlock(read_private(path), passphrase, purpose=_PURPOSE)))
-    except (TamperedError, PassphraseError) as error:
-        raise type(error)(f"{path}: {error}") from error
+    except TamperedError as error:
+        raise TamperedError(f"{path}: {error}, or it is another kind of file") from error
+    except PassphraseError as error:
+        raise PassphraseError(f"{path}: {error}") from error
     except MalformedError as error:
         raise TamperedError(f"{path}: not the keys of a server") from error
 
