@@ -96,6 +96,7 @@ def test_from_the_operators_key_to_a_signed_overlay_and_the_next(desk: Desk) -> 
     assert read_signed(desk.home / "o.signed", operator).verify(operator).version == 2
     shown = desk.good("brokers overlay show o.signed --operator", told["operator"])
     assert {**shown, "out": "o.signed", "operator": told["operator"]} == second
+    assert desk.good("brokers overlay show o.signed --operator", f'operator = "{told["operator"]}"') == shown
     _, out, _ = desk.run("brokers overlay show o.signed --operator", told["operator"])
     assert out.splitlines()[:2] == ["version 2 (hardened): 1 virtual node, 5 replicas", "  north: scheme 2"]
 
@@ -208,6 +209,8 @@ def test_a_new_file_for_a_member_is_one_that_can_be_read_and_lacks_nothing(desk:
     text = desk.good(f"{new} --operator {operator} {other}")["node.toml"]
     ways = parse(text.encode(), desk.home / "node.toml").settings.ways
     assert [(Path(way.overlay).name, way.edge) for way in ways] == [("o.signed", "north"), ("p.signed", "west")]
+    printed = desk.good(f"{new} --operator", f'operator = "{operator}"')["node.toml"]
+    assert printed == desk.good(f"{new} --operator {operator}")["node.toml"]
     desk.bad(new, 3, "--overlay, --operator and --edge are all needed")
     desk.bad(f"{new} --operator {operator} --edge west", 3, "each once for each path")
     desk.bad(f"{new} --operator nonsense", 3, "brokers.operator: not the line")

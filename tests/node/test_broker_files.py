@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -162,6 +163,20 @@ def test_a_slip_in_a_line_is_noticed_and_no_line_is_taken_for_another(at: int) -
             read_broker("replicas", text)
     with pytest.raises(ConfigError, match="operator: not the line"):
         read_operator("operator", good)
+
+
+@pytest.mark.parametrize("printed", ["{}", '"{}"', "'{}'", 'key = "{}"', "key={}", '  key = "{}"\n'])
+def test_a_line_is_taken_with_the_key_and_the_quotes_that_it_was_printed_with(printed: str) -> None:
+    assert read_operator("--operator", printed.format(LINE)) == OPERATOR.public
+    assert read_broker("replicas", printed.format(line(9))) == read_broker("replicas", line(9))
+    whole = BROKER.replace(f'"{LINE}"', json.dumps(printed.format(LINE)))
+    assert parse_broker(whole.encode(), HOME / "broker.toml").operator_key == OPERATOR.public
+
+
+@pytest.mark.parametrize("spoilt", ['key = "{}', '{}"', "\"{}'", "a key = {}", "{0} {0}", "= {}"])
+def test_what_else_stands_around_a_line_is_a_slip(spoilt: str) -> None:
+    with pytest.raises(ConfigError, match="--operator: not the line"):
+        read_operator("--operator", spoilt.format(LINE))
 
 
 def test_a_repository_is_described_beside_the_nodes_and_follows_as_they_do(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from veilcast.cli.context import Context, Report
 from veilcast.errors import ConfigError
 from veilcast.node.config import parse
+from veilcast.node.lines import bare
 
 
 def add_command(verbs: Any) -> None:
@@ -58,7 +59,7 @@ def _new(arguments: argparse.Namespace, context: Context) -> Report:
     if brokered and len(set(map(len, overlaid))) > 1:
         raise ConfigError("with brokers, --overlay, --operator and --edge are all needed, each once for each path")
     if relayed:
-        text = relay_file(arguments.keyring, arguments.proxy, arguments.server_key or "")
+        text = relay_file(arguments.keyring, arguments.proxy, bare(arguments.server_key or ""))
     elif brokered:
         text = brokers_file(arguments.keyring, list(zip(*overlaid, strict=True)))
     elif foiled:
@@ -136,7 +137,7 @@ keyring = {json.dumps(keyring)}
 # The overlay, as its operator has signed it, and the line by which the operator is known. With another line it would
 # believe another operator.
 overlay = {json.dumps(overlay)}
-operator = {json.dumps(operator)}
+operator = {json.dumps(bare(operator))}
 
 # The virtual node whose replicas it calls. They know who calls them; take one near you.
 edge = {json.dumps(edge)}
@@ -146,7 +147,7 @@ edge = {json.dumps(edge)}
 # Another path, of other brokers. All goes by every path, and arrives as long as one of them carries.
 [[brokers.also]]
 overlay = {json.dumps(overlay)}
-operator = {json.dumps(operator)}
+operator = {json.dumps(bare(operator))}
 edge = {json.dumps(edge)}
 """
     return text
