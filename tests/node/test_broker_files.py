@@ -98,10 +98,14 @@ OVERLAYS = {
     described({"a": 3, "b": 3}): "a gap in the overlay: no link leads from 'a' to 'b'",
     described({"a": 3, "b": 3, "c": 3}, '[["a","b"],["b","c"],["c","a"]]'): "the links make a cycle: c - b - a - c",
     described({"a": 3}, '[["a", "z"]]'): "a link leads to 'z', and there is no such virtual node",
-    described({"a": 3}).replace("127.0.0.1:", "127.0.0.2:"): "two replicas have one address",
-    described({"a": 3}).replace(line(1), line(2)): "two replicas have one key",
+    described({"a": 3}).replace("127.0.0.1:", "127.0.0.2:"): "nodes.a.replicas[1]: two replicas have one address",
+    described({"a": 3}).replace(line(1), line(2)): "replicas[0] and nodes.a.replicas[1]: two replicas have one key",
+    described({"a": 3, "b": 3}, '[["a", "b"], ["b", "a"]]'): "links[1]: links[0] links 'b' and 'a' already",
+    described({"a": 3, "b": 3}, '[["a", "b"], ["b", "b"]]'): "links[1]: 'b' is linked to itself; name another",
     described({"a": 3}).replace(line(1), line(1)[:-1]): "nodes.a.replicas[0].broker: not the line that",
     described({"a": 3}).replace("127.0.0.2", "host"): "nodes.a.replicas[1].address: 'host:4200' is not like",
+    described({"a": 3}).replace("127.0.0.2", "0.0.0.0"): "nodes.a.replicas[1].address: at 0.0.0.0:4200 a broker",
+    described({"a": 3}).replace("127.0.0.2", "[::]"): "; name the one by which others reach it",
     described({"a": 3}, top="size = 3\n"): "size: unknown key",
     described({"a": 3}, top='profile = "soft"\n'): "profile: 'soft' is none of hardened, paper",
     "nodes = 3": "nodes: Expected `array`",
@@ -193,7 +197,7 @@ def test_a_repository_is_described_beside_the_nodes_and_follows_as_they_do(tmp_p
     first.check_successor(second)
     for text, reason in {
         described({"a": 3}, top=shelves(11, 12)): "the repository has 2 of at least 3 replicas",
-        described({"a": 3}, top=shelves(1, 12, 13)): "two replicas have one address, 127.0.0.1:4200",
+        described({"a": 3}, top=shelves(1, 12, 13)): r"and repository\[0\]: two replicas have one address, 127",
         described({"repository": 3}, top=shelves(11, 12, 13)): "two virtual nodes have one name",
     }.items():
         with pytest.raises(ConfigError, match=reason):

@@ -31,7 +31,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError
 from veilcast.net.service import Host
-from veilcast.node.broker_files import REPOSITORY, load_broker, load_overlay, write_signed
+from veilcast.node.broker_files import REPOSITORY, check_links, load_broker, load_overlay, write_signed
 from veilcast.node.broker_keys import public_of, spell_broker, spell_operator, write_operator_key
 from veilcast.sim.broker_adversaries import BEHAVIOURS
 
@@ -72,6 +72,7 @@ class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names = [node.name for node in self.nodes]
         if len(set(names)) != len(names):
             raise ConfigError("two virtual nodes have one name")
+        check_links(self.links)
         topology = Topology.of({node.name: node.replicas for node in self.nodes}, self.links)
         if profile == "hardened":
             topology.check_hardened()

@@ -39,7 +39,7 @@ from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay
 from veilcast.errors import ConfigError, ForgedError, RemoteError, StorageError, TamperedError
 from veilcast.node import tomlfile
 from veilcast.node.broker_keys import BrokerPublic, read_broker, read_operator
-from veilcast.node.tomlfile import Process, check_address, naming_the_key, with_own_table
+from veilcast.node.tomlfile import Process, check_address, host_of, naming_the_key, with_own_table
 
 
 class BrokerFile(Process, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -96,10 +96,8 @@ def load_overlay(path: Path, before: Overlay | None = None) -> Overlay:
     """What an operator describes; the one that follows `before`, whose nodes it changes or leaves as they are."""
     try:
         described = msgspec.toml.decode(_read(path), type=OverlayFile)
-        places = [replica.address for node in described.nodes for replica in node.replicas]
-        places += [replica.address for replica in described.repository]
-        if twice := next((place for place in places if places.count(place) > 1), None):
-            raise ConfigError(f"two replicas have one address, {twice}")
+        check_links(described.links)
+        _check_apart(described)
         nodes = [(node.name, _replicas(f"nodes.{node.name}.replicas", node.replicas)) for node in described.nodes]
         return follow(before, nodes, described)
     except msgspec.ValidationError as error:
@@ -133,6 +131,16 @@ def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]
             reason = f"brokers that go by version {before.version} would not take this: {error}"
             raise ConfigError(reason) from error
     return overlay
+
+
+def check_links(links: Sequence[tuple[str, str]]) -> None:
+    """`ConfigError` for one that leads nowhere, or is there twice; gaps and cycles are the topology's to find."""
+    seen: dict[frozenset[str], int] = {}
+    for at, (one, other) in enumerate(links):
+        if one == other:
+            raise ConfigError(f"links[{at}]: {one!r} is linked to itself; name another virtual node, or take it away")
+        if (first := seen.setdefault(frozenset((one, other)), at)) != at:
+            raise ConfigError(f"links[{at}]: links[{first}] links {one!r} and {other!r} already; take one away")
 
 
 def replica_at(public: BrokerPublic, address: str) -> Replica:
@@ -172,11 +180,29 @@ def read_for(path: Path, operator: bytes, profile: Profile) -> SignedOverlay:
     return signed
 
 
+def _check_apart(described: OverlayFile) -> None:
+    """Each broker stands at one place, and alone at its address."""
+    seen: dict[str | bytes, str] = {}
+    tables = [(f"nodes.{node.name}.replicas", node.replicas) for node in described.nodes]
+    for name, replicas in (*tables, (REPOSITORY, described.repository)):
+        for place, replica in enumerate(replicas):
+            where = f"{name}[{place}]"
+            key = read_broker(f"{where}.broker", replica.broker).key
+            for told, reason in ((replica.address, f"address, {replica.address}"), (key, "key")):
+                if told in seen:
+                    both = f"{seen[told]} and {where}"
+                    raise ConfigError(f"{both}: two replicas have one {reason}; each is a broker of its own")
+                seen[told] = where
+
+
 def _replicas(name: str, tables: Sequence[ReplicaTable]) -> list[Replica]:
     made = []
     for place, table in enumerate(tables):
         where = f"{name}[{place}]"
         address = check_address(f"{where}.address", table.address)
+        if host_of(address).is_unspecified:
+            reason = f"at {address} a broker listens, and nobody can call it there"
+            raise ConfigError(f"{where}.address: {reason}; name the one by which others reach it")
         made.append(replica_at(read_broker(f"{where}.broker", table.broker), address))
     return made
 
