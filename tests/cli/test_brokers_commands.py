@@ -172,6 +172,9 @@ def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> Non
         text = f'keyring = "{keyring}"\nlisten = "127.0.0.1:4200"\noverlay = "{overlay}"\noperator = "{operator}"\n'
         (desk.home / "broker.toml").write_text(text + more)
 
+    hint = "No such file or directory; is the name right? -c FILE names another"
+    desk.bad("brokers run", 3, f"cannot read broker.toml: {hint}")
+    desk.bad("brokers run -c missing.toml", 3, f"cannot read missing.toml: {hint}")
     file("stranger.keys")
     desk.bad("brokers run", 3, "o.signed does not have this broker")
     file("max.keys")

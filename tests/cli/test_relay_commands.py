@@ -88,7 +88,7 @@ def test_what_a_server_cannot_run_with_is_told_in_one_line(home: Path, capsys: p
         return code, err
 
     code, err = refused()
-    assert (code, "name the file with -c" in err) == (3, True)
+    assert (code, "-c FILE names another" in err) == (3, True)
     write_server(home, keyring="none.keys")
     code, err = refused()
     assert (code, "the authority grants one" in err) == (4, True)

@@ -91,7 +91,7 @@ def test_what_a_directory_cannot_run_with_is_told_before_tor_is_started(
     file = home / "directory.toml"
     command = ("tree", "directory", "run")
     code, err = refused(capsys, *command)
-    assert (code, "name the file with -c" in err) == (3, True)
+    assert (code, "-c FILE names another" in err) == (3, True)
     file.write_text('keyring = "none.keys"')
     code, err = refused(capsys, *command)
     assert (code, "the authority grants one" in err) == (4, True)

@@ -85,7 +85,7 @@ def test_every_mistake_is_told_with_its_file_and_key(text: str) -> None:
 def test_what_is_no_toml_and_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"node\.toml: not a TOML file"):
         read("keyring = ")
-    with pytest.raises(ConfigError, match=r"cannot read .*; name the file with -c"):
+    with pytest.raises(ConfigError, match=r"cannot read .*; is the name right. -c FILE names another"):
         load(tmp_path / "node.toml")
 
 

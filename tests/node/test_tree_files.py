@@ -95,5 +95,5 @@ def test_every_mistake_of_a_members_file_is_told(text: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="name the file with -c"):
+    with pytest.raises(ConfigError, match="-c FILE names another"):
         load_directory(tmp_path / "directory.toml")

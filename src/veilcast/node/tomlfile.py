@@ -65,7 +65,7 @@ def load(path: Path, parse: Callable[[bytes, Path], _P]) -> _P:
     try:
         return parse(path.read_bytes(), path)
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; name the file with -c") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}; is the name right? -c FILE names another") from error
 
 
 def parse(
