@@ -236,7 +236,8 @@ def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> N
         second = home.start(sys.executable, "-c", NODE, DESK, "node", "run")
         _, err = second.communicate(timeout=TIMEOUT_S)
         assert second.returncode == 15
-        assert err.startswith("veilcast: control: a node is running at")
+        assert err.startswith("veilcast: control: this one runs already, and answers at")
+        assert "stop it first" in err
         assert len(err.splitlines()) == 1
         assert home.run("status")[0] == 0
 

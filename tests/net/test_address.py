@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.errors import ConfigError
-from veilcast.net.address import canonical, name, parse, pinned
+from veilcast.net.address import canonical, name, parse, pinned, unusable
 
 PORTS = st.integers(0, 0xFFFF)
 
@@ -45,3 +47,17 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 def test_who_must_answer_stands_before_the_last_at_sign(who: str, host: ipaddress.IPv4Address, port: int) -> None:
     assert pinned(f"{who}@{host}:{port}") == (who, f"{host}:{port}")
     assert pinned(f"{host}:{port}") == ("", f"{host}:{port}")
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.EADDRINUSE, "; if this process runs already, stop that one first"),
+        (errno.EADDRNOTAVAIL, "; name an address that this machine has"),
+        (errno.EACCES, "; name a port from 1024 on"),
+        (errno.ENOBUFS, ""),
+    ],
+)
+def test_where_nobody_can_listen_is_told_with_the_key_and_the_next_step(number: int, told: str) -> None:
+    error = unusable("listen", ("127.0.0.1", 4200), OSError(number, "whatever a library says"))
+    assert str(error).startswith(f"listen: cannot use 127.0.0.1:4200: {os.strerror(number)}{told}")

@@ -336,7 +336,7 @@ def test_the_socket_of_a_dead_node_is_replaced(tmp_path: Path) -> None:
 def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
     async def test(config: Path, desk: Desk, _: ControlServer) -> None:
         second = ControlServer(tmp_path / "node.sock", desk, lambda: None, 1)
-        with pytest.raises(LocalError, match="a node is running"):
+        with pytest.raises(LocalError, match=r"runs already, and answers at .*; stop it first"):
             await second.open()
         await second.close()
         async with connect(config) as me:

@@ -9,12 +9,14 @@ before it: "broker:0a1b...@127.0.0.1:4000".
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import re
 import socket
 from typing import Final, TypeAlias
 
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, StorageError
 from veilcast.machine import Address
 
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
@@ -59,6 +61,18 @@ def pinned(text: str) -> tuple[str, str]:
     return name, where
 
 
+def unusable(key: str, address: SocketAddress, error: OSError) -> StorageError:
+    """What to raise where the system does not let us listen: the file's key, the reason and what to do."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    hint = _HINTS.get(error.errno or 0, "")
+    return StorageError(f"{key}: cannot use {name(address)}: {reason}{hint}")
+
+
+_HINTS: Final = {
+    errno.EADDRINUSE: "; if this process runs already, stop that one first, or else name another port",
+    errno.EADDRNOTAVAIL: "; name an address that this machine has",
+    errno.EACCES: "; name a port from 1024 on",
+}
 _FORM: Final = re.compile(
     r"(?:(?P<four>[0-9.]+)|\[(?P<six>[0-9A-Fa-f:.]+(?:%[0-9]+)?)\]):(?P<port>[0-9]{1,5})", re.ASCII
 )

@@ -13,9 +13,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from veilcast.errors import RemoteError, StorageError
+from veilcast.errors import RemoteError
 from veilcast.machine import Address
-from veilcast.net.address import SocketAddress, name, parse
+from veilcast.net.address import SocketAddress, name, parse, unusable
 from veilcast.net.ends import CROWDED, EXHAUSTED, LATE, Ends
 from veilcast.net.limits import Limits
 from veilcast.net.stream import Stream
@@ -140,7 +140,7 @@ def listening(family: socket.AddressFamily, address: SocketAddress) -> socket.so
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        raise StorageError(f"listen: cannot use {name(address)}: {error.strerror}") from error
+        raise unusable("listen", address, error) from error
     return bound
 
 

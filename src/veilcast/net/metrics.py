@@ -12,9 +12,9 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from veilcast.errors import ConfigError, LocalError, StorageError
+from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
-from veilcast.net.address import name, parse
+from veilcast.net.address import name, parse, unusable
 
 Kind: TypeAlias = Literal["counter", "gauge", "summary"]
 Numbers: TypeAlias = Callable[[], Mapping[str, float]]
@@ -54,7 +54,7 @@ class MetricsServer:
         try:
             self._server = await asyncio.start_server(self._answer, *self._at[:2], limit=REQUEST_MAX)
         except OSError as error:
-            raise StorageError(f"metrics: cannot use {name(self._at)}: {error.strerror}") from error
+            raise unusable("metrics", self._at, error) from error
 
     async def close(self) -> None:
         if self._server is None:

@@ -104,7 +104,10 @@ def _remove_dead(path: Path) -> None:
             return
         except BlockingIOError:
             pass  # Its queue is full, so somebody has it open.
-    raise LocalError(f"control: a node is running at {path} already")
+    raise LocalError(
+        f"control: this one runs already, and answers at {path}; stop it first (SIGTERM, or Ctrl-C where it runs), "
+        "or name another control to run one beside it"
+    )
 
 
 def _check_directory(directory: Path) -> None:

@@ -13,9 +13,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from veilcast.errors import ConfigError, StorageError
+from veilcast.errors import ConfigError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Machine
-from veilcast.net.address import SocketAddress, name, parse
+from veilcast.net.address import SocketAddress, name, parse, unusable
 from veilcast.net.clock import Clock
 from veilcast.net.turns import Counts, Turns
 
@@ -153,7 +153,7 @@ def _bind(family: socket.AddressFamily, address: SocketAddress) -> socket.socket
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise StorageError(f"listen: cannot use {name(address)}: {error.strerror}") from error
+        raise unusable("listen", address, error) from error
     return bound
 
 
