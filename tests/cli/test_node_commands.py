@@ -172,7 +172,8 @@ def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Ho
         node.kill()
         _, err = reader.communicate(timeout=TIMEOUT_S)
         assert reader.returncode == 14
-        assert err == "veilcast: the node has gone away\n"
+        told = "and its log says why; start it again: what it had not confirmed may be lost"
+        assert err == f"veilcast: the node has gone away, {told}\n"
     code, out, err = home.run("status", "--json")
     assert (code, json.loads(out)["error"]) == (14, "unreachable")
     assert "veilcast node run -c" in err

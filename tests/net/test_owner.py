@@ -212,7 +212,7 @@ def test_a_write_that_fails_ends_the_node_and_nobody_is_told_that_it_succeeded(t
     async def test(books: Books, config: Path) -> None:
         books.broken = True
         async with connect(config) as me:
-            with pytest.raises(LocalError, match="gone away"):
+            with pytest.raises(LocalError, match="gone away, and its log says why; start it again"):
                 await me.publish("news", "lost")
 
     with pytest.raises(StorageError, match="disk is full"):

@@ -156,7 +156,7 @@ class Client:
                 if number in self._answers and not self._answers[number].done():
                     self._answers[number].set_result(answer)
         except (OSError, asyncio.IncompleteReadError):
-            self._lose(UnreachableError("the node has gone away"))
+            self._lose(UnreachableError(_GONE))
         except (MalformedError, asyncio.QueueFull):
             self._lose(UnreachableError("the node sent what this client does not understand"))
 
@@ -243,4 +243,5 @@ def publication(what: str | Label | Publication, body: bytes | str = b"", **valu
 
 
 _GREET_S: Final = 10.0
+_GONE: Final = "the node has gone away, and its log says why; start it again: what it had not confirmed may be lost"
 _LEAVE_S: Final = 5.0
