@@ -118,8 +118,21 @@ CUT_OFF = gzip.compress(b"a,b,t\n1,2,3\n" * 99, mtime=0)[:-9]
 def test_files_that_are_broken_are_told_in_a_line(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(StorageError, match="cannot be read as a trace"):
         own_trace.load(write(tmp_path / "mine", data))
-    with pytest.raises(StorageError, match="cannot be read as a trace"):
-        own_trace.load(tmp_path / "nothing")
+
+
+def test_what_is_no_trace_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
+    def refused(path: Path) -> str:
+        with pytest.raises(StorageError) as told:
+            own_trace.load(path)
+        return str(told.value).partition(" cannot be read as a trace: ")[2]
+
+    assert refused(tmp_path / "nothing") == "No such file or directory; name a file of CSV, or Parquet"
+    no_parquet = "what is there is no Parquet, or is damaged; name a file of CSV, or Parquet"
+    (tmp_path / "full").mkdir()
+    write(tmp_path / "full" / "notes.txt", b"a,b,t\n1,2,3\n")
+    assert refused(tmp_path / "full") == no_parquet
+    assert refused(write(tmp_path / "mine", b"PAR1rubbish")) == no_parquet
+    assert refused(write(tmp_path / "packed", CUT_OFF)) == "it is packed, and damaged; fetch it anew"
 
 
 @pytest.fixture

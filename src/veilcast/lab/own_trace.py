@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import zlib
 from functools import lru_cache
 from pathlib import Path
@@ -57,8 +58,12 @@ def _loaded(path: Path) -> Trace:
             return traces.parse_lines(lines, None)
     except ConfigError as error:
         raise ConfigError(f"{path} is no trace: {error}") from error
-    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise StorageError(f"{path} cannot be read as a trace: {error}") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise StorageError(f"{path} cannot be read as a trace: it is packed, and damaged; fetch it anew") from error
+    except (OSError, pa.ArrowException) as error:
+        # The system's reasons are short; Arrow's are sentences for programmers, and some of them are errors of files.
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else _NO_PARQUET
+        raise StorageError(f"{path} cannot be read as a trace: {why}; name a file of CSV, or Parquet") from error
 
 
 def _columns(path: Path) -> Trace:
@@ -91,4 +96,5 @@ def _hours(table: pa.Table) -> NDArray[np.float64]:
 
 _NAMES: Final = ("publisher", "subscriber", "hour")
 _PARQUET: Final = b"PAR1"
+_NO_PARQUET: Final = "what is there is no Parquet, or is damaged"
 _GZIP: Final = b"\x1f\x8b"
