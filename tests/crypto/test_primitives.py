@@ -11,7 +11,7 @@ import pytest
 
 USE_THE_GROUP = "from veilcast.crypto.group import Scalar; Scalar.of(2).public() * Scalar.of(3)"
 
-MODULES = ["veilcast", "veilcast.crypto.group", "veilcast.crypto.dealing", "veilcast.cli.main"]
+MODULES = ["veilcast", "veilcast.crypto.group", "veilcast.crypto.dealing", "veilcast.cli.commands"]
 
 
 def python(code: str, temporary: Path) -> subprocess.CompletedProcess[str]:

@@ -118,7 +118,7 @@ def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None
 
 
 _PROCESSES = get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["veilcast.cli.main"])
+_PROCESSES.set_forkserver_preload(["veilcast.cli.commands"])
 _HASTY_MEMBER = "again_us = 2000000\n"
 _HASTY_BROKER = "[brokers]\nbound_us = 300000\n"
 """Tests do not wait as long as one would for machines that are far apart."""

@@ -113,6 +113,6 @@ def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None
 
 
 _PROCESSES = get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["veilcast.cli.main"])
+_PROCESSES.set_forkserver_preload(["veilcast.cli.commands"])
 _HASTY = "spread_us = 10000\nretry_us = 500000\n"
 """In the table `relay`, which comes last in a member's file: tests do not wait for what hides a member among others."""
