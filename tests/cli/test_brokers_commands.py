@@ -303,6 +303,7 @@ def test_a_plan_goes_by_what_more_than_the_liars_of_a_node_say(planned: Desk) ->
     assert made["liars"] == ["replica 3 of a"]
     assert {row["node"]: row["planned"] for row in made["nodes"]} == {"a": 5, "b": 3}
     assert (made["unused"], made["unprotected"], made["applied"]) == (0, [], False)
+    assert made["silent"] == []
     lines = planned.run(plan(planned, "--spare 3"))[1].splitlines()
     assert lines[1].startswith("  a: 3 replicas, planned 5, risk 0.3")
     assert "  proven to lie: replica 3 of a" in lines

@@ -3,6 +3,7 @@ it when it is taken away."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from random import Random
@@ -12,12 +13,15 @@ import msgspec
 import pytest
 
 from veilcast.authority.vault import alone, write_whole
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
 from veilcast.brokers.repository import Repository
 from veilcast.cli import localbrokers, localnet
 from veilcast.cli.brokers_facts import facts_lines
+from veilcast.cli.brokers_silent import silence_lines, silences
 from veilcast.cli.context import Context
 from veilcast.cli.localbrokers import NodePlan, OverlayPlan
 from veilcast.cli.localnet import Plan
+from veilcast.cli.localoperator import LocalOperator
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import Cost
 from veilcast.errors import ConfigError
@@ -80,6 +84,93 @@ def test_a_plan_to_be_carried_out_is_made_while_nobody_else_changes_the_overlay(
         assert not asked
         assert main(["brokers", "plan", "--dir", str(home)], CONTEXT) == 0
     assert asked == [home]
+
+
+class Told:
+    """What brokers answer, as a test has it: nobody runs, and handing out an order changes nothing."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home, self.facts = home, dict.fromkeys(PLAN.hosts)
+        localnet.lay_out(home, PLAN, CONTEXT, Random(os.urandom(8)))
+        for module in ("brokers_plan", "localoperator"):
+            monkeypatch.setattr(f"veilcast.cli.{module}.told_by", lambda _: dict(self.facts))
+        monkeypatch.setattr("veilcast.cli.crew.add", lambda *_: None)
+        monkeypatch.setattr(LocalOperator, "hand_out", lambda _: None)
+        monkeypatch.setattr("veilcast.cli.brokers_plan._STEP_S", 0.0)
+        monkeypatch.setattr("veilcast.cli.brokers_plan._LOOK_S", 0.0)
+
+    def up(self, version: int, *hosts: str) -> None:
+        for host in hosts:
+            node, _, index = host.partition("-")
+            place = {"node": node, "index": int(index), "marks": [], "observed": 100}
+            self.facts[host] = {**place, "version": version, "complete": True, "left": False}
+
+    def version(self) -> int:
+        operator = load_broker(localbrokers.broker_file(self.home, "a-1")).operator_key
+        signed = localbrokers.operator_directory(self.home) / localbrokers.SIGNED
+        return read_signed(signed, operator).verify(operator).version
+
+    def plan(self, *more: str) -> int:
+        return main(["brokers", "plan", "--dir", str(self.home), *more], CONTEXT)
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+    return Told(tmp_path / "net", monkeypatch)
+
+
+def test_a_plan_says_who_is_silent_and_which_node_has_no_majority(
+    told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told.up(1, "a-1", "b-1", "b-2", "b-3", "b-4")
+    assert told.plan() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  silent: 2 of 3 replicas of a" in lines
+    assert "  silent: 1 of 5 replicas of b" in lines
+    assert [line for line in lines if "warning" in line] == [
+        "  warning: no majority of a answers: nothing gets through it until more of it run"
+    ]
+    assert told.plan("--json") == 0
+    assert json.loads(capsys.readouterr().out)["silent"] == [
+        {"node": "a", "silent": 2, "of": 3, "majority": False},
+        {"node": "b", "silent": 1, "of": 5, "majority": True},
+    ]
+
+
+def test_a_repository_without_a_majority_is_named_as_it_is() -> None:
+    replicas = [Replica(bytes([number]) * 32, f"at {number}", f"broker:{number}") for number in range(6)]
+    shelf = NodeEntry("repository", 1, tuple(replicas[3:]))
+    overlay = Overlay(1, (NodeEntry("a", 1, tuple(replicas[:3])),), (), shelf)
+    found = silences(overlay, {replica.key for replica in replicas[:4]})
+    assert silence_lines(found)[0] == "  silent: 2 of 3 replicas of the repository"
+    assert "no majority of the repository answers" in silence_lines(found)[1]
+    assert silences(overlay, {replica.key for replica in replicas}) == []
+
+
+def test_nothing_is_signed_that_too_few_could_carry_out(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    told.up(1, "a-1", "b-1", "b-2", "b-3")
+    assert told.plan("--apply") == 14
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nothing is signed, for too few answer to carry it out: 1 of 3 replicas of a; " in line
+    assert f"`veilcast brokers status --dir {told.home}`" in line
+    assert told.version() == 1
+
+
+def test_a_step_that_brokers_do_not_take_ends_in_time_and_the_next_call_carries_it_out(
+    told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = [host for host in PLAN.hosts if host not in PLAN.spares]
+    told.up(1, *running)
+    assert told.plan("--apply") == 15
+    waits, end = capsys.readouterr().err.splitlines()
+    assert waits == "veilcast: waiting for version 2: 0 of 6 replicas that must go by it do"
+    assert "gave up after 0 s of waiting for version 2" in end
+    assert "it is signed, and --apply carries it out first" in end
+    assert told.version() == 2
+    told.up(2, *running)
+    told.up(2, *PLAN.spares)
+    assert told.plan() == 0
+    assert "  version 2 has been carried out: all who answer go by it" in capsys.readouterr().out.splitlines()
 
 
 def test_a_repository_is_laid_out_beside_the_nodes_and_members_use_it(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ async def redeploy(
     step = Step(overlay, "b", tuple(come), tuple(leave))
     await house.start(*operator.sign(step))
     await asyncio.to_thread(operator.hand_out)
-    while not await asyncio.to_thread(operator.stands, step, sum(len(node.replicas) for node in overlay.nodes) - 4):
+    while await asyncio.to_thread(operator.standing, step) < sum(len(node.replicas) for node in overlay.nodes) - 4:
         await asyncio.sleep(0.2)
-    while not await asyncio.to_thread(operator.left, step):
+    while await asyncio.to_thread(operator.staying, step):
         await asyncio.sleep(0.2)

@@ -139,7 +139,7 @@ async def replace_all(house: House) -> None:
     step = Step(newer, node.name, tuple(spares), node.replicas)
     await house.start(*operator.sign(step))
     await asyncio.to_thread(operator.hand_out)
-    while not await asyncio.to_thread(operator.stands, step, 3):
+    while await asyncio.to_thread(operator.standing, step) < 3:
         await asyncio.sleep(0.1)
-    while not await asyncio.to_thread(operator.left, step):
+    while await asyncio.to_thread(operator.staying, step):
         await asyncio.sleep(0.1)

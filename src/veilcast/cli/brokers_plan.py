@@ -29,11 +29,12 @@ from veilcast.brokers.planning import Findings, Mark, Step, Told, carry_out, fin
 from veilcast.cli import crew, localnet
 from veilcast.cli.bounds import within
 from veilcast.cli.brokers_facts import told_by
+from veilcast.cli.brokers_silent import Silence, silence_data, silence_lines, silences
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
 from veilcast.cli.files import read_file
 from veilcast.cli.localoperator import LocalOperator
-from veilcast.errors import ConfigError, LocalError
+from veilcast.errors import ConfigError, LocalError, UnreachableError
 from veilcast.node.broker_files import read_signed
 from veilcast.node.broker_keys import read_operator
 
@@ -74,7 +75,7 @@ def _plan(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.dir is not None:
         if arguments.overlay or arguments.operator or arguments.spare:
             raise ConfigError("--overlay, --operator and --spare go with FACTS; with --dir they are known")
-        return _plan_here(arguments)
+        return _plan_here(arguments, context)
     if arguments.apply:
         raise ConfigError(
             "--apply goes with --dir; elsewhere sign the next overlay, and hand it out by `brokers order`"
@@ -89,10 +90,17 @@ def _plan(arguments: argparse.Namespace, context: Context) -> Report:
         _check_version(path, told, overlay, arguments.overlay)
     found = findings(overlay, _once([each for told in facts for each in told_in(told)]))
     made = _made(arguments, overlay, found, arguments.spare)
-    return _report(overlay, found, made, None)
+    places = {(each["node"], each["index"]) for told in facts for each in told.values() if each is not None}
+    heard = {
+        replica.key
+        for node in overlay.every
+        for index, replica in enumerate(node.replicas, 1)
+        if (node.name, index) in places
+    }
+    return _report(overlay, found, made, None, silences(overlay, heard))
 
 
-def _plan_here(arguments: argparse.Namespace) -> Report:
+def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
     directory: Path = arguments.dir
     net = localnet.read_net(directory)
     with alone(directory) if arguments.apply else nullcontext():  # Nobody changes what the plan goes by meanwhile.
@@ -100,15 +108,20 @@ def _plan_here(arguments: argparse.Namespace) -> Report:
         here = LocalOperator(directory, net)
         left = here.pending(told)
         if left is not None and arguments.apply:
-            _carry_out(here, [left])
+            # Who should have come by it and is down is started, so this may stand though too few answer now.
+            _carry_out(here, [left], context)
             told = told_by(directory)
         overlay = here.overlay()
+        silent = silences(overlay, here.heard(overlay, told))
         found, spares = findings(overlay, told_in(told)), here.spares(overlay)
         made = _made(arguments, overlay, found, len(spares))
         steps = carry_out(overlay, made, spares, found)
-        if arguments.apply:
-            _carry_out(here, steps)
-    return _report(overlay, found, made, steps, applied=arguments.apply, left=left)
+        if arguments.apply and steps:
+            _check_majorities(silent, directory)
+            _carry_out(here, steps, context)
+    # Whoever was interrupted sees that its last step needs nothing more.
+    stands = left is None and overlay.version > 1 and any(told.values())
+    return _report(overlay, found, made, steps, silent, applied=arguments.apply, left=left, stands=stands)
 
 
 def told_in(told: Mapping[str, Any]) -> list[Told]:
@@ -145,27 +158,65 @@ def _once(told: list[Told]) -> list[Told]:
     return told
 
 
-def _carry_out(here: LocalOperator, steps: list[Step]) -> None:
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+def _check_majorities(silent: list[Silence], directory: Path) -> None:
+    """Before anything is signed that nobody could carry out."""
+    few = [each for each in silent if not each.majority and not each.repository]
+    if few:
+        nodes = ", ".join(f"{each.of - each.silent} of {each.of} replicas of {each.node}" for each in few)
+        raise UnreachableError(
+            f"nothing is signed, for too few answer to carry it out: {nodes}; `veilcast brokers status --dir "
+            f"{directory}` lists who is down, and `veilcast brokers run -c {directory}/NAME/broker.toml` starts one"
+        )
+
+
+def _carry_out(here: LocalOperator, steps: list[Step], context: Context) -> None:
+    shown = sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as progress:
         task = progress.add_task("steps", total=len(steps))
+        said = ""
+
+        def say(waits: str) -> None:
+            nonlocal said
+            progress.update(task, description=waits)
+            if waits != said and not shown:
+                context.warn(waits)
+            said = waits
+
         for step in steps:
             coming = here.sign(step)
             if coming:
                 crew.add(here.directory, coming)
             here.hand_out()
-            size = sum(len(node.replicas) for node in step.overlay.nodes)
-            # Who lies may say that it never does, so all but a few are enough.
-            enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)
-            _wait(partial(here.stands, step, enough), f"version {step.overlay.version}")
-            _wait(partial(here.left, step), "those who leave")
+            _wait(partial(_gathering, here, step), say)
+            _wait(partial(_leaving, here, step), say)
             progress.advance(task)
 
 
-def _wait(holds: Callable[[], bool], what: str) -> None:
+def _gathering(here: LocalOperator, step: Step) -> str | None:
+    """What a step waits for; None when enough go by it."""
+    size = sum(len(node.replicas) for node in step.overlay.nodes)
+    # Who lies may say that it never does, so all but a few are enough.
+    enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)
+    if (count := here.standing(step)) >= enough:
+        return None
+    return f"waiting for version {step.overlay.version}: {count} of {enough} replicas that must go by it do"
+
+
+def _leaving(here: LocalOperator, step: Step) -> str | None:
+    """The same, until those have left who leave by it."""
+    staying = here.staying(step)
+    return f"waiting for {counted(staying, 'broker')} to leave by version {step.overlay.version}" if staying else None
+
+
+def _wait(look: Callable[[], str | None], say: Callable[[str], object]) -> None:
     deadline = time.monotonic() + _STEP_S
-    while not holds():
+    while (waits := look()) is not None:
+        say(waits)
         if time.monotonic() > deadline:
-            raise LocalError(f"brokers have not settled within {_STEP_S:g} s: {what}; see `brokers status`")
+            raise LocalError(
+                f"gave up after {_STEP_S:g} s of {waits}; it is signed, and --apply carries it out first when it is "
+                "called again; `brokers status` says who is down"
+            )
         time.sleep(_LOOK_S)
 
 
@@ -187,12 +238,14 @@ def _report(
     found: Findings,
     made: Plan,
     steps: list[Step] | None,
+    silent: list[Silence],
     *,
     applied: bool = False,
     left: Step | None = None,
+    stands: bool = False,
 ) -> Report:
     """Without steps it is the operator's to make them: which brokers come is known to nobody here. `left` is one that
-    an earlier call has signed, and was interrupted then."""
+    an earlier call has signed, and was interrupted then; `stands` says that there is none, for all go by it."""
     liars = [
         f"replica {index} of {node.name}"
         for node in overlay.nodes
@@ -215,6 +268,7 @@ def _report(
     data = {
         "nodes": nodes,
         "liars": liars,
+        "silent": silence_data(silent),
         "unused": made.unused,
         "unprotected": list(made.unprotected),
         "steps": told,
@@ -227,6 +281,7 @@ def _report(
     ]
     spare = f"{counted(made.unused, 'replica')} to spare after the plan"
     lines.insert(0, f"{counted(len(nodes), 'virtual node')}, {spare}")
+    lines += silence_lines(silent)
     lines += [f"  proven to lie: {name}" for name in liars]
     lines += [f"  unprotected: {path}" for path in made.unprotected]
     for step in steps or ():
@@ -235,6 +290,8 @@ def _report(
     if left is not None:
         state = "was signed before, and has been" if applied else "was signed before, and is still to be"
         lines.append(f"  version {left.overlay.version} {state} carried out")
+    if stands and not steps:
+        lines.append(f"  version {overlay.version} has been carried out: all who answer go by it")
     if left is not None and not applied:
         lines.append("  --apply does that first")
     elif not liars and all(row["now"] == row["planned"] for row in nodes):

@@ -78,13 +78,20 @@ class LocalOperator:
         if not heard:
             raise LocalError("no broker took the order; are they running?")
 
-    def stands(self, step: Step, enough: int) -> bool:
-        """Whether so many of the step's replicas go by it and lack nothing."""
+    def heard(self, overlay: Overlay, told: Mapping[str, Any]) -> set[bytes]:
+        """The keys of the replicas that answered."""
+        inside = [replica for node in overlay.every for replica in node.replicas]
+        return {replica.key for replica in inside if told.get(self.host(replica)) is not None}
+
+    def standing(self, step: Step) -> int:
+        """How many of the step's replicas go by it and lack nothing."""
         told = told_by(self.directory)
         replicas = [replica for node in step.overlay.nodes for replica in node.replicas]
         heard = [facts for replica in replicas if (facts := told.get(self.host(replica))) is not None]
-        return enough <= sum(bool(facts["version"] >= step.overlay.version and facts["complete"]) for facts in heard)
+        return sum(bool(facts["version"] >= step.overlay.version and facts["complete"]) for facts in heard)
 
-    def left(self, step: Step) -> bool:
+    def staying(self, step: Step) -> int:
+        """How many of those who leave by it have not left."""
         told = told_by(self.directory)
-        return all((facts := told.get(self.host(replica))) is None or facts["left"] for replica in step.leave)
+        leaving = [told.get(self.host(replica)) for replica in step.leave]
+        return sum(facts is not None and not facts["left"] for facts in leaving)
