@@ -8,28 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.brokers.absences import _is_picked
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.sharing.attendance import Dealt, Roll
-from veilcast.brokers.sharing.bulk import key_id
 from veilcast.brokers.sharing.redistribution import Portion
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.wire.brokers import LastShare, NextShare, Spoken, Taken
 from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
+from forging import Steady, unpicked
 from lies import call, curious, drop, without
-from overlays import PUBLISHER, QUIET, SECRET, Liar, Script, U, World, passed, scheme
-
-
-class Steady:
-    def randrange(self, low: int, high: int) -> int:
-        return low
-
-
-def unpicked(count: int) -> list[bytes]:
-    keys = (key_id(PUBLISHER.public, number.to_bytes(8, "big")) for number in range(999))
-    return [key for key in keys if not _is_picked(key, 1)][:count]
+from overlays import QUIET, SECRET, Liar, Script, U, World, passed, scheme
 
 
 def after_a_while(script: Script) -> tuple[Script, list[bool]]:
