@@ -251,7 +251,7 @@ def test_honest_replicas_are_never_absent_to_one_another_whatever_liars_say_of_t
 
 
 def test_with_nobody_absent_words_are_as_they_were() -> None:
-    world = World(3, 3, {(2, 2): curious}, bound_us=10 * U)
+    world = World(3, 3, {(2, 2): curious}, bound_us=10 * U, hold_us=400 * U)
     took = keys_pass(world, names(3))
     assert max(took) < 8 * U
     assert world.messages["Spoken"] == 3 * 2 * 3 * 2

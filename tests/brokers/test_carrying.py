@@ -63,7 +63,13 @@ def test_content_passes_and_the_echo_ends_it_everywhere(strategy: Strategy) -> N
     check(world, content)
     for replica in world.honest:
         sizes = replica.carrying.sizes()
-        assert sizes == {"contents": 0, "content bytes": 0, "contents done": 1, "contents early": 0}
+        assert sizes == {
+            "contents": 0,
+            "content bytes": 0,
+            "contents done": 1,
+            "contents early": 0,
+            "contents asked for": 0,
+        }
     assert world.messages["Missing"] == 0
 
 
@@ -186,7 +192,13 @@ def test_the_end_of_what_has_not_come_yet_is_remembered_and_bounded() -> None:
     world.run(60 * U)
     assert world.finished(content)
     sizes = world.replicas[late].carrying.sizes()
-    assert sizes == {"contents": 0, "content bytes": 0, "contents done": 1, "contents early": 0}
+    assert sizes == {
+        "contents": 0,
+        "content bytes": 0,
+        "contents done": 1,
+        "contents early": 0,
+        "contents asked for": 0,
+    }
     assert world.messages["Carry"] == carried, "it goes out again to nobody who has it"
     for number in range(1000):
         world.replicas[late].receive(Done(number.to_bytes(16, "big"), 0), Address("reader 2"), world.now)

@@ -274,3 +274,59 @@ def test_portions_that_are_shown_before_they_are_asked_for_are_checked_before_th
         replica.receive(NextShare(ADVERT, portion.encode().reveal()), at(1, 1), world.now)
     assert not hop._shown
     assert sum(replica.refused.values()) == 4
+
+
+@pytest.mark.parametrize("early", [415, 420, 425])
+def test_what_honest_ones_send_into_a_hop_that_a_liar_opened_early_is_not_lost_with_it(early: int) -> None:
+    """The liar of node 4 deals to replica 3 of node 5 so long before the others, in tenths of a unit, that what it
+    opened would be given up between what comes from honest ones; the liar of node 5 is silent."""
+
+    def build() -> tuple[World, list[int]]:
+        world = World(5, 3, {(1, 1): curious} | {(hop, 1): DENY for hop in (2, 3, 4)} | {(5, 1): drop(*ANY)})
+        world.rng = Steady()  # type: ignore[assignment]
+        dealt: list[int] = []
+
+        def slow(source: Peer, to: Peer, message: Message) -> int:
+            if not isinstance(message, NextShare) or not isinstance(to, Place) or to.scheme != scheme(5):
+                return 0
+            if source != at(4, 1):
+                dealt.append(world.now)
+            return U * 7 // 10 if to == at(5, 3) else 0
+
+        world.slow = slow
+        return world, dealt
+
+    (key,) = unpicked(1)
+    world, dealt = build()
+    begun = world.now
+    world.deal(key=key)
+    world.run(150 * U)
+    took = dealt[0] - begun
+    world, _ = build()
+    origin = world.deal(key=key)
+    world.run(took - early * U // 10)
+    world.send(at(4, 1), forged_share(root_of(world, origin), at(4, 1), at(5, 3)))
+    world.run(150 * U)
+    assert passed(world, origin)
+    assert not level(world, (5, 2), (5, 3))
+
+
+def test_a_key_that_grows_old_while_a_node_takes_it_is_taken_whole() -> None:
+    """The publisher's clock is slow. Who refused one honest portion of what it had begun would say that it lacks it."""
+    late, holder = at(3, 3), at(2, 2)
+    (key,) = unpicked(1)
+    for age in [U * tenths // 10 for tenths in range(2, 14)]:
+        world = World(3, 3, {(hop, 1): curious for hop in (1, 2, 3)})
+        world.rng = Steady()  # type: ignore[assignment]
+        world.slow = lambda source, to, message: (
+            U * 7 // 10 if isinstance(message, NextShare) and (source, to) == (holder, late) else 0
+        )
+        clock, world.now = world.now, world.now - world.config.hold_us + age
+        world.deal(key=key)
+        world._queue = [(when + clock - world.now, *rest) for when, *rest in world._queue]  # type: ignore[misc]
+        world._last.clear()
+        world.now = clock
+        world.run(100 * U)
+        assert not Pool(world).reconstructs()
+        assert world.messages["Disputed"] == 0
+        assert world.named() == []

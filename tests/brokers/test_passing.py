@@ -34,7 +34,7 @@ from overlays import ADVERT, KEY, QUIET, SECRET, Liar, Liars, Pool, U, World, pa
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_key_passes_in_two_r_squared_messages_a_hop(size: int) -> None:
     """And as many small ones that say it was taken, so that it can be erased."""
-    world = World(3, size, bound_us=10 * U)
+    world = World(3, size, bound_us=10 * U, hold_us=400 * U)
     assert not passed(world, Origin(KEY))
     origin = world.deal()
     world.run()
@@ -356,7 +356,7 @@ def _portion_share(message: NextShare) -> Share | None:
 
 
 def test_when_all_have_taken_their_shares_what_was_dealt_is_erased_at_once() -> None:
-    world = World(2, bound_us=100 * U)
+    world = World(2, bound_us=100 * U, hold_us=4_000 * U)
     world.deal()
     world.run(8 * U)
     assert world.messages["Taken"] == 9

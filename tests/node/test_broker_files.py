@@ -65,6 +65,7 @@ BROKERS = {
     BROKER.replace(LINE, LINE[:-1]): "operator: not the line that `veilcast brokers overlay init` printed",
     BROKER + "[brokers]\nprofile = 'paper'": "brokers.profile: the profile is named once",
     BROKER + "[brokers]\nbound_us = 0": "brokers.bound_us must be at least 1",
+    BROKER + "[brokers]\nbound_us = 4000000": "brokers.hold_us must be at least 40 times brokers.bound_us",
     BROKER + "[brokers]\nstrategy = 'none'": "brokers.strategy: ",
 }
 

@@ -217,8 +217,11 @@ class Broker:
                 self._router.claim_of_client(message.claim, client, now)
             case Withdraw():
                 self._router.withdrawn_by_client(message, client, now)
-            case FirstShare() | WantKey():
+            case FirstShare():
                 self._passing.receive(message, client, now)
+            case WantKey():
+                self._passing.receive(message, client, now)
+                self._carrying.asked(client, message.advertisement, now)
             case Carry() | Missing() | Done():
                 self._carrying.receive(message, client, now)
             case Order():

@@ -37,13 +37,37 @@ class Waiting:
         return any(count > scheme.tolerated for scheme, count in by_scheme.items())
 
 
+class Attempts:
+    """Which attempts who sends a content has made; bounded by the replicas of one node, in its schemes.
+
+    An attempt has everybody pass everything on once more, and nobody signs its number. So it counts when its publisher
+    says it, or more replicas than can lie: else a liar could say the last one first, and no other would be news.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[Peer, int] = {}
+
+    def hear(self, source: Peer, attempt: int) -> int:
+        """The last one that counts, with this."""
+        self._said[source] = max(attempt, self._said.get(source, 0))
+        if not isinstance(source, Place):
+            return self._said[source]
+        scheme = source.scheme
+        said = [made for peer, made in self._said.items() if isinstance(peer, Place) and peer.scheme == scheme]
+        return sorted(said, reverse=True)[scheme.tolerated] if len(said) > scheme.tolerated else 0
+
+
 class Carried:
     """Bounded by its manifest, and by the branches, which are claims."""
 
-    def __init__(self, carry: Carry, manifest: Manifest, before: Branch, publisher: bytes, until: int) -> None:
+    def __init__(
+        self, carry: Carry, manifest: Manifest, before: Branch, publisher: bytes, since: int, until: int
+    ) -> None:
         self.id = manifest.id
-        self.routing, self.encoded, self.attempt = carry.routing, carry.manifest, carry.attempt
-        self.manifest, self.before, self.publisher, self.until = manifest, before, publisher, until
+        self.routing, self.encoded, self.attempt = carry.routing, carry.manifest, 0
+        self.attempts = Attempts()
+        self.manifest, self.before, self.publisher = manifest, before, publisher
+        self.since, self.until = since, until
         self.blocks: dict[int, bytes] = {}
         self.branches: dict[Hop, Waiting] = {}
         self.sent: dict[tuple[Peer, int], None] = {}

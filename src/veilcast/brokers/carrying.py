@@ -4,15 +4,16 @@ says when all is through.
 A component without links, as `passing` is: `receive`, `handle`, `next_us` and an `outbox`. A publication is sealed, and
 its manifest signed by the publisher; so what holds can be taken from anybody, and what is spoilt names who brought it.
 
-The manifest goes from each replica to f + 1 of the next node, so all honest ones get it. Blocks go along, or their own
-ways (`content.carriers`), around proven liars where others are left. Nobody asks for a block because it did not come:
-most replicas need none. A reader does, at its edge node; and who is asked for what it lacks asks the node before, up to
-the publisher: first one replica, then f + 1, then all.
+The manifest goes from each replica to f + 1 of the next node, so all honest ones get it; that of another attempt to
+all, for nobody signs which attempt it is, and more replicas than can lie must say so (`carried.Attempts`). Blocks go
+along, or their own ways (`content.carriers`), around proven liars where others are left. Nobody asks for a block
+because it did not come: most replicas need none. A reader does, at its edge node; and who is asked for what it lacks
+asks the node before, up to the publisher: first one replica, then f + 1, then all.
 
 A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone, or that
-has not said so within `hold_us`; a node of which f + 1 replicas say so. Then it says so itself to the node it has it
-from, forgets the blocks, and answers later attempts at once. What f + 1 edge replicas are done with, the publisher is
-done with.
+has not said so within `hold_us`, or four times that while it asks for what it lacks; a node of which f + 1 replicas say
+so. Then it says so itself to the node it has it from, forgets the blocks, and answers later attempts at once. What f +
+1 edge replicas are done with, the publisher is done with.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
-from veilcast.brokers.carried import Carried, Hop, Waiting
+from veilcast.brokers.carried import Attempts, Carried, Hop, Waiting
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content import Block, Manifest, Strategy, carriers
+from veilcast.brokers.content import ATTEMPTS_MAX, Block, Manifest, Strategy, carriers
 from veilcast.brokers.early import Early
 from veilcast.brokers.routes import Branch, Outgoing, Peer, Routes, is_from, replicas
 from veilcast.brokers.sharing.scheme import Place, Scheme
@@ -48,12 +49,14 @@ class Carrying:
         self._contents: dict[bytes, Carried] = {}
         self._counts: Counter[bytes] = Counter()
         self._bytes: Counter[bytes] = Counter()
-        self._done: dict[bytes, int] = {}
-        """Contents that we are done with, and in which attempt."""
+        self._done: dict[bytes, tuple[int, Attempts]] = {}
+        """Contents that we are done with, in which attempt we said so last, and which were made."""
         self._alarms: Alarms[bytes] = Alarms()
         self._early: Early[bytes, Peer, Carry] = Early(
             count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
         )
+        self._asked: dict[tuple[Peer, bytes], int] = {}
+        """When clients last asked for what they lack under an advertisement."""
         self._ends: Early[bytes, Peer, Done] = Early(
             count=256, size=256, senders=4096, keep_us=config.hold_us, total=config.done_max
         )
@@ -65,6 +68,7 @@ class Carrying:
             "content bytes": self._bytes.total(),
             "contents done": len(self._done),
             "contents early": len(self._early) + len(self._ends),
+            "contents asked for": len(self._asked),
         }
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
@@ -86,6 +90,13 @@ class Carrying:
                 self._carry(carry, source, now)
             except RemoteError:
                 continue
+
+    def asked(self, client: Peer, advertisement: bytes, now: int) -> None:
+        """One who reads under this lacks a block or a key, and waits for it."""
+        self._asked.pop((client, advertisement), None)
+        self._asked[client, advertisement] = now
+        if len(self._asked) > self._config.contents_max:
+            del self._asked[next(iter(self._asked))]
 
     def ended(self, gone: Set[bytes | Hop], now: int) -> None:
         """Advertisements, or subscriptions of these hops: nobody waits for who wants nothing any more."""
@@ -112,6 +123,8 @@ class Carrying:
     def _carry(self, carry: Carry, source: Peer, now: int) -> None:
         routing = carry.routing
         id_ = routing.content
+        if carry.attempt > ATTEMPTS_MAX:
+            raise MalformedError("an attempt that nobody makes")
         size = len(carry.manifest) + len(routing.says) + len(carry.block or b"")
         if size > _CARRY_MAX:
             raise MalformedError("content that leaves no room in a message for another attempt's number")
@@ -133,7 +146,8 @@ class Carrying:
         if content.encoded != carry.manifest:
             raise ForgedError("a second manifest for one content")
         block = self._block(content, carry, source)
-        again = known is None or carry.attempt > content.attempt
+        attempt = max(content.attempt, content.attempts.hear(source, carry.attempt))
+        again = known is None or attempt > content.attempt
         # Raises for what was not advertised, or is no word of ours: such a thing must not be let in.
         branches = self._routes.wanting(routing) if again else ()
         if known is None:
@@ -142,7 +156,7 @@ class Carrying:
         if block is not None and fresh:
             self._store(content, block, carry.block or b"")
         if again:
-            content.attempt = carry.attempt
+            content.attempt = attempt
             self._go_on(content, branches)
         elif block is not None and fresh:
             self._spread(content, [block])
@@ -158,7 +172,7 @@ class Carrying:
         except (ForgedError, MalformedError):
             self._blame(source)
             raise
-        return Carried(carry, manifest, before, publisher, now + self._config.hold_us)
+        return Carried(carry, manifest, before, publisher, now, now + self._config.hold_us)
 
     def _block(self, content: Carried, carry: Carry, source: Peer) -> int | None:
         """The index of the block that came along, if it holds."""
@@ -227,10 +241,12 @@ class Carrying:
         return list(self._around(branch, indices))
 
     def _heralds(self, content: Carried, branch: Branch) -> list[Peer]:
-        """Who gets the manifest of us."""
+        """Who gets the manifest of us. Of another attempt all hear: it counts if more say it than can lie."""
         us = self._us()
         if not isinstance(branch, Scheme):
             return [branch] if us in self._first_of(us.scheme, content) else []
+        if content.attempt:
+            return list(replicas(branch))
         return list(self._around(branch, carriers(Strategy.COPIES, content.id, 1, branch, 0, us.index)))
 
     def _around(self, scheme: Scheme, indices: Sequence[int]) -> list[Place]:
@@ -263,6 +279,7 @@ class Carrying:
             raise StaleError("blocks of what is not here")
         if not any(is_from(source, waiting.branch) for waiting in content.branches.values()):
             raise ForgedError("blocks are missing where nobody wants them")
+        self.asked(source, content.routing.advertisement, now)
         for index in message.blocks:
             if index > len(content.manifest.digests):
                 raise ForgedError("a block that the content does not have")
@@ -316,7 +333,7 @@ class Carrying:
         if all(waiting.done for waiting in content.branches.values()):
             self._forget(content)
             self.through += self._done.pop(content.id, None) is None
-            self._done[content.id] = content.attempt
+            self._done[content.id] = (content.attempt, content.attempts)
             if len(self._done) > self._config.done_max:
                 del self._done[next(iter(self._done))]
             self._echo(content.id, content.attempt, content.before)
@@ -337,9 +354,13 @@ class Carrying:
         """We are done with it: who tries again is told so, and so are the others where it came from."""
         id_ = carry.routing.content
         before = self._routes.came_from(carry.routing.advertisement)
-        if carry.attempt > self._done[id_] and is_from(source, before):
-            self._done[id_] = carry.attempt
-            self._echo(id_, carry.attempt, before)
+        if not is_from(source, before):
+            return
+        said, attempts = self._done[id_]
+        attempt = attempts.hear(source, carry.attempt)
+        if attempt > said:
+            self._done[id_] = (attempt, attempts)
+            self._echo(id_, attempt, before)
 
     def _echo(self, id_: bytes, attempt: int, before: Branch) -> None:
         to: Iterable[Peer] = replicas(before) if isinstance(before, Scheme) else [before]
@@ -347,12 +368,24 @@ class Carrying:
 
     def _give_up(self, content: Carried, now: int) -> None:
         """Time is over. Clients that never say that they have it do not keep publishers busy for ever; nodes may be
-        slow for better reasons, and the publisher's next attempt will show."""
+        slow for better reasons, and the publisher's next attempt will show. Who asks for what it lacks is waited for:
+        where brokers lie, a key may need attempt after attempt."""
+        waits = any(self._waits(hop, content, now) for hop, branch in content.branches.items() if not branch.done)
+        if waits and now < content.since + _PATIENT * self._config.hold_us:
+            content.until = now + self._config.hold_us
+            self._alarms.set(content.id, content.until)
+            return
         for hop in [hop for hop, waiting in content.branches.items() if waiting.is_client and not waiting.done]:
             del content.branches[hop]
             self.given_up += 1
         self._finish(content, now)
         self._forget(content)
+
+    def _waits(self, hop: Hop, content: Carried, now: int) -> bool:
+        if isinstance(hop, bytes):
+            return False
+        asked = self._asked.get((hop, content.routing.advertisement))
+        return asked is not None and now - asked < self._config.hold_us
 
     def _prune(self, content: Carried) -> None:
         try:
@@ -378,6 +411,8 @@ _PARTS: Final = 4
 """One publisher has room for this part of everything."""
 _CARRY_MAX: Final = ITEM_MAX - 128
 """With names and numbers, of whatever length, no more than a message has."""
+_PATIENT: Final = 3
+"""Times `hold_us` after which the last wait for a reader begins that still asks."""
 _SERVED: Final = 2
 """How often a peer is sent the same block because it asks."""
 _TRIES: Final = 6

@@ -90,6 +90,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         at_least(self, "brokers", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
         if not self.client_claims <= self.claims_each <= self.claims_max:
             raise ConfigError("brokers.client_claims, .claims_each and .claims_max must not fall in this order")
+        if self.hold_us < _HOPS_HELD * self.bound_us:
+            raise ConfigError(f"brokers.hold_us must be at least {_HOPS_HELD} times brokers.bound_us")
 
 
 class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,4 +170,6 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"brokers.refresh_messages must be at most {NUMBER_MAX}")
 
 
+_HOPS_HELD: Final = 40
+"""Times the bound on delay that two hops may take where brokers lie: what is older than `hold_us` is refused."""
 _MAY_BE_NONE: Final = ("ahead_us", "spread_us")

@@ -66,10 +66,14 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
+        """`MalformedError` unless it is what `encode` makes: in other bytes the same would look like a second one."""
         try:
-            return msgspec.msgpack.decode(data, type=cls)
+            manifest = msgspec.msgpack.decode(data, type=cls)
         except msgspec.DecodeError as error:
             raise MalformedError("not a manifest") from error
+        if manifest.encode() != data:
+            raise MalformedError("a manifest in other bytes than it was made in")
+        return manifest
 
     def check(self, publisher: bytes) -> None:
         verify(publisher, _signed(self), self.signature, purpose=_PURPOSE)
@@ -187,6 +191,8 @@ def _signed(manifest: Manifest) -> bytes:
 
 
 CONTENT_MAX: Final = 1 << 26
+ATTEMPTS_MAX: Final = 7
+"""Of one sealing, from 0; then it is sealed anew. `PATIENCE` of them go by a single way."""
 PATIENCE: Final = 4
 """Attempts to get a block over a single way, before copies go out."""
 

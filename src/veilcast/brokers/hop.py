@@ -89,6 +89,11 @@ class Hop:
         return self._begun is not None
 
     @property
+    def holders(self) -> int:
+        """How many have dealt to us."""
+        return len(self._receiving.holders())
+
+    @property
     def two_dealings(self) -> list[Place]:
         return self._receiving.two_faced
 

@@ -29,7 +29,8 @@ Name: TypeAlias = tuple[bytes, bytes]
 
 
 class Openings:
-    """Bounded: the last `most` keys, and the last `KEYS_EACH` of each advertisement."""
+    """Bounded: the last `most` keys, and the last `KEYS_EACH` of each advertisement. What one replica alone has brought
+    takes no other key's room but that of another which it alone has brought: it may be of long ago."""
 
     def __init__(self, *, hardened: bool, roster: Roster, suspicions: Suspicions, most: int) -> None:
         self._hardened, self._roster, self._suspicions, self._most = hardened, roster, suspicions, most
@@ -75,7 +76,7 @@ class Openings:
             self._suspicions.accuse(bearer, Reason.LATE)
             raise StaleError("a share of a sharing that a majority does not have")
         if key.opening is None:
-            self._keep(name, key)
+            self._keep(name, key, bearer)
             _newest(key.collecting, dealt, collecting)
             if secret is not None:
                 key.points[bearer.scheme] = delivery.points
@@ -102,22 +103,30 @@ class Openings:
                 if liar not in known:
                     self._suspicions.accuse(liar, Reason.TWO_DEALINGS if how == TWO_FACES else Reason.PIECE)
         if key.opening is None:
-            self._keep(name, key)
+            self._keep(name, key, bearer)
             _newest(key.gathering, dealt, gathering)
             if secret is not None:
                 return self._open(name, key, dealt, secret)
         return None
 
-    def _keep(self, name: Name, key: _Key) -> None:
+    def _keep(self, name: Name, key: _Key, bearer: Place) -> None:
         """Remember a key that its publisher signed for."""
+        key.bearers[bearer] = None
         if name in self._keys:
             return
         own = [other for other in self._keys if other[0] == name[0]]
         if len(own) >= KEYS_EACH:
-            del self._keys[own[0]]
+            del self._keys[self._dispensable(own, bearer)]
         elif len(self._keys) >= self._most:
-            del self._keys[next(iter(self._keys))]
+            del self._keys[self._dispensable(list(self._keys), bearer)]
         self._keys[name] = key
+
+    def _dispensable(self, names: Sequence[Name], bearer: Place) -> Name:
+        """The oldest that this replica alone has brought; or the oldest that is open; or the oldest."""
+        keys = {name: self._keys[name] for name in names}
+        alone = (name for name, key in keys.items() if key.opening is None and list(key.bearers) == [bearer])
+        opened = (name for name, key in keys.items() if key.opening is not None)
+        return next(alone, None) or next(opened, None) or names[0]
 
     def _open(self, name: Name, key: _Key, dealt: _Dealt, secret: Secret) -> Name:
         """From now on there is nothing but the chain, which goes forward: shares that come late are only checked."""
@@ -140,6 +149,7 @@ class _Key:
     points: dict[Scheme, bytes] = field(default_factory=dict)
     """The sharing that it came out of."""
     trails: Trails | None = None
+    bearers: dict[Place, None] = field(default_factory=dict)
 
 
 What = TypeVar("What")

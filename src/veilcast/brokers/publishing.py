@@ -25,7 +25,7 @@ import msgspec
 
 from veilcast.authority.letters import Letter, Records
 from veilcast.brokers.config import ClientConfig
-from veilcast.brokers.content import Block, carriers, prepare
+from veilcast.brokers.content import ATTEMPTS_MAX, Block, carriers, prepare
 from veilcast.brokers.renewing import Advertised, Words
 from veilcast.brokers.sealed import seal_letter, spell_letter
 from veilcast.brokers.sharing.bulk import Bulk, Refresh
@@ -342,7 +342,5 @@ class _Sending:
     asked: dict[tuple[int, int], None] = field(default_factory=dict)
 
 
-ATTEMPTS_MAX: Final = 7
-"""Of one sealing; then it is sealed anew. `content.PATIENCE` of them go by a single way."""
 KEY_ATTEMPTS_MAX: Final = 255
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, TypeAlias
 
-import msgspec
-
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.brokers.adverts import Advert, Adverts
 from veilcast.brokers.config import ClientConfig
-from veilcast.brokers.content import Assembly, Block, Manifest
+from veilcast.brokers.content import ATTEMPTS_MAX, Assembly, Block, Manifest
 from veilcast.brokers.openings import Name, Openings
 from veilcast.brokers.sealed import open_letter
 from veilcast.brokers.sharing.scheme import Place
@@ -41,7 +39,8 @@ Deliver: TypeAlias = Callable[[Letter, bytes, int], bool]
 
 
 class Reading:
-    """Bounded: `contents_max` that cannot be opened yet, half of them of one advertisement; as many that were opened
+    """Bounded: `contents_max` that cannot be opened yet, half of them of one advertisement, and an eighth of which one
+    replica has brought the manifest and nobody any block; as many that were opened
     and are not done as the owner has unread; and the last `seen_max` that are done."""
 
     def __init__(
@@ -88,13 +87,15 @@ class Reading:
 
     def carry(self, carry: Carry, source: Address, bearer: Place, now: int) -> None:
         id_ = carry.routing.content
+        if carry.attempt > ATTEMPTS_MAX:
+            raise MalformedError("an attempt that nobody makes")
         if id_ in self._done:
             self._done_again(id_, carry.attempt, source, now)
             return
         if id_ in self._opened:
             self._opened[id_] = max(self._opened[id_], carry.attempt)
             return
-        text = self._texts.get(id_) or self._take(id_, carry, now)
+        text = self._texts.get(id_) or self._take(id_, carry, source, now)
         text.attempt = max(text.attempt, carry.attempt)
         if carry.block is None:
             return
@@ -107,6 +108,7 @@ class Reading:
         except ForgedError:
             self._suspicions.accuse(bearer, Reason.BLOCK)
             raise
+        text.bare = False
         if text.assembly.complete and not waits:
             self._alarms.drop(("missing", id_))
             self._open(id_, now)
@@ -144,33 +146,37 @@ class Reading:
         return self._alarms.next_us()
 
     def handle(self, now: int) -> None:
+        # What one of them drops, others of the same moment may be about.
         for due in self._alarms.due(now):
             match due:
                 case ("missing", bytes(id_)):
-                    self._ask_again(id_, now)
+                    if id_ in self._texts:
+                        self._ask_again(id_, now)
                 case ("hold", bytes(id_)):
                     self._drop(id_)
                 case ("want", (advertisement, key)):
-                    self._want((advertisement, key), now)
+                    if (advertisement, key) in self._wants:
+                        self._want((advertisement, key), now)
 
     # --- inside
 
-    def _take(self, id_: bytes, carry: Carry, now: int) -> _Text:
+    def _take(self, id_: bytes, carry: Carry, source: Address, now: int) -> _Text:
         """A content that is new: remembered, if a publisher that we know signed for it."""
         advert = self._adverts.get(carry.routing.advertisement)
-        try:
-            manifest = _MANIFEST.decode(carry.manifest)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not a manifest") from error
+        manifest = Manifest.decode(carry.manifest)
         if manifest.id != id_:
             raise ForgedError("a manifest of another content")
         if manifest.size > RELAYED_MAX:
             raise MalformedError("a content that is too long")
         assembly = Assembly(manifest, advert.publisher)
+        # A liar may bring manifests of all that was ever published; of what is meant for us somebody brings blocks.
+        bare = [known for known, text in self._texts.items() if text.bare and text.source == source]
+        if len(bare) >= max(1, self._config.contents_max // _BARE):
+            self._drop(bare[0])
         own = sum(text.name[0] == advert.id for text in self._texts.values())
         if len(self._texts) >= self._config.contents_max or own >= max(1, self._config.contents_max // 2):
             raise ExcessError("more contents than there is room for")
-        text = self._texts[id_] = _Text(carry.routing, advert, carry.manifest, assembly)
+        text = self._texts[id_] = _Text(carry.routing, advert, carry.manifest, assembly, source)
         self._alarms.set(("missing", id_), now + self._config.missing_us)
         self._alarms.set(("hold", id_), now + self._config.hold_us)
         return text
@@ -248,6 +254,10 @@ class _Text:
     advert: Advert
     manifest: bytes
     assembly: Assembly
+    source: Address
+    """Who brought its manifest first,"""
+    bare: bool = True
+    """and whether nobody has brought a block."""
     attempt: int = 0
 
     @property
@@ -257,5 +267,4 @@ class _Text:
 
 
 _Due: TypeAlias = tuple[Literal["missing", "hold"], bytes] | tuple[Literal["want"], Name]
-
-_MANIFEST: Final = msgspec.msgpack.Decoder(Manifest)
+_BARE: Final = 8

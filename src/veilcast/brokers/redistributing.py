@@ -5,8 +5,8 @@ from the publisher, or from the replicas of the node before (`hop`), and goes on
 what is advertised (`handing`). What comes again, or late, finds that it is over, or was dealt too long ago for anybody
 to know whether it is, and changes nothing.
 
-A holder that lies may deal long before the others have anything to deal. As long as a hop has not begun nothing was
-said of it, so it is forgotten without a trace, and what others deal later begins it.
+A holder that lies may deal long before the others have anything to deal. So a hop that has not begun stays for as long
+as its key is fresh, and then goes without a trace, for nothing was said of it. Others' words wait outside until it has.
 
 A replica that has been killed and started again remembers nothing, and must not say of a hop that it lacks what it has
 had: it would have a holder show an honest replica's portion, and would have said two things. So as long as `quiet` says
@@ -22,7 +22,7 @@ from veilcast.brokers.absences import Absences
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.early import Early
 from veilcast.brokers.handing import Handing, Strikes
-from veilcast.brokers.hop import Hop, quiet_us, whole_us
+from veilcast.brokers.hop import Hop, quiet_us
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
 from veilcast.brokers.said import Said
@@ -67,7 +67,9 @@ class Redistributing:
         self._alarms: Alarms[Passage] = Alarms()
         self._met: Counter[Place] = Counter()
         self._first: dict[Passage, Place] = {}
-        """Hops that have not begun, by the holder that dealt first."""
+        """Hops that have not begun, by the holder that dealt first,"""
+        self._since: dict[Passage, int] = {}
+        """and since when."""
         self._until: dict[Passage, int] = {}
         """When a hop that has not begun is given up, and one that has is over."""
         # For longer than a holder would show what it has dealt: who loses what came early may then say so.
@@ -132,7 +134,6 @@ class Redistributing:
         passage: Passage = (header.origin, header.by, place.scheme)
         if self._roster.key(holder) != self._roster.key(source):
             raise ForgedError("a portion of another holder's")
-        portion.root.check_fresh(now, self._config.hold_us)
         if self._room.is_past(passage, now) or (passage in self._handing and passage not in self._hops):
             raise StaleError("this is over here")
         if quiet:
@@ -146,6 +147,8 @@ class Redistributing:
             self._portions.put(advertisement, source, (portion, advertisement), size, now)
             return []
         known = self._hops.get(passage)
+        if known is None:  # What has been taken up is taken whole: who refused the rest would say that it lacks it.
+            portion.root.check_fresh(now, self._config.hold_us)
         hop = known or Hop(
             header.origin,
             header.by,
@@ -163,20 +166,29 @@ class Redistributing:
             self._suspicions.accuse(holder, Reason.PORTION)
             raise
         if known is None:
-            self._meet(passage, hop, holder, now)
-            for author, (spoken, said) in self._words.take(passage):
-                sent += self._hear(hop, spoken, said, author, now, strict=False)
-        return sent + self._moved(passage, now)
+            self._meet(passage, hop, holder, portion.root.dealt_us + self._config.hold_us, now)
+        return sent + self._listen(passage, hop, now) + self._moved(passage, now)
 
-    def _meet(self, passage: Passage, hop: Hop, holder: Place, now: int) -> None:
+    def _listen(self, passage: Passage, hop: Hop, now: int) -> list[Outgoing]:
+        """To what was said before the hop had begun; and what shows that it has."""
+        sent: list[Outgoing] = []
+        for author, (spoken, said) in self._words.take(passage):
+            if hop.begun or said.root is not None:
+                sent += self._hear(hop, spoken, said, author, now, strict=False)
+            else:
+                self._words.put(passage, author, (spoken, said), len(spoken.word), now)
+        return sent
+
+    def _meet(self, passage: Passage, hop: Hop, holder: Place, until: int, now: int) -> None:
         """A hop of which one holder has dealt. Liars may be early, or may repeat what is long over: each holder has so
         much room of its own for that, and the publisher's is not touched."""
         if self._met[holder] >= max(1, self._config.keys_max // _MET):
             self._make_room(holder, now)
+        self._since[passage] = now
         self._met[holder] += 1
         self._first[passage] = holder
         self._hops[passage] = hop
-        self._until[passage] = now + 2 * whole_us(self._config.bound_us, hop.old.tolerated)
+        self._until[passage] = max(until, now)
 
     def _make_room(self, holder: Place, now: int) -> None:
         """A publisher that lies can have an honest holder deal what nobody else has. If what comes next were refused,
@@ -184,9 +196,9 @@ class Redistributing:
         long goes, the oldest of whoever has most."""
         own = [passage for passage, first in self._first.items() if first == holder]
         whose = Counter(self._hops[passage].publisher for passage in own).most_common(1)[0][0]
-        oldest = next(passage for passage in own if self._hops[passage].publisher == whose)
-        tolerated, u = self._hops[oldest].old.tolerated, self._config.bound_us
-        if now < self._until[oldest] - 2 * whole_us(u, tolerated) + _YOUNG * u:
+        alone = [each for each in own if self._hops[each].publisher == whose and self._hops[each].holders == 1]
+        oldest = alone[0] if alone else None
+        if oldest is None or now < self._since[oldest] + _YOUNG * self._config.bound_us:
             raise ExcessError("no room for more that nobody else has dealt")
         self._forget(oldest)
 
@@ -194,6 +206,7 @@ class Redistributing:
         """It is no longer one that only few have dealt."""
         holder = self._first.pop(passage, None)
         if holder is not None:
+            del self._since[passage]
             self._met[holder] -= 1
             if not self._met[holder]:
                 del self._met[holder]
@@ -208,8 +221,9 @@ class Redistributing:
             raise ForgedError("a word of nobody who has one")
         passage: Passage = (Origin(message.key, message.attempt), said.old, said.new)
         hop = self._hops.get(passage)
-        if hop is not None:
-            return self._hear(hop, message, said, author, now, strict=True) + self._moved(passage, now)
+        if hop is not None and (hop.begun or said.root is not None):
+            sent = self._hear(hop, message, said, author, now, strict=True)
+            return sent + self._listen(passage, hop, now) + self._moved(passage, now)
         if not self._room.is_past(passage, now):
             self._words.put(passage, author, (message, said), len(message.word), now)
         return []

@@ -356,6 +356,7 @@ def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder
         "content bytes": broker.contents_bytes,
         "contents done": broker.done_max,
         "contents early": _EARLY,
+        "contents asked for": broker.contents_max,
         "awaited": broker.claims_max,
         "suspects": broker.suspects_max,
     }

@@ -1,0 +1,258 @@
+"""Liars at brokers' content, its acknowledgements and a reader's tables: all that is published still arrives."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from veilcast.brokers.adverts import Advert
+from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.content import ATTEMPTS_MAX, Manifest, Strategy, prepare
+from veilcast.brokers.openings import KEYS_EACH, Openings
+from veilcast.brokers.routes import Outgoing, Peer
+from veilcast.brokers.sharing.bulk import key_id
+from veilcast.brokers.sharing.paper import Origin
+from veilcast.brokers.sharing.redistribution import deal_key, take_first
+from veilcast.brokers.sharing.scheme import Place, Roster
+from veilcast.brokers.standing import Suspicions
+from veilcast.crypto.group import Scalar
+from veilcast.errors import MalformedError
+from veilcast.machine import Address, Publication, Settled
+from veilcast.topics import All, Label, Range
+from veilcast.wire.brokers import Carry, Flood, NextShare, Spoken, Taken
+from veilcast.wire.messages import Message
+
+sys.path.insert(0, str(Path(__file__).parent))
+from broker_grants import TOPIC
+from lies import call, curious, without
+from overlay_town import Town
+from overlays import ADVERT, PUBLISHER, U, World, scheme, signing
+
+
+class Village:
+    """A publisher at one end of a chain of three nodes, and a reader at the other."""
+
+    def __init__(self, client: ClientConfig | None = None) -> None:
+        self.town = Town("hardened", client=client)
+        self.publisher, self.reader = self.town.client("P", "B1", 0, "publisher"), self.town.client("R", "B3", 1)
+        self.settled = 0
+        self._act, self.town._act = self.town._act, self._watch  # type: ignore[method-assign]
+
+    def subscribe(self, low: int = 0) -> None:
+        self.town.run(1)
+        reader = self.town.places[Address("R")].machine
+        reader.subscribe(All(Label(TOPIC), Range("level", low, 15)), self.town.now)
+        self.town.touch("R")
+        self.town.run(4)
+
+    def publish(self, body: bytes, level: int = 9) -> None:
+        self.publisher.publish(Publication((("topic", TOPIC), ("level", level)), body), self.town.now)
+        self.town.touch("P")
+
+    def heard(self) -> list[bytes]:
+        return [body for _, _, body in self.town.heard]
+
+    def overhear(self, broker: str) -> dict[bytes, Carry]:
+        """What content comes to this one, from now on."""
+        seen: dict[bytes, Carry] = {}
+        carrying = self.town.broker(broker)._carrying
+        hear = carrying.receive
+
+        def told(message: Message, source: Peer, now: int) -> None:
+            if isinstance(message, Carry):
+                seen[message.routing.content] = message
+            hear(message, source, now)
+
+        carrying.receive = told  # type: ignore[method-assign]
+        return seen
+
+    def _watch(self, event: object, address: Address, place: object) -> None:
+        self.settled += isinstance(event, Settled) and address == "P"
+        self._act(event, address, place)  # type: ignore[arg-type]
+
+
+def bare(carry: Carry, **changes: object) -> Carry:
+    """Its manifest alone."""
+    return msgspec.structs.replace(carry, block=None, index=0, **changes)
+
+
+def other_bytes(manifest: bytes) -> bytes:
+    """The same values, with the length of the list in three bytes."""
+    assert manifest[0] == 0x95
+    return b"\xdc\x00\x05" + manifest[1:]
+
+
+def test_a_manifest_has_one_spelling() -> None:
+    manifest, _ = prepare(bytes(16), b"news", Strategy.COPIES, scheme(1), PUBLISHER)
+    assert Manifest.decode(manifest.encode()) == manifest
+    with pytest.raises(MalformedError, match="in other bytes"):
+        Manifest.decode(other_bytes(manifest.encode()))
+
+
+def test_a_liar_that_brings_a_manifest_first_and_in_other_bytes_keeps_nobody_from_reading() -> None:
+    village = Village()
+    village.subscribe()
+    seen, liar = village.overhear("B1.1"), village.town.broker("B3.1")
+    say = liar._links.say
+    liar._links.say = lambda peer, message: (  # type: ignore[method-assign]
+        None if isinstance(message, Carry) and peer == "R" else say(peer, message)
+    )
+    village.publish(b"news")
+    while not seen:
+        village.town.run(0.001)
+    (carry,) = seen.values()
+    say(Address("R"), bare(carry, manifest=other_bytes(carry.manifest)))
+    village.town.touch("B3.1")
+    village.town.run(10)
+    assert village.heard() == [b"news"]
+
+
+def test_a_liar_that_says_the_last_attempt_first_makes_no_honest_one_old() -> None:
+    village = Village()
+    village.subscribe()
+    village.publish(b"first")
+    village.town.run(3)
+    liar = village.town.broker("B2.1")
+    say = liar._links.say_to
+
+    def lie(key: bytes, message: Message) -> None:
+        if isinstance(message, Carry):
+            message = msgspec.structs.replace(message, attempt=ATTEMPTS_MAX)
+        say(key, message)
+
+    liar._links.say_to = lie  # type: ignore[method-assign]
+    village.town.kill("R")
+    village.publish(b"while the reader is away")
+    village.town.run(5)
+    village.town.revive("R")
+    village.subscribe()
+    village.town.run(60)
+    assert village.heard() == [b"first", b"while the reader is away"]
+    assert village.settled == 2
+
+
+def test_attempts_that_one_replica_makes_up_have_nobody_send_anything() -> None:
+    world = World(4, 3, {(1, 1): curious})
+    for reader in world.readers.values():
+        reader.receive = lambda message, source, now: []  # type: ignore[method-assign]
+    content = world.publish(b"x" * 20_000)
+    world.run(30 * U)
+    herald, before = world.held[content][0], world.messages["Carry"]
+    for attempt in range(1, 256):
+        lie = msgspec.structs.replace(herald, attempt=attempt)
+        world.send(Place(scheme(1), 1), Outgoing(Place(scheme(2), 2), lie))
+    world.run(60 * U)
+    assert world.messages["Carry"] == before + 255
+    assert world.replicas[Place(scheme(2), 2)].refused["an attempt that nobody makes"] == 255 - ATTEMPTS_MAX
+
+
+def test_manifests_of_what_a_reader_does_not_want_fill_only_who_brings_them() -> None:
+    village = Village(ClientConfig(contents_max=16))
+    village.subscribe(low=8)
+    seen = village.overhear("B1.1")
+    for number in range(16):
+        village.publish(b"not wanted %d" % number, level=1)
+        village.town.run(0.1)
+    village.town.run(2)
+    old, liar = list(seen.values()), village.town.broker("B3.1")
+    village.publish(b"wanted")
+    for _ in range(20):
+        for carry in old:
+            liar._links.say(Address("R"), bare(carry))
+        village.town.touch("B3.1")
+        village.town.run(0.2)
+    assert village.heard() == [b"wanted"]
+    assert village.reader.sizes()["contents"] <= 2
+
+
+def test_a_text_that_is_given_up_when_its_blocks_are_due_breaks_nothing() -> None:
+    """By default both are at one moment."""
+    village = Village()
+    village.subscribe(low=8)
+    seen = village.overhear("B1.1")
+    village.publish(b"not wanted", level=1)
+    village.town.run(2)
+    village.town.broker("B3.1")._links.say(Address("R"), bare(next(iter(seen.values()))))
+    village.town.touch("B3.1")
+    village.town.run(130)
+    assert village.reader.sizes()["contents"] == 0
+    village.publish(b"wanted")
+    village.town.run(2)
+    assert village.heard() == [b"wanted"]
+
+
+def test_a_replica_that_repeats_old_shares_takes_no_key_from_a_reader() -> None:
+    edge, roster, suspicions = scheme(1), Roster(nodes=8), Suspicions(100)
+    roster.put(edge, [signing(1, index).public for index in (1, 2, 3)])
+    openings = Openings(hardened=True, roster=roster, suspicions=suspicions, most=1_024)
+    advert = Advert(ADVERT, "news", None, PUBLISHER.public)  # type: ignore[arg-type]
+
+    def shares(number: int) -> tuple[bytes, list[bytes]]:
+        key = key_id(PUBLISHER.public, number.to_bytes(8, "big"))
+        entropy = random.Random(number).randbytes
+        firsts = deal_key(Scalar.of(number + 1), Origin(key), edge, PUBLISHER, entropy)
+        holdings = [take_first(each, Place(edge, at), PUBLISHER.public) for at, each in enumerate(firsts, 1)]
+        return key, [holding.delivery().encode().reveal() for holding in holdings]
+
+    old = [shares(number)[1][0] for number in range(KEYS_EACH)]
+    key, (_, second, third) = shares(1_000)
+    for index, share in ((2, second), (3, third)):
+        openings.add(advert, share, [Place(edge, index)])
+        for repeated in old:
+            openings.add(advert, repeated, [Place(edge, 1)])
+    assert openings.get((ADVERT, key)) is not None
+    assert len(openings) == KEYS_EACH
+    assert not suspicions.liars()
+
+
+def test_a_reader_that_asks_is_not_given_up_while_liars_cost_a_key_its_attempts() -> None:
+    """A liar at each node deals nothing, and of what the next one lacks everybody doubts: it acknowledged nothing."""
+    village = Village(ClientConfig(missing_us=700_000))
+    village.subscribe()
+    for node, before in (("B1", None), ("B2", "B1"), ("B3", "B2")):
+        mislead(village.town, node, before)
+    village.publish(b"news")
+    for _ in range(90):
+        village.town.run(5)
+        if village.settled:
+            break
+    assert village.heard() == [b"news"]
+    assert village.settled == 1
+
+
+def mislead(town: Town, node: str, before: str | None) -> None:
+    liar = town.broker(f"{node}.1")
+    say, place = liar._links.say_to, liar._deployment.places(liar.key)[0]
+    attempts: list[tuple[bytes, int]] = []
+
+    mouth = SimpleNamespace(place=place, world=liar._deployment, signing=liar.signing)
+
+    def lie(key: bytes, message: Message) -> None:
+        if isinstance(message, NextShare | Taken):
+            return
+        if isinstance(message, Spoken) and message.flood is Flood.ATTENDANCE:
+            name = (message.key, message.attempt)
+            if name not in attempts:
+                attempts.append(name)
+            holder = 2 if attempts.index(name) < 2 else 3
+            script = call(lambda roll, to: roll._replace(table=without(roll.table, holder)))
+            ((_, said),) = script(mouth, Outgoing(place, message), town.now)  # type: ignore[arg-type]
+            message = said.message
+        say(key, message)
+
+    liar._links.say_to = lie  # type: ignore[method-assign]
+    for index in (2, 3) if before else ():
+        links = town.broker(f"{before}.{index}")._links
+        links.unheard = partial(unheard_by, liar.key, links.unheard)  # type: ignore[method-assign]
+
+
+def unheard_by(liar: bytes, known: Callable[[bytes, Message], bool], key: bytes, message: Message) -> bool:
+    """As it looks to a holder if that liar acknowledges no share."""
+    return (key == liar and isinstance(message, NextShare)) or known(key, message)
