@@ -330,3 +330,25 @@ def test_a_key_that_grows_old_while_a_node_takes_it_is_taken_whole() -> None:
         assert not Pool(world).reconstructs()
         assert world.messages["Disputed"] == 0
         assert world.named() == []
+
+
+def test_what_was_said_before_a_hop_had_begun_is_heard_as_soon_as_it_has() -> None:
+    """One word waits, and the next one, of another, shows that the hop has begun."""
+    world = World(2, 5)
+    world.rng = Steady()  # type: ignore[assignment]
+    late = Place(scheme(2, 5), 5)
+    world.slow = lambda source, to, message: (
+        3 * U if isinstance(message, NextShare) and to == late and source != Place(scheme(1, 5), 1) else 0
+    )
+    (key,) = unpicked(1)
+    world.deal(key=key)
+    way = world.replicas[late].passing._redistributing
+    assert way is not None
+    while not way._words:
+        world.run(U // 20)
+    (hop,) = way._hops.values()
+    while hop._begun is None:
+        world.run(U // 20)
+    assert len(way._words) == 0
+    world.run(60 * U)
+    assert world.named() == []

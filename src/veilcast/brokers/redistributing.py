@@ -170,9 +170,9 @@ class Redistributing:
         return sent + self._listen(passage, hop, now) + self._moved(passage, now)
 
     def _listen(self, passage: Passage, hop: Hop, now: int) -> list[Outgoing]:
-        """To what was said before the hop had begun; and what shows that it has."""
+        """To what was said before the hop had begun; first to what shows that it has."""
         sent: list[Outgoing] = []
-        for author, (spoken, said) in self._words.take(passage):
+        for author, (spoken, said) in sorted(self._words.take(passage), key=lambda kept: kept[1][1].root is None):
             if hop.begun or said.root is not None:
                 sent += self._hear(hop, spoken, said, author, now, strict=False)
             else:
@@ -256,6 +256,10 @@ class Redistributing:
                 self._alarms.set((hop.origin, hop.old, hop.place.scheme), now)
                 raise
             return []
+        except RemoteError:
+            if strict:
+                raise
+            return []  # Others may be waiting behind it.
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
