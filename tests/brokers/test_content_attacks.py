@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from broker_grants import TOPIC
 from lies import call, curious, without
 from overlay_town import Town
-from overlays import ADVERT, PUBLISHER, U, World, scheme, signing
+from overlays import ADVERT, CLIENT, PUBLISHER, U, World, scheme, signing
 
 
 class Village:
@@ -256,3 +256,19 @@ def mislead(town: Town, node: str, before: str | None) -> None:
 def unheard_by(liar: bytes, known: Callable[[bytes, Message], bool], key: bytes, message: Message) -> bool:
     """As it looks to a holder if that liar acknowledges no share."""
     return (key == liar and isinstance(message, NextShare)) or known(key, message)
+
+
+def test_one_who_was_killed_is_told_that_others_are_done_though_nobody_else_tries_again() -> None:
+    world = World(2)
+    content = world.publish(b"news")
+    world.run(60 * U)
+    assert world.finished(content)
+    world.kill(1, 2)
+    revived = world.replicas[Place(scheme(1), 2)]
+    revived.passing.welcome()
+    herald, blocks = world.held[content]
+    again = msgspec.structs.replace(herald, attempt=1, block=blocks[0].data, index=1)
+    world.send(CLIENT, Outgoing(Place(scheme(1), 2), again))
+    world.run(60 * U)
+    assert revived.carrying.sizes()["contents"] == 0
+    assert revived.carrying.sizes()["contents done"] == 1

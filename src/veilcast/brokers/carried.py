@@ -47,6 +47,9 @@ class Attempts:
     def __init__(self) -> None:
         self._said: dict[Peer, int] = {}
 
+    def said(self, source: Peer) -> int:
+        return self._said.get(source, 0)
+
     def hear(self, source: Peer, attempt: int) -> int:
         """The last one that counts, with this."""
         self._said[source] = max(attempt, self._said.get(source, 0))

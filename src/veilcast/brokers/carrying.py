@@ -351,16 +351,19 @@ class Carrying:
             self._ask(content, now)
 
     def _answer(self, carry: Carry, source: Peer) -> None:
-        """We are done with it: who tries again is told so, and so are the others where it came from."""
+        """We are done with it: who tries again is told so; and if it is another attempt, so are all others where it
+        came from, for one who was killed may send to too few of those who could tell it."""
         id_ = carry.routing.content
         before = self._routes.came_from(carry.routing.advertisement)
         if not is_from(source, before):
             return
         said, attempts = self._done[id_]
-        attempt = attempts.hear(source, carry.attempt)
+        tried, attempt = attempts.said(source), attempts.hear(source, carry.attempt)
         if attempt > said:
             self._done[id_] = (attempt, attempts)
             self._echo(id_, attempt, before)
+        elif carry.attempt > tried:
+            self.outbox.append(Outgoing(source, Done(id_, carry.attempt)))
 
     def _echo(self, id_: bytes, attempt: int, before: Branch) -> None:
         to: Iterable[Peer] = replicas(before) if isinstance(before, Scheme) else [before]
