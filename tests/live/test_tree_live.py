@@ -22,6 +22,7 @@ PLAN = Plan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False)
 def test_every_reader_gets_what_is_published_once(profile: Literal["hardened", "paper"], disk: Path) -> None:
     async def test(house: House) -> None:
         await house.start(*house.names())
+        await house.acquainted()
         for reader in house.readers:
             await house.subscribe(reader)
         await house.publish("one", "two", "three")

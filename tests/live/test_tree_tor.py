@@ -39,7 +39,7 @@ PATIENCE_S = 5.0
 """For as long the next note waits for one to reach everybody."""
 
 
-@pytest.mark.all_only
+@pytest.mark.heavy
 def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_address_shows(
     tor_network: Path, tmp_path: Path, disk: Path
 ) -> None:

@@ -88,7 +88,7 @@ def test_an_owner_that_does_not_finish_is_left_behind(tmp_path: Path) -> None:
 
 def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(tmp_path: Path) -> None:
     async def test(desk: Desk, service: Service) -> None:
-        with pytest.raises(LocalError, match="a node is running"):
+        with pytest.raises(LocalError, match="runs already"):
             await serve(service)
         async with connect(tmp_path / "node.toml") as me:
             await me.stop()

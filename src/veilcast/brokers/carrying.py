@@ -4,11 +4,9 @@ says when all is through.
 A component without links, as `passing` is: `receive`, `handle`, `next_us` and an `outbox`. A publication is sealed, and
 its manifest signed by the publisher; so what holds can be taken from anybody, and what is spoilt names who brought it.
 
-The manifest goes from each replica to f + 1 of the next node, so all honest ones get it; that of another attempt to
-all, for nobody signs which attempt it is, and more replicas than can lie must say so (`carried.Attempts`). Blocks go
-along, or their own ways (`content.carriers`), around proven liars where others are left. Nobody asks for a block
-because it did not come: most replicas need none. A reader does, at its edge node; and who is asked for what it lacks
-asks the node before, up to the publisher: first one replica, then f + 1, then all.
+Who gets what is `bearers`. Nobody asks for a block because it did not come: most replicas need none. A reader does, at
+its edge node; and who is asked for what it lacks asks the node before, up to the publisher: first one replica, then
+f + 1, then all.
 
 A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone, or that
 has not said so within `hold_us`, or four times that while it asks for what it lacks; a node of which f + 1 replicas say
@@ -22,9 +20,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
+from veilcast.brokers.bearers import Bearers
 from veilcast.brokers.carried import Attempts, Carried, Hop, Waiting
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content import ATTEMPTS_MAX, Block, Manifest, Strategy, carriers
+from veilcast.brokers.content import ATTEMPTS_MAX, Block, Manifest
 from veilcast.brokers.early import Early
 from veilcast.brokers.routes import Branch, Outgoing, Peer, Routes, is_from, replicas
 from veilcast.brokers.sharing.scheme import Place, Scheme
@@ -46,6 +45,7 @@ class Carrying:
         self.through = 0
         """Contents that we were done with, each once while we remember it: nobody raises this by trying again."""
         self._config, self._routes, self._suspicions = config, routes, suspicions
+        self._bearers = Bearers(config.strategy, routes, suspicions)
         self._contents: dict[bytes, Carried] = {}
         self._counts: Counter[bytes] = Counter()
         self._bytes: Counter[bytes] = Counter()
@@ -221,47 +221,14 @@ class Carrying:
                 continue
             told: dict[Peer, None] = {}
             for index in blocks:
-                for peer in self._bearers(content, waiting.branch, index):
+                for peer in self._bearers.of_block(content, waiting.branch, index):
                     told[peer] = None
                     if (peer, index) not in content.sent:
                         content.sent[(peer, index)] = None
                         self.outbox.append(Outgoing(peer, content.carry(index)))
-            for peer in self._heralds(content, waiting.branch) if manifest else ():
+            for peer in self._bearers.of_manifest(content, waiting.branch) if manifest else ():
                 if peer not in told:
                     self.outbox.append(Outgoing(peer, content.carry(None)))
-
-    def _bearers(self, content: Carried, branch: Branch, index: int) -> list[Peer]:
-        """Who gets this block of us. A reader has it from f + 1 replicas where all have it, else from who has it."""
-        strategy = self._strategy(content)
-        us = self._us()
-        if not isinstance(branch, Scheme):
-            chosen = strategy is not Strategy.COPIES or us in self._first_of(us.scheme, content)
-            return [branch] if chosen else []
-        indices = carriers(strategy, content.id, index, branch, content.attempt, us.index)
-        return list(self._around(branch, indices))
-
-    def _heralds(self, content: Carried, branch: Branch) -> list[Peer]:
-        """Who gets the manifest of us. Of another attempt all hear: it counts if more say it than can lie."""
-        us = self._us()
-        if not isinstance(branch, Scheme):
-            return [branch] if us in self._first_of(us.scheme, content) else []
-        if content.attempt:
-            return list(replicas(branch))
-        return list(self._around(branch, carriers(Strategy.COPIES, content.id, 1, branch, 0, us.index)))
-
-    def _around(self, scheme: Scheme, indices: Sequence[int]) -> list[Place]:
-        """As many replicas, from the first of these on, that were not proven to lie, if there are so many."""
-        start = indices[0] - 1
-        order = [Place(scheme, (start + step) % scheme.size + 1) for step in range(scheme.size)]
-        return self._suspicions.around(order, len(indices))[: len(indices)]
-
-    def _first_of(self, scheme: Scheme, content: Carried) -> list[Place]:
-        """The f + 1 replicas of our node that a client has this content from."""
-        start = content.id[0] % scheme.size
-        return [Place(scheme, (start + step) % scheme.size + 1) for step in range(scheme.tolerated + 1)]
-
-    def _strategy(self, content: Carried) -> Strategy:
-        return Strategy.CODED if len(content.manifest.digests) > 1 else self._config.strategy
 
     def _us(self) -> Place:
         return self._routes.places()[0]
