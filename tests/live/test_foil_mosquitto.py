@@ -3,6 +3,7 @@ asked for."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -21,6 +22,14 @@ PRICES = [500.0 + step for step in range(20)]
 pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
 
 
+async def all_fakes(house: House, reader: str, each: int) -> None:
+    """Wait until `each` came with every event that did. A reader that subscribes asks for what it may have missed; what
+    is said before its publisher answers comes twice, and its fakes with it."""
+    counts = house.machines[reader].counts
+    while counts().get("fake", 0) != each * (len(PRICES) + counts().get("double", 0)):
+        await asyncio.sleep(0.02)
+
+
 @pytest.mark.parametrize(("profile", "version"), [("hardened", 5), ("hardened", 4), ("paper", 5)])
 def test_every_reader_gets_every_event_once(profile: Profile, version: int, disk: Path) -> None:
     async def test(house: House) -> None:
@@ -32,7 +41,7 @@ def test_every_reader_gets_every_event_once(profile: Profile, version: int, disk
             assert await house.read(reader, len(PRICES)) == sorted(f"{price:g}" for price in PRICES)
             async with house.client(reader) as me:
                 assert (await me.status()).inbox == 0
-            assert house.machines[reader].counts()["fake"] == 4 * len(PRICES)
+            await all_fakes(house, reader, 4)
 
     in_house(
         disk,
@@ -61,7 +70,9 @@ def test_the_brokers_own_matching_brings_a_range_and_little_else(disk: Path) -> 
         async with house.client(house.publisher) as me:
             await until(me, lambda status: not status.outbox)
         assert house.machines[far].counts() == {}, "nothing came that lies elsewhere, not even a fake"
-        assert house.machines[near].counts().get("fake", 0) < 4 * len(PRICES)
+        came = house.machines[near].counts()
+        times = 1 + came.get("double", 0) / len(notes)
+        assert came.get("fake", 0) < 4 * len(PRICES) * times
 
     in_house(disk, Plan(nodes=3, mode="foil", subscribers=2, epoch_us=HOUR_US), test)
 
