@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from veilcast.cli.context import Context, Report
+from veilcast.cli.counts import counted
 from veilcast.cli.files import read_file
 from veilcast.cli.reach import add_config, config_of, warn_if_hindered
 from veilcast.errors import ConfigError
@@ -44,7 +45,7 @@ def _pub(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config) as me:
         me.publish(Publication(pairs, body))
         warn_if_hindered(me, context)
-    return Report({"published": len(body)}, [f"published {len(body):,} bytes; the node has them on its disk"])
+    return Report({"published": len(body)}, [f"published {counted(len(body), 'byte')}; the node has it on its disk"])
 
 
 def parse_value(text: str) -> tuple[str, Value]:
