@@ -50,7 +50,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     votes_max: int = 16_384
     """Claims and withdrawals that one replica of a neighbour has sent and too few others have."""
     waiting_max: int = 4_096
-    """Subscriptions that fit no advertisement yet; of one client, `client_claims`."""
+    """Subscriptions of clients that fit no advertisement yet; of one client, `client_claims`."""
     lease_us: int = 600_000_000
     """In `paper`, how far ahead a claim may reach."""
 

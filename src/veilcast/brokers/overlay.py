@@ -107,6 +107,18 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         ends = [other if one == here else one for one, other in self.links if here in (one, other)]
         return tuple(self.node(end) for end in ends)
 
+    def directions(self, home: bytes) -> dict[bytes, bytes]:
+        """For every other node, the neighbour that the way there begins with."""
+        toward = {node.id: node.id for node in self.neighbours(home)}
+        reached = list(toward)
+        while reached:
+            here = reached.pop()
+            for node in self.neighbours(here):
+                if node.id != home and node.id not in toward:
+                    toward[node.id] = toward[here]
+                    reached.append(node.id)
+        return toward
+
     def place(self, key: bytes) -> Place | None:
         """Where the replica of this key stands; None if it is none of ours."""
         return next((place for node in self.nodes if (place := node.place(key)) is not None), None)

@@ -3,9 +3,9 @@
 Pure; what is to be told collects in `outbox`. Claims certify themselves (`claims`), and the overlay is a tree that
 everybody knows, so a claim of an edge node can only come from one side. What a single replica of a neighbour says is
 still not believed, since it could keep alive what the others have ended, or tell what they cover: a claim counts when
-so many replicas of the node have sent it that one of them is honest, and so does a withdrawal. From a client its own
-link is enough. A subscription whose proof fits no advertisement waits for one; it is routed nowhere, and nothing is
-sent to it.
+so many replicas of the node have sent it, or what covers it, that one of them is honest (`votes`), and so does a
+withdrawal. From a client its own link is enough. A subscription whose proof fits no advertisement waits for one; it is
+routed nowhere, and nothing is sent to it.
 
 Replicas of one node get claims in different orders, and must come to tell a neighbour the same ones: so which claim
 covers which depends on nothing but the two of them. One that ends earlier never covers one that ends later; then what
@@ -30,7 +30,7 @@ from veilcast.brokers.language import Language, language_of
 from veilcast.brokers.lasting import Lasting, Said, Standing
 from veilcast.brokers.overlay import Overlay, node_hop, node_of
 from veilcast.brokers.tables import Step, Tables
-from veilcast.brokers.votes import Votes
+from veilcast.brokers.votes import Votes, wide_of
 from veilcast.brokers.waiting import Hope, Waiting
 from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
 from veilcast.machine import Address
@@ -59,17 +59,18 @@ class Router:
         self._config, self._home, self._enough, self._root, self._epoch_us = config, home, enough, root, epoch_us
         self._hardened = config.profile == "hardened"
         self._language: Language[Any, Any] = language_of(config.profile)
-        self._toward = _directions(overlay, home)
+        self._toward = overlay.directions(home)
         neighbours = [node_hop(node.id) for node in overlay.neighbours(home)]
+        meaning = Lasting(self._language)
         self._tables: Tables[Standing, Said] = Tables(
-            neighbours, Lasting(self._language), most=config.claims_max, most_of_one=config.claims_each
+            neighbours, meaning, most=config.claims_max, most_of_one=config.claims_each
         )
         self._known: dict[bytes, _Known] = {}
         self._offered: dict[Hashable, dict[bytes, None]] = {}
         """Advertisements, by what their words are about."""
         self._of_client: Counter[Address] = Counter()
-        self._waiting = Waiting(config.waiting_max)
-        self._votes = Votes(config.votes_max)
+        self._waiting = Waiting(config.waiting_max, config.claims_each)
+        self._votes = Votes(config.votes_max, meaning.covers)
         self._ended: dict[bytes, None] = {}
         self._until: Alarms[bytes] = Alarms()
         self._ending: Alarms[bytes] = Alarms()
@@ -106,6 +107,11 @@ class Router:
             return [known.claim for known in self._known.values() if node_of(known.hop) is None]
         return [self._known[id_].claim for id_ in self._tables.sent(node_hop(node))]
 
+    @property
+    def doubtful(self) -> int:
+        """Claims that too few replicas of a neighbour have told."""
+        return self._votes.claims
+
     def claims_of(self, client: Address) -> int:
         return self._of_client[client]
 
@@ -135,7 +141,7 @@ class Router:
         if self._of_client[client] >= self._config.client_claims:
             raise ExcessError("more claims than a client may have")
         self._check(claim, now)
-        self._take(claim, client)
+        self._take({claim.holder: claim}, client)
 
     def withdrawn_by_client(self, withdraw: Withdraw, client: Address, now: int) -> None:
         claim, hop = self._find(withdraw.claim)
@@ -150,30 +156,37 @@ class Router:
         """`replica` is the key of whoever says it, a replica of that node."""
         id_ = claim.id
         if id_ in self._waiting:
-            self._try_again(id_, claim, node)
+            self._try_again(id_, claim, node, replica)
         if id_ in self._known or id_ in self._waiting or id_ in self._ended:
             return
         if self._toward.get(claim.edge) != node:
             raise ForgedError("a claim from the wrong side")
-        told = self._votes.claim(id_)
-        if told is None or told[0] != claim:  # The proof is no part of the id.
+        if claim not in self._votes.told(id_).values():  # The proof is no part of the id.
             self._check(claim, now)
-        voters = self._votes.add("claim", id_, claim, node, replica)
+        strengthened = self._votes.add("claim", id_, claim, node, replica, wide_of(claim, self._language))
         self._until.set(id_, claim.until_us)
-        if self._enough(node, voters):
-            self._votes.close("claim", id_)
-            self._take(claim if told is None else self._proven(claim, told[0]), node_hop(node))
+        believed = [each for each in strengthened if self._enough(node, self._votes.voices("claim", each))]
+        refused: RemoteError | None = None
+        for each in believed:
+            told = self._votes.told(each)
+            self._votes.close("claim", each)
+            try:
+                self._take(told, node_hop(node))
+            except RemoteError as error:  # What one cannot have, the others can.
+                refused = error
+        if refused is not None:
+            raise refused
 
     def withdrawn_by_node(self, withdraw: Withdraw, node: bytes, replica: bytes, now: int) -> None:
         id_ = withdraw.claim
         if id_ in self._ended:
             return
-        told = self._votes.claim(id_)
-        claim, hop = self._find(id_) if told is None else (told[0], node_hop(told[1]))
+        claim, hop = self._find(id_)
         if hop != node_hop(node):
             raise ForgedError("another hop's, and not this one's to end")
         check_withdraw(withdraw, claim)
-        if not self._enough(node, self._votes.add("end", id_, claim, node, replica)):
+        self._votes.add("end", id_, claim, node, replica)
+        if not self._enough(node, self._votes.voices("end", id_)):
             return
         self._votes.close("end", id_)
         if id_ in self._known:
@@ -206,14 +219,15 @@ class Router:
         else:
             self._language.read_subscription(claim)
 
-    def _take(self, claim: Claim, hop: Address) -> None:
+    def _take(self, told: dict[bytes, Claim], hop: Address) -> None:
+        claim = next(iter(told.values()))
         id_ = claim.id
         self._until.set(id_, claim.until_us)
         try:
             if claim.kind is ClaimKind.ADVERTISEMENT:
                 self._advertise(id_, claim, hop)
             else:
-                self._subscribe(id_, claim, hop)
+                self._subscribe(id_, told, hop)
         except RemoteError:
             self._end(id_, None)
             raise
@@ -246,15 +260,19 @@ class Router:
         for id_, hope in self._waiting.about(subject):
             if self._language.overlaps(offered.words, self._language.read_subscription(hope.claim)):
                 try:
-                    self._subscribe(id_, hope.claim, hope.hop)
+                    self._subscribe(id_, hope.told, hope.hop)
                 except RemoteError:
                     continue  # There is no room for it: it waits on.
 
-    def _subscribe(self, id_: bytes, claim: Claim, hop: Address) -> None:
-        words = self._language.read_subscription(claim)
-        reader = self._reader(claim, words)
-        if reader is None:
-            self._wait(id_, Hope(claim, hop, self._language.about(words)))
+    def _subscribe(self, id_: bytes, told: dict[bytes, Claim], hop: Address) -> None:
+        """By the first proof that holds: a liar may say what others say, without one."""
+        words = self._language.read_subscription(next(iter(told.values())))
+        for claim in dict.fromkeys(told.values()):
+            reader = self._reader(claim, words)
+            if reader is not None:
+                break
+        else:
+            self._wait(id_, Hope(told, hop, self._language.about(words)))
             return
         standing = Standing(id_, claim.until_us, reader, words)
         steps = self._tables.subscribe(id_, standing, hop)
@@ -264,22 +282,13 @@ class Router:
         self._tell(steps)
         self._offer(id_)
 
-    def _proven(self, *told: Claim) -> Claim:
-        """Of what replicas told of one claim, with different proofs, the first that holds; else any of them.
-
-        Whose proof holds is known only where an advertisement is. So a liar may say what others say, without it."""
-        if told[0].kind is ClaimKind.SUBSCRIPTION:
-            words = self._language.read_subscription(told[0])
-            return next((claim for claim in told if self._reader(claim, words) is not None), told[0])
-        return told[0]
-
-    def _try_again(self, id_: bytes, claim: Claim, node: bytes) -> None:
-        """A claim that waits is told once more, with another proof: that of an honest replica holds."""
+    def _try_again(self, id_: bytes, claim: Claim, node: bytes, replica: bytes) -> None:
+        """A claim that waits is told once more, with another proof: that of an honest replica holds, or will."""
         hope = self._waiting.get(id_)
-        if hope is None or hope.claim == claim or hope.hop != node_hop(node):
+        if hope is None or hope.hop != node_hop(node) or claim in hope.told.values():
             return
-        if self._reader(claim, self._language.read_subscription(claim)) is not None:
-            self._subscribe(id_, claim, hope.hop)
+        hope.told[replica] = claim
+        self._subscribe(id_, {replica: claim}, hope.hop)
 
     def _reader(self, claim: Claim, words: object) -> bytes | None:
         """Under which key its proof holds, of those that fitting advertisements show."""
@@ -362,6 +371,9 @@ class Router:
             return self._known[id_].claim, self._known[id_].hop
         if (hope := self._waiting.get(id_)) is not None:
             return hope.claim, hope.hop
+        node = self._votes.node(id_)
+        if node is not None:
+            return next(iter(self._votes.told(id_).values())), node_hop(node)
         raise StaleError("the end of a claim that is not known here")
 
     def _advertised(self, id_: bytes) -> _Known:
@@ -383,16 +395,3 @@ class _Known:
 def _publisher(claim: Claim) -> bytes:
     assert claim.chain is not None, "an advertisement shows its certificate"
     return claim.chain.leaf.subject
-
-
-def _directions(overlay: Overlay, home: bytes) -> dict[bytes, bytes]:
-    """For every other node, the neighbour that the way there begins with."""
-    toward = {node.id: node.id for node in overlay.neighbours(home)}
-    reached: list[bytes] = list(toward)
-    while reached:
-        here = reached.pop()
-        for node in overlay.neighbours(here):
-            if node.id != home and node.id not in toward:
-                toward[node.id] = toward[here]
-                reached.append(node.id)
-    return toward

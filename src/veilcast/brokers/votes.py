@@ -2,28 +2,58 @@
 
 Pure. What is said is a claim, or the end of one. Whoever lies can say what nobody else will ever say, so what each
 replica may leave open is bounded; it is told apart by its link.
+
+A replica says nothing that something it has said covers. So who has said what covers a claim counts as a voice for it,
+once somebody has said the claim itself: else one reader, who brings a wide subscription to a single replica and another
+to the next, would leave everybody behind them with a voice too few. With that a liar gains nothing, for it might as
+well have said the claim.
+
+The proof of a claim is no part of its id, and whose holds is known only where an advertisement is: each voice is kept
+with the proof that it came with.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from veilcast.brokers.language import Language
+from veilcast.brokers.lasting import Standing
 from veilcast.errors import ExcessError
-from veilcast.wire.brokers import Claim
+from veilcast.wire.brokers import Claim, ClaimKind
 
 What: TypeAlias = Literal["claim", "end"]
 
 
-class Votes:
-    """Bounded: `most_of_one` words of one replica that are open."""
+class Wide(NamedTuple):
+    """A subscription, as something that may cover others; whose reader signed it is not known yet."""
 
-    def __init__(self, most_of_one: int) -> None:
-        self._most_of_one = most_of_one
+    standing: Standing
+    subject: Hashable
+
+
+def wide_of(claim: Claim, language: Language[Any, Any]) -> Wide | None:
+    """None for an advertisement, which covers nothing."""
+    if claim.kind is ClaimKind.ADVERTISEMENT:
+        return None
+    words = language.read_subscription(claim)
+    return Wide(Standing(claim.id, claim.until_us, b"", words), language.about(words))
+
+
+class Votes:
+    """Bounded: `most_of_one` words of one replica that are open; of these, the last `WIDE_MAX` of a subject are held
+    against what others have said."""
+
+    def __init__(self, most_of_one: int, covers: Callable[[Standing, Standing], bool]) -> None:
+        self._most_of_one, self._covers = most_of_one, covers
         self._ballots: dict[tuple[What, bytes], _Ballot] = {}
         self._open: Counter[bytes] = Counter()
+        self._wide: dict[tuple[bytes, Hashable], dict[bytes, dict[bytes, Standing]]] = {}
+        """By node and subject, and then by replica: subscriptions that are open."""
+        self.claims = 0
+        """Claims that are open."""
 
     def __len__(self) -> int:
         return len(self._ballots)
@@ -33,32 +63,85 @@ class Votes:
         """What one replica has left open."""
         return max(self._open.values(), default=0)
 
-    def claim(self, id_: bytes) -> tuple[Claim, bytes] | None:
-        """A claim that somebody has told, and the node that this one is of."""
+    def told(self, id_: bytes) -> dict[bytes, Claim]:
+        """A claim as replicas have told it, by their keys."""
         ballot = self._ballots.get(("claim", id_))
-        return None if ballot is None else (ballot.claim, ballot.node)
+        return {} if ballot is None else ballot.told
 
-    def add(self, what: What, id_: bytes, claim: Claim, node: bytes, replica: bytes) -> Collection[bytes]:
-        """All who have said the same, this one among them."""
-        ballot = self._ballots.get((what, id_)) or _Ballot(claim, node)
-        if replica not in ballot.voters:
-            if self._open[replica] >= self._most_of_one:
-                raise ExcessError("more of one replica than others have said")
-            ballot.voters[replica] = None
-            self._open[replica] += 1
+    def node(self, id_: bytes) -> bytes | None:
+        """Whose replicas have told this claim."""
+        ballot = self._ballots.get(("claim", id_))
+        return None if ballot is None else ballot.node
+
+    def voices(self, what: What, id_: bytes) -> Collection[bytes]:
+        ballot = self._ballots[what, id_]
+        return ballot.told.keys() | ballot.implied
+
+    def add(
+        self, what: What, id_: bytes, claim: Claim, node: bytes, replica: bytes, wide: Wide | None = None
+    ) -> list[bytes]:
+        """The ids of all that have a voice more by it, itself first. `wide` for a subscription."""
+        ballot = self._ballots.get((what, id_)) or _Ballot(node, wide)
+        if replica in ballot.told:
+            ballot.told[replica] = claim
+            return [id_]
+        if self._open[replica] >= self._most_of_one:
+            raise ExcessError("more of one replica than others have said")
+        ballot.told[replica] = claim
+        self._open[replica] += 1
+        if (what, id_) not in self._ballots:
             self._ballots[what, id_] = ballot
-        return ballot.voters
+            self.claims += what == "claim"
+        return [id_] if wide is None else [id_, *self._compare(id_, ballot, wide, replica)]
 
     def close(self, what: What, id_: bytes) -> None:
         ballot = self._ballots.pop((what, id_), None)
-        for replica in () if ballot is None else ballot.voters:
+        if ballot is None:
+            return
+        self.claims -= what == "claim"
+        for replica in ballot.told:
             self._open[replica] -= 1
             if not self._open[replica]:
                 del self._open[replica]
+            if ballot.wide is not None:
+                self._forget(id_, ballot, replica, ballot.wide.subject)
+
+    def _compare(self, id_: bytes, ballot: _Ballot, wide: Wide, replica: bytes) -> list[bytes]:
+        """Hold it against what others of the node have open: those that it covers have this voice, it has theirs."""
+        group = self._wide.setdefault((ballot.node, wide.subject), {})
+        more: dict[bytes, None] = {}
+        for other, each in group.items():
+            if other == replica:
+                continue
+            for open_, standing in each.items():
+                if self._covers(wide.standing, standing):
+                    self._ballots["claim", open_].implied.add(replica)
+                    more[open_] = None
+                elif other not in ballot.told and self._covers(standing, wide.standing):
+                    ballot.implied.add(other)
+        mine = group.setdefault(replica, {})
+        mine[id_] = wide.standing
+        if len(mine) > WIDE_MAX:
+            del mine[next(iter(mine))]
+        return list(more)
+
+    def _forget(self, id_: bytes, ballot: _Ballot, replica: bytes, subject: Hashable) -> None:
+        group = self._wide.get((ballot.node, subject), {})
+        mine = group.get(replica, {})
+        mine.pop(id_, None)
+        if not mine:
+            group.pop(replica, None)
+        if not group:
+            self._wide.pop((ballot.node, subject), None)
 
 
 @dataclass(slots=True)
 class _Ballot:
-    claim: Claim
     node: bytes
-    voters: dict[bytes, None] = field(default_factory=dict)
+    wide: Wide | None
+    told: dict[bytes, Claim] = field(default_factory=dict)
+    implied: set[bytes] = field(default_factory=set)
+    """Who has said what covers it."""
+
+
+WIDE_MAX: Final = 512

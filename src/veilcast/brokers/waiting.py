@@ -1,33 +1,43 @@
 """Waiting: subscriptions whose proof fits no advertisement that is known, until one comes or they end.
 
 Pure. Anybody can make one of these, for nothing tells a reader's proof from noise before its topic is advertised. So
-there are only so many, and when there is no room the hop that has most of them loses its oldest.
+there are only so many. What a neighbouring node has sent may fill a part of its own, for it has come through other
+brokers, and somebody who has just come hears of all readers before it hears of the publisher; the rest is for clients,
+and when there is no room for one more, the client that has most of them loses its oldest.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from veilcast.brokers.overlay import node_of
 from veilcast.machine import Address
 from veilcast.wire.brokers import Claim
 
+K = TypeVar("K")
+
 
 class Hope(NamedTuple):
-    """`subject` is what its words are about."""
+    """`told` has the claim by whoever told it, for their proofs may differ; `subject` is what its words are about."""
 
-    claim: Claim
+    told: dict[bytes, Claim]
     hop: Address
     subject: Hashable
 
+    @property
+    def claim(self) -> Claim:
+        return next(iter(self.told.values()))
+
 
 class Waiting:
-    """Bounded: `most`."""
+    """Bounded: `most` of clients, and `most_of_node` of each neighbouring node."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, most_of_node: int) -> None:
+        self._most, self._most_of_node = most, most_of_node
         self._hopes: dict[bytes, Hope] = {}
+        self._of: dict[Address, dict[bytes, None]] = {}
+        self._of_clients = 0
         self._about: dict[Hashable, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
@@ -45,19 +55,30 @@ class Waiting:
 
     def full(self, hop: Address) -> bytes | None:
         """Which one must go, for one more from this hop; None if there is room."""
-        if len(self._hopes) < self._most:
+        mine = self._of.get(hop, {})
+        if node_of(hop) is not None:
+            return next(iter(mine)) if len(mine) >= self._most_of_node else None
+        if self._of_clients < self._most:
             return None
-        most = Counter([*(hope.hop for hope in self._hopes.values()), hop]).most_common(1)[0][0]
-        return next(id_ for id_, hope in self._hopes.items() if hope.hop == most)
+        most = max((each for each in self._of if node_of(each) is None), key=lambda each: len(self._of[each]))
+        return next(iter(self._of[most] if len(self._of[most]) > len(mine) else mine))
 
     def add(self, id_: bytes, hope: Hope) -> None:
         self._hopes[id_] = hope
         self._about.setdefault(hope.subject, {})[id_] = None
+        self._of.setdefault(hope.hop, {})[id_] = None
+        self._of_clients += node_of(hope.hop) is None
 
     def pop(self, id_: bytes) -> Hope | None:
         hope = self._hopes.pop(id_, None)
         if hope is not None:
-            del self._about[hope.subject][id_]
-            if not self._about[hope.subject]:
-                del self._about[hope.subject]
+            _remove(self._about, hope.subject, id_)
+            _remove(self._of, hope.hop, id_)
+            self._of_clients -= node_of(hope.hop) is None
         return hope
+
+
+def _remove(table: dict[K, dict[bytes, None]], key: K, id_: bytes) -> None:
+    del table[key][id_]
+    if not table[key]:
+        del table[key]

@@ -337,7 +337,7 @@ def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder
         "queued": len(population.addresses()) * each,
         "queued each": each,
         "claims": 2 * broker.claims_max,
-        "waiting": broker.waiting_max,
+        "waiting": broker.waiting_max + population.nodes * broker.claims_each,
         "votes": population.nodes * population.replicas * broker.votes_max,
         "votes each": broker.votes_max,
         "ended": broker.claims_max,
