@@ -17,14 +17,14 @@ from veilcast.authority.record import Profile
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.client import Client
 from veilcast.brokers.config import BrokerConfig, ClientConfig
-from veilcast.brokers.overlay import Overlay, SignedOverlay, sign_overlay
+from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay, sign_overlay
 from veilcast.brokers.paths import Paths
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Frame, Record, Settled, Waiting
 from veilcast.sim.chance import SeededEntropy, derive
 
 sys.path.insert(0, str(Path(__file__).parent))
 import broker_grants
-from broker_grants import EPOCH_US, OPERATOR, START
+from broker_grants import EPOCH_US, OPERATOR, START, signing
 
 Wire = Callable[[Frame, Address], Frame | None]
 """What becomes of a frame on its way; None is lost."""
@@ -283,3 +283,10 @@ class Town:
             if self.places[end].machine is not None:
                 self.places[end].machine.peer_lost(peer, self.now)
                 self._look(end)
+
+
+def changed(overlay: Overlay, node: str, indexes: list[int]) -> Overlay:
+    """With these replicas in that node."""
+    replicas = tuple(Replica(signing(node, index).public, f"{node}.{index}", f"{node}.{index}") for index in indexes)
+    nodes = tuple(NodeEntry(node, each.version + 1, replicas) if each.name == node else each for each in overlay.nodes)
+    return msgspec.structs.replace(overlay, version=overlay.version + 1, nodes=nodes)

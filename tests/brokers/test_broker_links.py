@@ -223,7 +223,7 @@ def test_what_siblings_tell_of_clients_is_waited_for_and_never_routed() -> None:
     bench.up("B2.2", "B2.3")
     for name in ("B2.2", "B2.3"):
         bench.say(name, subscription(1))
-    assert bench.broker.sizes()["awaited"] == 1
+    assert bench.broker.sizes()["awaited"] == 2, "by each of them"
     assert bench.broker.sizes()["claims"] == bench.broker.sizes()["waiting"] == 0
     bench.say("B2.2", subscription(2, edge="B3"))
     assert bench.broker.refused == {"StaleError": 1}

@@ -7,29 +7,21 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from veilcast.authority.record import Profile
 from veilcast.brokers.config import BrokerConfig, ClientConfig
-from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, sign_overlay
+from veilcast.brokers.overlay import sign_overlay
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
 from veilcast.wire.brokers import Order, Stands
 
 sys.path.insert(0, str(Path(__file__).parent))
 from broker_grants import OPERATOR, TOPIC, signing
-from overlay_town import Town
+from overlay_town import Town, changed
 
 BROKER = BrokerConfig(prepare_us=4_000_000, settle_us=1_000_000, linger_us=8_000_000, copy_us=300_000, bound_us=100_000)
 CLIENT = ClientConfig(prepare_us=3_000_000, linger_us=8_000_000)
-
-
-def changed(overlay: Overlay, node: str, indexes: list[int]) -> Overlay:
-    """With these replicas in that node."""
-    replicas = tuple(Replica(signing(node, index).public, f"{node}.{index}", f"{node}.{index}") for index in indexes)
-    nodes = tuple(NodeEntry(node, each.version + 1, replicas) if each.name == node else each for each in overlay.nodes)
-    return msgspec.structs.replace(overlay, version=overlay.version + 1, nodes=nodes)
 
 
 def redeploy(profile: Profile, node: str, liar: str, count: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.brokers.copying import PATIENCE, Copying
+from veilcast.brokers.copying import PATIENCE, Awaited, Copying
 from veilcast.brokers.leaving import Leaving, Rule, Work
 from veilcast.brokers.overlay import node_id, sign_overlay
 from veilcast.brokers.redeploying import Deployment, Pace
@@ -397,7 +397,7 @@ class TestCopying:
         made = self.made()
         for name in [*W, "x2", "x3"]:
             made.answered(key(name))
-        made.handle(1, Work(awaited=1))
+        made.handle(1, Work(awaited=True))
         early = made.complete
         made.handle(2, Work())
         assert (early, made.complete) == (False, True)
@@ -416,10 +416,30 @@ class TestCopying:
         made = self.made()
         for name in [*W, "x2", "x3"]:
             made.answered(key(name))
-        made.handle(10 * PATIENCE - 1, Work(awaited=1))
+        made.handle(10 * PATIENCE - 1, Work(awaited=True))
         assert not made.complete
-        made.handle(10 * PATIENCE, Work(awaited=1))
+        made.handle(10 * PATIENCE, Work(awaited=True))
         assert made.complete
+
+    def test_what_too_few_have_told_is_waited_for_if_somebody_is_silent(self) -> None:
+        made = self.made()
+        for name in ("w1", "w2", "x2", "x3"):
+            made.answered(key(name))
+        made.handle(10 * PATIENCE - 1, Work(doubtful=True))
+        assert not made.complete
+        made.handle(10 * PATIENCE, Work(doubtful=True))
+        assert made.complete
+
+    def test_a_sibling_that_makes_clients_up_fills_its_own_part(self) -> None:
+        awaited, come = Awaited(4), set[bytes]()
+        for number in range(9):
+            awaited.told(b"liar", bytes([number]))
+        awaited.told(b"honest", b"client")
+        assert len(awaited) == 5
+        come.update(bytes([number]) for number in range(9))
+        assert awaited.lacks(come.__contains__)
+        come.add(b"client")
+        assert not awaited.lacks(come.__contains__)
 
     def test_without_a_majority_of_a_neighbour_it_is_not_until_that_one_must_be_down(self) -> None:
         made = self.made()

@@ -18,6 +18,7 @@ from random import Random
 from veilcast.brokers.carrying import Carrying
 from veilcast.brokers.claims import check_bring
 from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.copying import Awaited
 from veilcast.brokers.leaving import Work
 from veilcast.brokers.links import Links
 from veilcast.brokers.overlay import SignedOverlay, node_of
@@ -92,8 +93,7 @@ class Broker:
         routes = Ways(self._deployment, self._router, self._links, self.key)
         self._passing = Passing(config, routes, self._deployment.roster, signing, entropy, self._suspicions, now)
         self._carrying = Carrying(config, routes, self._suspicions)
-        self._awaited: dict[bytes, set[bytes]] = {}
-        """Claims that siblings have of clients of our node, and no client has brought us; while we copy."""
+        self._awaited = Awaited(config.claims_each)
         self._welcome = False
         self._events: deque[Event] = deque([Listen("broker")])
         self._follow(now)
@@ -238,7 +238,9 @@ class Broker:
         source, node = places[0], places[0].scheme.node
         match message:
             case Claim() if node == self._home:
-                self._await(message, key)
+                if self.complete or message.edge != self._home:
+                    raise StaleError("nobody has asked for this")
+                self._awaited.told(key, message.id)
             case Claim():
                 self._router.claim_of_node(message, node, key, now)
             case Withdraw() if node != self._home:
@@ -258,13 +260,6 @@ class Broker:
                 self._deployment.answered(key)
             case _:
                 raise MalformedError("not for a replica to say")
-
-    def _await(self, claim: Claim, sibling: bytes) -> None:
-        """What a sibling has of a client that should come to us, too."""
-        if self.complete or claim.edge != self._home:
-            raise StaleError("nobody has asked for this")
-        if claim.id in self._awaited or len(self._awaited) < self._config.claims_each:
-            self._awaited.setdefault(claim.id, set()).add(sibling)
 
     def _tell_all(self, key: bytes, node: bytes) -> None:
         """All claims that a replica of this node should know from us."""
@@ -286,7 +281,7 @@ class Broker:
         if not self._deployment.settled or self._deployment.outbox:
             self._deployment.handle(now, self._work())
             self._follow(now)
-        if self._awaited and self.complete:
+        if self.complete:
             self._awaited.clear()
         self._links.cut_off(now)
         if self.left:
@@ -346,15 +341,12 @@ class Broker:
                     self._links.say(client, message)
 
     def _work(self) -> Work:
-        awaited = sum(
-            not self._router.has(id_) and self._deployment.enough(self._home, keys)
-            for id_, keys in self._awaited.items()
-        )
         if not self._deployment.detaching:
-            return Work(awaited=awaited, quiet_us=self._passing.quiet_us)
+            lacks, doubtful = self._awaited.lacks(self._router.has), self._router.doubtful > 0
+            return Work(awaited=lacks, doubtful=doubtful, quiet_us=self._passing.quiet_us)
         # Content went on when it came, and whether it is done is told to those who stay.
         held = self._passing.sizes().get("passages", 0)
-        return Work(self._links.behind(), held, awaited, self._passing.quiet_us)
+        return Work(self._links.behind(), held, quiet_us=self._passing.quiet_us)
 
     def _peer(self, peer: Address) -> bytes | Address:
         """As the deployment names it."""
@@ -383,7 +375,11 @@ class Ways:
         return [self._branch(hop) for hop in self._router.route(routing)]
 
     def unheard(self, place: Place, message: Message) -> bool:
-        return self._links.unheard(self._deployment.roster.key(place), message)
+        try:
+            key = self._deployment.roster.key(place)
+        except StaleError:
+            return True  # Of a scheme that is over: nobody is there who might.
+        return self._links.unheard(key, message)
 
     def ready(self) -> bool:
         return self._deployment.complete

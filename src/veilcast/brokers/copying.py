@@ -8,13 +8,16 @@ It is complete when all have answered and every client known has come; or when `
 many have answered as there are honest ones at least, so that nobody can keep it waiting by silence. Who has not
 answered is asked again. A whole neighbouring node may be down: after `linger_us` the replica serves the others.
 
-Clients call again after pauses that grow, so they are waited for `PATIENCE` times as long. Before, the replica would
-say of what they want that nobody does: a second one that says so, just killed and come back, and it would be lost.
+Among those who have answered there may be f liars that told nothing, and fewer honest ones than make a claim believed;
+and of its siblings too few are honest to make one of theirs believed at all. So what a single one has told is waited
+for, be it a client or another's voice, and `PATIENCE` times as long, for clients and brokers call again after pauses
+that grow: by what it makes up a liar delays that much, and no more. Before, the replica would say of what they want
+that nobody does: a second one that says so, just killed and come back, and it would be lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from veilcast.brokers.leaving import Work
@@ -47,9 +50,9 @@ class Copying:
     def handle(self, now: int, work: Work) -> list[bytes]:
         """Whom to ask now."""
         late = now >= self._since_us + self._copy_us
-        come = not work.awaited or now >= self._since_us + PATIENCE * self._copy_us
-        told = not self._lacking or (late and self._enough)
-        self.complete = self.complete or (come and told) or now >= self._until_us
+        patient = now < self._since_us + PATIENCE * self._copy_us
+        told = not self._lacking or (late and self._enough and not (work.doubtful and patient))
+        self.complete = self.complete or (told and not (work.awaited and patient)) or now >= self._until_us
         if self.complete or now < self._ask_us:
             return []
         self._ask_us = now + self._copy_us
@@ -61,6 +64,33 @@ class Copying:
     def _count(self) -> None:
         self._lacking = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
         self._enough = all(len(keys & self._answered) >= self._honest[node] for node, keys in self._nodes.items())
+
+
+class Awaited:
+    """Claims that siblings have of clients of our node, and no client has brought us yet. Bounded: `most` of one
+    sibling."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._told: dict[bytes, dict[bytes, None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._told.values()))
+
+    def told(self, sibling: bytes, claim: bytes) -> None:
+        mine = self._told.setdefault(sibling, {})
+        if len(mine) < self._most:
+            mine[claim] = None
+
+    def lacks(self, has: Callable[[bytes], bool]) -> bool:
+        """Whether there is one that we do not have. One that we had is not asked for again."""
+        for mine in self._told.values():
+            while mine and has(first := next(iter(mine))):
+                del mine[first]
+        return any(self._told.values())
+
+    def clear(self) -> None:
+        self._told.clear()
 
 
 PATIENCE: Final = 10

@@ -29,13 +29,14 @@ Rule: TypeAlias = Literal["corrected", "printed", "every"]
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What a replica still has to do: peers that have not heard all that is queued for them, keys in hand, and claims
-    of clients that siblings know and no client has brought (`brokers.copying`). Until `quiet_us` it says nothing on
-    keys, since it may have forgotten what it said."""
+    """What a replica still has to do: peers that have not heard all that is queued for them, and keys in hand; and
+    whether claims are lacking that siblings know of clients, or too few of a neighbour have told (`brokers.copying`).
+    Until `quiet_us` it says nothing on keys, since it may have forgotten what it said."""
 
     queued: Collection[bytes] = frozenset()
     held: int = 0
-    awaited: int = 0
+    awaited: bool = False
+    doubtful: bool = False
     quiet_us: int = 0
 
 

@@ -357,7 +357,7 @@ def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder
         "contents done": broker.done_max,
         "contents early": _EARLY,
         "contents asked for": broker.contents_max,
-        "awaited": broker.claims_max,
+        "awaited": population.replicas * broker.claims_each,
         "suspects": broker.suspects_max,
     }
 

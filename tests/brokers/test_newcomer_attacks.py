@@ -1,0 +1,86 @@
+"""Replicas that come, from the attacker's side: what liars at their own node and next to it keep from them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.brokers.broker import Broker, Ways
+from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
+from veilcast.machine import Address, Publication
+from veilcast.topics import Label
+from veilcast.wire.brokers import Copied
+
+sys.path.insert(0, str(Path(__file__).parent))
+from broker_grants import OPERATOR, TOPIC
+from overlay_town import Town, changed
+
+FRESH = ClientConfig(refresh_messages=1)
+"""Every publication has a key of its own, which must find its reader."""
+
+
+def publish(town: Town, count: int) -> None:
+    """One a second."""
+    machine = town.places[Address("P")].machine
+    for number in range(count):
+        machine.publish(Publication((("topic", TOPIC),), b"%d" % number), town.now)
+        town.touch("P")
+        town.run(1)
+
+
+def nothing_wanted(liar: Broker) -> None:
+    """It says so to everybody."""
+    liar._router.readers = lambda advertisement: []  # type: ignore[method-assign]
+    liar._router.route = lambda routing: []  # type: ignore[method-assign]
+
+
+def subscribed(town: Town) -> None:
+    town.client("P", "B1", 0, "publisher")
+    reader = town.client("R", "B3", 1)
+    town.run(1)
+    reader.subscribe(Label(TOPIC), town.now)
+    town.touch("R")
+    town.run(3)
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_a_replica_that_comes_waits_for_clients_that_a_single_sibling_knows(profile: Profile) -> None:
+    """Of the two siblings one lies, says that nobody wants anything, and knows no clients."""
+    town = Town(profile, client=FRESH)
+    subscribed(town)
+    liar = town.broker("B3.1")
+    nothing_wanted(liar)
+    liar._tell_all = lambda key, node: None  # type: ignore[method-assign]
+    until = town.now + 12_000_000
+    town.wires[Address("R")] = lambda frame, source: None if frame.destination == "B3.4" and town.now < until else frame
+    town.order(changed(town.overlay.verify(OPERATOR.public), "B3", [1, 2, 4]), "B2.3", ["B3.4"])
+    publish(town, 14)
+    town.run(40)
+    assert sorted(int(body) for *_, body in town.heard) == list(range(14))
+
+
+def test_a_replica_that_comes_waits_for_the_voice_that_a_claim_lacks() -> None:
+    """An honest replica of the next node calls late; of the two that have answered one lies, and told nothing."""
+    town = Town("hardened", client=FRESH)
+    subscribed(town)
+    nothing_wanted(town.broker("B2.1"))
+    town.broker("B3.1")._tell_all = lambda key, node: None  # type: ignore[method-assign]
+    until = town.now + 10_000_000
+    town.wires[Address("B3.2")] = lambda frame, source: (
+        None if frame.destination == "B2.4" and town.now < until else frame
+    )
+    town.order(changed(town.overlay.verify(OPERATOR.public), "B2", [1, 2, 4]), "B2.3", ["B2.4"])
+    publish(town, 14)
+    town.run(40)
+    assert sorted(int(body) for *_, body in town.heard) == list(range(14))
+
+
+def test_who_was_of_a_scheme_that_is_over_has_heard_nothing_and_nothing_breaks() -> None:
+    gone = SimpleNamespace(roster=Roster(nodes=4))
+    ways = Ways(gone, SimpleNamespace(), SimpleNamespace(), b"me")  # type: ignore[arg-type]
+    assert ways.unheard(Place(Scheme(bytes(16), 1, 3), 1), Copied(1))
