@@ -7,11 +7,13 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from veilcast.authority.record import Profile
 from veilcast.brokers.config import BrokerConfig, ClientConfig
 from veilcast.brokers.overlay import sign_overlay
+from veilcast.errors import StaleError
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
 from veilcast.wire.brokers import Order, Stands
@@ -112,3 +114,16 @@ def test_a_replica_that_would_shut_others_out_is_heard_by_nobody() -> None:
 )
 def test_nor_are_two_hundred_wherever_that_is_and_whoever_lies(profile: Profile, node: str, liar: str) -> None:
     redeploy(profile, node, liar, 200)
+
+
+def test_an_order_for_another_overlay_of_the_operator_moves_nobody() -> None:
+    """It has the same nodes and links, and newer schemes: an older life of this one, perhaps."""
+    town = Town("hardened", broker=BROKER, client=CLIENT)
+    here = town.overlay.verify(OPERATOR.public)
+    replaced = changed(here, "B2", [4, 5, 6])
+    other = Order(sign_overlay(msgspec.structs.replace(replaced, version=9, origin=b"o" * 16), OPERATOR).encode())
+    with pytest.raises(StaleError):
+        town.broker("B2.1").order(other.order, town.now)
+    town.run(20)
+    assert not any(broker.left for broker in town.brokers())
+    town.broker("B2.1").order(sign_overlay(replaced, OPERATOR).encode(), town.now)

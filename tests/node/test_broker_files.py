@@ -12,7 +12,7 @@ from veilcast.brokers.overlay import Overlay, sign_overlay
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
-from veilcast.errors import ConfigError, ForgedError, PassphraseError, StorageError, TamperedError
+from veilcast.errors import ConfigError, ForgedError, PassphraseError, StaleError, StorageError, TamperedError
 from veilcast.node.broker_files import MAGIC, load_overlay, parse_broker, read_signed, write_signed
 from veilcast.node.broker_keys import (
     BrokerPublic,
@@ -90,6 +90,15 @@ def test_a_node_whose_replicas_change_has_a_new_scheme_and_others_keep_theirs(tm
     after = load(tmp_path, described({"a": 3, "b": 5}, '[["a", "b"]]'), before)
     assert (after.version, {node.name: node.version for node in after.nodes}) == (2, {"a": 1, "b": 2})
     before.check_successor(after)
+
+
+def test_two_overlays_of_one_operator_are_told_apart_and_one_keeps_its_origin(tmp_path: Path) -> None:
+    text = described({"a": 3, "b": 3}, '[["a", "b"]]')
+    one, other = load(tmp_path, text), load(tmp_path, text)
+    after = load(tmp_path, described({"a": 3, "b": 5}, '[["a", "b"]]'), one)
+    assert one.origin == after.origin != other.origin
+    with pytest.raises(StaleError, match="another overlay"):
+        other.check_successor(after)
 
 
 OVERLAYS = {

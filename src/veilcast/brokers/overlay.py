@@ -6,6 +6,9 @@ is called, and a name under which it appears when it calls (on TLS, its certific
 
 A node's scheme changes its version with its replicas, and with nothing else; a description that changes replicas under
 the same version is refused, since shares of one scheme must not mix with another's.
+
+An operator may have several overlays, at once or one after the other. Each has an origin, drawn when it is first
+signed: else anybody could bring an order for one of them, old or of a second path, to the brokers of another.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from veilcast.errors import ConfigError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire import geometry as g
 
+ORIGIN: Final = 16
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 PeerName = Annotated[str, msgspec.Meta(min_length=1, max_length=g.ADDRESS_MAX)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
@@ -71,6 +75,8 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """Replicas that hold keys out of band (`repository`), apart from the tree."""
     profile: Profile = "hardened"
     """Of all brokers and members: those of another would not understand them, and nobody would be told."""
+    origin: Annotated[bytes, msgspec.Meta(min_length=ORIGIN, max_length=ORIGIN)] = bytes(ORIGIN)
+    """The same in all that follow one another."""
 
     @property
     def every(self) -> tuple[NodeEntry, ...]:
@@ -135,6 +141,8 @@ class Overlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         It need not be the next one: who was away for a while has missed some. But in one step no replica moves from
         node to node, for it would hold shares of both.
         """
+        if newer.origin != self.origin:
+            raise StaleError("an order for another overlay of this operator")
         if newer.version <= self.version:
             raise StaleError("an overlay that does not follow ours")
         if newer.links != self.links or [node.name for node in newer.nodes] != [node.name for node in self.nodes]:

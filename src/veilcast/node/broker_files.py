@@ -26,6 +26,7 @@ Where keys travel out of band, `repository` has replicas of its own, written as 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -35,7 +36,7 @@ import msgspec
 from veilcast.authority.record import Profile
 from veilcast.authority.vault import write_whole
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.overlay import NodeEntry, Overlay, Replica, SignedOverlay
+from veilcast.brokers.overlay import ORIGIN, NodeEntry, Overlay, Replica, SignedOverlay
 from veilcast.errors import ConfigError, ForgedError, RemoteError, StorageError, TamperedError
 from veilcast.node import tomlfile
 from veilcast.node.broker_keys import BrokerPublic, read_broker, read_operator
@@ -122,7 +123,8 @@ def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]
         entries.append(NodeEntry(name, (0 if old is None else old.version) + changed, tuple(replicas)))
     repository = entries.pop() if shelves else None
     version = 1 if before is None else before.version + 1
-    overlay = Overlay(version, tuple(entries), tuple(described.links), repository, described.profile)
+    origin = os.urandom(ORIGIN) if before is None else before.origin
+    overlay = Overlay(version, tuple(entries), tuple(described.links), repository, described.profile, origin)
     overlay.check(described.profile)
     if before is not None:
         try:
