@@ -11,10 +11,11 @@ import pytest
 from veilcast.authority.record import Profile
 from veilcast.brokers.broker import Broker, Ways
 from veilcast.brokers.config import ClientConfig
+from veilcast.brokers.overlay import node_id
 from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
-from veilcast.wire.brokers import Copied
+from veilcast.wire.brokers import Copied, CopyRouting
 
 sys.path.insert(0, str(Path(__file__).parent))
 from broker_grants import OPERATOR, TOPIC
@@ -84,3 +85,15 @@ def test_who_was_of_a_scheme_that_is_over_has_heard_nothing_and_nothing_breaks()
     gone = SimpleNamespace(roster=Roster(nodes=4))
     ways = Ways(gone, SimpleNamespace(), SimpleNamespace(), b"me")  # type: ignore[arg-type]
     assert ways.unheard(Place(Scheme(bytes(16), 1, 3), 1), Copied(1))
+
+
+def test_who_asks_again_before_it_has_heard_the_answer_is_told_once() -> None:
+    town = Town("hardened")
+    subscribed(town)
+    town.wires[Address("B2.1")] = lambda frame, source: None if frame.destination == "B3.1" else frame
+    asked, answering = town.broker("B2.1"), town.broker("B3.1")
+    town.run(0.1)
+    for _ in range(5):
+        asked._hear(CopyRouting(1), answering.key, town.now)
+    assert answering.key in asked._links.behind()
+    assert asked.sizes()["queued each"] <= len(asked._router.sent(node_id("B3"))) + 1

@@ -197,6 +197,18 @@ def test_a_peer_that_is_up_and_never_acknowledges_is_cut_off() -> None:
     assert not end.up(B)
 
 
+def test_who_is_expected_can_be_told_all_claims_there_are_at_once() -> None:
+    end = Queues(2, 5, 1 << 20, random.Random(1).randbytes, claims_max=40)
+    end.expect(B)
+    end.peer_up(B)
+    end.receive(encode(Hello(bytes(16), None, 0)), B, 0)
+    for number in range(42):
+        end.put(B, claim(number))
+    assert (end.dropped, list(end.cut), end.behind(B)) == (0, [], 42)
+    end.put(B, claim(42))
+    assert list(end.cut) == [B]
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     rng = random.Random(1)
     end = Queues(4, 10, 1 << 20, rng.randbytes)

@@ -254,8 +254,10 @@ class Broker:
             case Stands():
                 self._deployment.hear(message, key, now)
             case CopyRouting():
-                self._tell_all(key, node)
-                self._links.say_to(key, Copied(self._deployment.version))
+                answer = Copied(self._deployment.version)
+                if not self._links.unheard(key, answer):  # Who asks again is slow, and would get all of it twice.
+                    self._tell_all(key, node)
+                    self._links.say_to(key, answer)
             case Copied():
                 self._deployment.answered(key)
             case _:

@@ -34,7 +34,9 @@ class Links:
         self, config: BrokerConfig, me: bytes, is_needed: Callable[[Address], bool], rng: Random, entropy: Entropy
     ) -> None:
         self._config, self._me, self._is_needed = config, me, is_needed
-        self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy)
+        # A replica that comes is told all claims at once, those that advertise and those that subscribe.
+        told = config.queue_max + 2 * config.claims_max
+        self._queues = Queues(config.window, config.queue_max, config.queue_bytes, entropy, claims_max=told)
         self._linked: Mapping[bytes, Replica] = {}
         self._names: dict[bytes, Address] = {}
         self._keys: dict[Address, bytes] = {}

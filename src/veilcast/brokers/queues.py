@@ -28,15 +28,19 @@ from veilcast.wire.messages import Message
 
 
 class Queues:
-    """Bounded, by peer: `window` items under way; `queue_max` and `queue_bytes` that wait, and as many claims. What
-    waits for all peers together has sixteen times these bytes, however many they are.
+    """Bounded, by peer: `window` items under way; `queue_max` and `queue_bytes` that wait, and as many claims, or
+    `claims_max` for a peer that is expected: it may have to be told all that there are. What waits for all peers
+    together has sixteen times these bytes, however many they are.
 
     Peers are those that were `expect`ed or `peer_up`, and not `forget`; whoever lets peers in bounds them. `dropped`
     counts what went for want of room.
     """
 
-    def __init__(self, window: int, queue_max: int, queue_bytes: int, entropy: Entropy) -> None:
+    def __init__(
+        self, window: int, queue_max: int, queue_bytes: int, entropy: Entropy, *, claims_max: int | None = None
+    ) -> None:
         self._window, self._queue_max, self._queue_bytes = window, queue_max, queue_bytes
+        self._claims_max = queue_max if claims_max is None else claims_max
         self._entropy = entropy
         self._together = min(ACKNOWLEDGED, max(1, window // 4))
         self._lines: dict[Address, _Line] = {}
@@ -83,6 +87,7 @@ class Queues:
         """Keep what is for it until its first stream is there."""
         if peer not in self._lines:
             self._lines[peer] = _Line(self._entropy(_SESSION))
+        self._lines[peer].expected = True
 
     def never_met(self, peer: Address) -> bool:
         """Whether its first greeting said that it knew no life of ours."""
@@ -238,7 +243,7 @@ class Queues:
                 break
             self.dropped += 1
         self._bound_all(line)
-        if len(line.waiting) - len(line.droppable) > self._queue_max:
+        if len(line.waiting) - len(line.droppable) > (self._claims_max if line.expected else self._queue_max):
             self.dropped += len(line.waiting)
             line.begin(self._entropy(_SESSION), empty=True)
             # On a stream that is up, what comes next would have a session that the peer does not know.
@@ -292,6 +297,7 @@ class _Line:
     hellos: int = 0
     up: bool = False
     greeted: bool = False
+    expected: bool = False
     lost: bool = False
     met: bool | None = None
     mark: tuple[int, bytes, int] | None = None

@@ -331,7 +331,7 @@ def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder
             "suspects": client.suspects_max,
         }
     broker = population.broker
-    each = broker.window + 2 * broker.queue_max
+    each = broker.window + 2 * (broker.queue_max + broker.claims_max)
     return {
         "clients": broker.clients_max,
         "queued": len(population.addresses()) * each,
