@@ -127,3 +127,19 @@ def test_an_order_for_another_overlay_of_the_operator_moves_nobody() -> None:
     town.run(20)
     assert not any(broker.left for broker in town.brokers())
     town.broker("B2.1").order(sign_overlay(replaced, OPERATOR).encode(), town.now)
+
+
+def test_nobody_leaves_for_replicas_that_never_come() -> None:
+    town = Town("hardened", broker=BROKER, client=CLIENT)
+    publisher, reader = town.client("P", "B1", 0, "publisher"), town.client("R", "B3", 1)
+    town.run(1)
+    reader.subscribe(Label(TOPIC), town.now)
+    town.touch("R")
+    town.run(3)
+    town.order(changed(town.overlay.verify(OPERATOR.public), "B2", [1, 4, 5]), "B1.1", [])
+    town.run(60)
+    assert not any(broker.left for broker in town.brokers())
+    publisher.publish(Publication((("topic", TOPIC),), b"x"), town.now)
+    town.touch("P")
+    town.run(10)
+    assert [body for *_, body in town.heard] == [b"x"]

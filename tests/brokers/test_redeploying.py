@@ -485,8 +485,14 @@ class TestLeaving:
         assert not made.handle(0, Work([key("w1")]))
         assert made.handle(10, Work([key("w1")]))
 
-    def test_at_the_last_moment_it_goes_in_any_case(self) -> None:
-        assert self.made().handle(100, Work([key("w1"), key("w2")], held=3))
+    def test_at_the_last_moment_it_goes_whatever_it_has_if_others_have_gone_over(self) -> None:
+        made = self.made()
+        made.hear(key("w1"))
+        assert not made.handle(100, Work(held=3)), "of whom one may lie"
+        assert made.next_us() is None
+        made.hear(key("w2"))
+        assert made.next_us() == 100
+        assert made.handle(100, Work([key("w1"), key("w2")], held=3))
 
     def test_a_scheme_is_of_its_node(self) -> None:
         assert entry("X", 3, X).scheme == Scheme(node_id("X"), 3, 3)

@@ -7,9 +7,10 @@ lacks an acknowledgement *or* has work.
 
 To wait for the acknowledgement of everybody is no better: one Byzantine neighbour that says nothing, or never takes
 what is queued for it, keeps the replica for ever. With a majority of every neighbouring node an honest one has said
-it; the honest rest is late by no more than the bound on delay, so the replica waits that long and goes. And when
-`linger_us` is over it goes in any case: what was on its way through it takes the other replicas, or the publisher's
-next attempt.
+it; the honest rest is late by no more than the bound on delay, so the replica waits that long and goes. When
+`linger_us` is over it goes if a majority of any neighbouring node has said it: what was on its way through it takes the
+other replicas, or the publisher's next attempt. If none has, those who should come in its place have not come, and
+nobody sends by the new scheme: then it stays, for without it the node would be gone.
 
 The rules of the letter are here for the experiment that shows what they lose.
 """
@@ -66,18 +67,25 @@ class Leaving:
         elif self._rule == "every":
             self.over = self.over or (every and idle)
         else:
-            self.over = self.over or (every and idle) or now >= self._until_us or self._is_enough(now, work)
+            late = now >= self._until_us and any(map(self._has_moved, self._nodes.values()))
+            self.over = self.over or (every and idle) or late or self._is_enough(now, work)
         return self.over
 
     def next_us(self) -> int | None:
         if self.over or self._rule != "corrected":
             return None
-        return earliest(self._until_us, None if self._enough_us is None else self._enough_us + self._settle_us)
+        moved = any(map(self._has_moved, self._nodes.values()))
+        settled_us = None if self._enough_us is None else self._enough_us + self._settle_us
+        return earliest(self._until_us if moved else None, settled_us)
+
+    def _has_moved(self, keys: frozenset[bytes]) -> bool:
+        """Whether a majority of these has said that it sends nothing more by the old scheme."""
+        return len(keys & self._stood) >= majority(len(keys))
 
     def _is_enough(self, now: int, work: Work) -> bool:
         """Whether for `settle_us` now a majority of each node has said it, and has all that was for it."""
         enough = not work.held and all(
-            len(keys & self._stood) >= majority(len(keys)) and len(keys - set(work.queued)) >= majority(len(keys))
+            self._has_moved(keys) and len(keys - set(work.queued)) >= majority(len(keys))
             for keys in self._nodes.values()
         )
         if not enough:

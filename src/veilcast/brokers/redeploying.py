@@ -300,6 +300,9 @@ class Deployment:
                 until_us=now + self._pace.prepare_us + self._pace.linger_us,
                 rule=self._rule,
             )
+            for peer, version in self._ready.items():
+                if version >= self.version:  # It was quicker than we, and says it once.
+                    self._leaving.hear(peer)
         for node, state in self._nodes.items():
             entry = self._overlay.node(node)
             if entry.version != state.entry.version and (self._leaving is None or node != self._at):
