@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -12,17 +11,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from veilcast.brokers.adverts import Advert
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.content import ATTEMPTS_MAX, Manifest, Strategy, prepare
-from veilcast.brokers.openings import KEYS_EACH, Openings
 from veilcast.brokers.routes import Outgoing, Peer
-from veilcast.brokers.sharing.bulk import key_id
-from veilcast.brokers.sharing.paper import Origin
-from veilcast.brokers.sharing.redistribution import deal_key, take_first
-from veilcast.brokers.sharing.scheme import Place, Roster
-from veilcast.brokers.standing import Suspicions
-from veilcast.crypto.group import Scalar
+from veilcast.brokers.sharing.scheme import Place
 from veilcast.errors import MalformedError
 from veilcast.machine import Address, Publication, Settled
 from veilcast.topics import All, Label, Range
@@ -33,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from broker_grants import TOPIC
 from lies import call, curious, without
 from overlay_town import Town
-from overlays import ADVERT, CLIENT, PUBLISHER, U, World, scheme, signing
+from overlays import CLIENT, PUBLISHER, U, World, scheme
 
 
 class Village:
@@ -186,30 +178,6 @@ def test_a_text_that_is_given_up_when_its_blocks_are_due_breaks_nothing() -> Non
     village.publish(b"wanted")
     village.town.run(2)
     assert village.heard() == [b"wanted"]
-
-
-def test_a_replica_that_repeats_old_shares_takes_no_key_from_a_reader() -> None:
-    edge, roster, suspicions = scheme(1), Roster(nodes=8), Suspicions(100)
-    roster.put(edge, [signing(1, index).public for index in (1, 2, 3)])
-    openings = Openings(hardened=True, roster=roster, suspicions=suspicions, most=1_024)
-    advert = Advert(ADVERT, "news", None, PUBLISHER.public)  # type: ignore[arg-type]
-
-    def shares(number: int) -> tuple[bytes, list[bytes]]:
-        key = key_id(PUBLISHER.public, number.to_bytes(8, "big"))
-        entropy = random.Random(number).randbytes
-        firsts = deal_key(Scalar.of(number + 1), Origin(key), edge, PUBLISHER, entropy)
-        holdings = [take_first(each, Place(edge, at), PUBLISHER.public) for at, each in enumerate(firsts, 1)]
-        return key, [holding.delivery().encode().reveal() for holding in holdings]
-
-    old = [shares(number)[1][0] for number in range(KEYS_EACH)]
-    key, (_, second, third) = shares(1_000)
-    for index, share in ((2, second), (3, third)):
-        openings.add(advert, share, [Place(edge, index)])
-        for repeated in old:
-            openings.add(advert, repeated, [Place(edge, 1)])
-    assert openings.get((ADVERT, key)) is not None
-    assert len(openings) == KEYS_EACH
-    assert not suspicions.liars()
 
 
 def test_a_reader_that_asks_is_not_given_up_while_liars_cost_a_key_its_attempts() -> None:

@@ -2,9 +2,10 @@
 
 Pure. Shares come from the replicas of the edge node; each is one replica's word, and none is believed alone: the key is
 known by the publisher's signed commitment, and comes out of a majority's shares (`Collecting`, `Gathering`). Nothing is
-remembered for a share whose publisher did not sign for its key, so no broker can fill this. Attempts never mix; the
-last few of each key are open, and the first that comes out is it. Nor does what a publisher that lies dealt twice in
-one attempt: its brokers are not to be blamed for that.
+remembered for a share whose publisher did not sign for its key. Shares of long ago can be repeated: so a key that is on
+its way is held by who brought shares of it, each in a part of the room that is its own (`holds`), and takes none from
+keys that are at hand. Attempts never mix; the last few of each key are open, and the first that comes out is it. Nor
+does what a publisher that lies dealt twice in one attempt: its brokers are not to be blamed for that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from veilcast.brokers.adverts import Advert
+from veilcast.brokers.holds import Held, Holds
 from veilcast.brokers.sharing.bulk import Opening
 from veilcast.brokers.sharing.gathering import TWO_FACES, Gathering
 from veilcast.brokers.sharing.paper import Parcel, Trails
@@ -24,23 +26,27 @@ from veilcast.crypto.dealing import Commitments
 from veilcast.crypto.secret import Secret
 from veilcast.errors import RemoteError, StaleError
 
-Name: TypeAlias = tuple[bytes, bytes]
+Name: TypeAlias = Held
 """Of a key: the advertisement, and its id there."""
 
 
 class Openings:
-    """Bounded: the last `most` keys, and the last `KEYS_EACH` of each advertisement. What one replica alone has brought
-    takes no other key's room but that of another which it alone has brought: it may be of long ago."""
+    """Bounded: the last `most` keys that came out, and the last `KEYS_EACH` of each advertisement; and as many that are
+    on their way, of which each replica of the node holds an equal part (twice that, while the node changes). Of each of
+    these `ATTEMPTS_OPEN` are open, with one share of each replica (in `paper`, `PIECES_MAX`)."""
 
     def __init__(self, *, hardened: bool, roster: Roster, suspicions: Suspicions, most: int) -> None:
         self._hardened, self._roster, self._suspicions, self._most = hardened, roster, suspicions, most
-        self._keys: dict[Name, _Key] = {}
+        self._opened: dict[Name, _Key] = {}
+        self._pending: dict[Name, _Key] = {}
+        self._holds = Holds(most)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        """The fuller of both."""
+        return max(len(self._opened), len(self._pending))
 
     def get(self, name: Name) -> Opening | None:
-        key = self._keys.get(name)
+        key = self._opened.get(name)
         return None if key is None else key.opening
 
     def add(self, advert: Advert, share: bytes, bearers: Sequence[Place]) -> Name | None:
@@ -48,7 +54,9 @@ class Openings:
         return self._collect(advert, share, bearers) if self._hardened else self._gather(advert, share, bearers)
 
     def end(self, advertisement: bytes) -> None:
-        self._keys = {name: key for name, key in self._keys.items() if name[0] != advertisement}
+        self._opened = {name: key for name, key in self._opened.items() if name[0] != advertisement}
+        for name in [name for name in self._pending if name[0] == advertisement]:
+            self._leave(name)
 
     def _collect(self, advert: Advert, share: bytes, bearers: Sequence[Place]) -> Name | None:
         delivery = Delivery.decode(share)
@@ -57,7 +65,7 @@ class Openings:
         bearer = _first([place for place in fitting if place.index == delivery.share.index] or fitting)
         origin = delivery.root.origin
         name = (advert.id, origin.key)
-        key = self._keys.get(name) or _Key()
+        key = self._opened.get(name) or self._pending.get(name) or _Key()
         dealt = (origin.attempt, delivery.root.points)
         if key.opening is not None and key.dealt != dealt:
             return None  # Dealt again, for others.
@@ -76,11 +84,11 @@ class Openings:
             self._suspicions.accuse(bearer, Reason.LATE)
             raise StaleError("a share of a sharing that a majority does not have")
         if key.opening is None:
-            self._keep(name, key, bearer)
             _newest(key.collecting, dealt, collecting)
             if secret is not None:
                 key.points[bearer.scheme] = delivery.points
                 return self._open(name, key, dealt, secret)
+            self._keep(name, key, bearer)
         return None
 
     def _gather(self, advert: Advert, share: bytes, bearers: Sequence[Place]) -> Name | None:
@@ -88,7 +96,7 @@ class Openings:
         bearer = _first([place for place in bearers if place.scheme == parcel.holder.scheme])
         origin = parcel.origin
         name = (advert.id, origin.key)
-        key = self._keys.get(name) or _Key()
+        key = self._opened.get(name) or self._pending.get(name) or _Key()
         dealt = (origin.attempt, b"")
         if key.opening is not None and key.dealt != dealt:
             return None
@@ -103,35 +111,33 @@ class Openings:
                 if liar not in known:
                     self._suspicions.accuse(liar, Reason.TWO_DEALINGS if how == TWO_FACES else Reason.PIECE)
         if key.opening is None:
-            self._keep(name, key, bearer)
             _newest(key.gathering, dealt, gathering)
             if secret is not None:
                 return self._open(name, key, dealt, secret)
+            self._keep(name, key, bearer)
         return None
 
     def _keep(self, name: Name, key: _Key, bearer: Place) -> None:
-        """Remember a key that its publisher signed for."""
-        key.bearers[bearer] = None
-        if name in self._keys:
-            return
-        own = [other for other in self._keys if other[0] == name[0]]
-        if len(own) >= KEYS_EACH:
-            del self._keys[self._dispensable(own, bearer)]
-        elif len(self._keys) >= self._most:
-            del self._keys[self._dispensable(list(self._keys), bearer)]
-        self._keys[name] = key
+        """Remember a key that its publisher signed for, and that is on its way."""
+        self._pending[name] = key
+        for other in self._holds.hold(name, bearer):
+            del self._pending[other]
 
-    def _dispensable(self, names: Sequence[Name], bearer: Place) -> Name:
-        """The oldest that this replica alone has brought; or the oldest that is open; or the oldest."""
-        keys = {name: self._keys[name] for name in names}
-        alone = (name for name, key in keys.items() if key.opening is None and list(key.bearers) == [bearer])
-        opened = (name for name, key in keys.items() if key.opening is not None)
-        return next(alone, None) or next(opened, None) or names[0]
+    def _leave(self, name: Name) -> None:
+        self._holds.drop(name)
+        self._pending.pop(name, None)
 
     def _open(self, name: Name, key: _Key, dealt: _Dealt, secret: Secret) -> Name:
         """From now on there is nothing but the chain, which goes forward: shares that come late are only checked."""
         key.opening, key.dealt = Opening(name[1], secret), dealt
         key.collecting, key.gathering = {}, {}
+        self._leave(name)
+        alike = [other for other in self._opened if other[0] == name[0]]
+        if len(alike) >= KEYS_EACH:
+            del self._opened[alike[0]]
+        elif len(self._opened) >= self._most:
+            del self._opened[next(iter(self._opened))]
+        self._opened[name] = key
         return name
 
 
@@ -149,7 +155,6 @@ class _Key:
     points: dict[Scheme, bytes] = field(default_factory=dict)
     """The sharing that it came out of."""
     trails: Trails | None = None
-    bearers: dict[Place, None] = field(default_factory=dict)
 
 
 What = TypeVar("What")

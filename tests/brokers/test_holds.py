@@ -1,0 +1,70 @@
+"""What replicas bring that is of no use yet: nobody's flood takes the room of another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from veilcast.brokers.holds import Held, Holds
+from veilcast.brokers.sharing.scheme import Place, Scheme
+
+sys.path.insert(0, str(Path(__file__).parent))
+from overlays import scheme
+
+EDGE = scheme(1)
+FIRST, SECOND, THIRD = (Place(EDGE, index) for index in (1, 2, 3))
+ONE, OTHER = b"one", b"other"
+
+
+def named(number: int, advert: bytes = ONE) -> Held:
+    return advert, number.to_bytes(4, "big")
+
+
+def test_who_brings_more_than_its_part_lets_go_of_its_own_oldest() -> None:
+    holds = Holds(9)
+    assert not [gone for number in range(3) for gone in holds.hold(named(number), FIRST)]
+    assert holds.hold(named(3), FIRST) == [named(0)]
+    assert holds.hold(named(1), FIRST) == [], "brought again, it is the newest"
+    assert holds.hold(named(4), FIRST) == [named(2)]
+    assert len(holds) == 3
+
+
+def test_what_another_holds_stays_however_much_two_liars_repeat() -> None:
+    holds = Holds(9)
+    for bearer in (FIRST, SECOND, THIRD):
+        holds.hold(named(0), bearer)
+    gone = [gone for number in range(1, 50) for liar in (FIRST, SECOND) for gone in holds.hold(named(number), liar)]
+    assert named(0) not in gone
+    assert len(holds) == 4
+    holds.drop(named(0))
+    assert len(holds) == 3
+
+
+def test_a_publisher_that_floods_pushes_out_its_own() -> None:
+    holds = Holds(30)
+    holds.hold(named(0, OTHER), FIRST)
+    gone = [gone for number in range(100) for gone in holds.hold(named(number), FIRST)]
+    assert gone == [named(number) for number in range(91)]
+
+
+def test_all_together_hold_as_much_as_there_is_room_for() -> None:
+    holds = Holds(10)
+    for number in range(100):
+        for at, bearer in enumerate((FIRST, SECOND, THIRD)):
+            holds.hold(named(1_000 * at + number), bearer)
+    assert len(holds) == 9
+
+
+def test_a_replica_of_a_node_that_has_changed_twice_holds_nothing() -> None:
+    """Before that, what it brought may still be of use."""
+    holds = Holds(30)
+    holds.hold(named(0), FIRST)
+    gone = [holds.hold(named(version), Place(newer(version), 1)) for version in (1, 2)]
+    assert gone == [[], [named(0)]]
+    assert len(holds) == 2
+
+
+def newer(by: int) -> Scheme:
+    return msgspec.structs.replace(EDGE, version=EDGE.version + by)
