@@ -161,7 +161,35 @@ def test_manifests_of_what_a_reader_does_not_want_fill_only_who_brings_them() ->
         village.town.touch("B3.1")
         village.town.run(0.2)
     assert village.heard() == [b"wanted"]
-    assert village.reader.sizes()["contents"] <= 2
+    assert village.reader.sizes()["contents"] <= 16 // 3
+
+
+def test_publications_of_before_a_reader_came_fill_only_who_repeats_them() -> None:
+    """A liar has them whole, with their blocks, and nobody has their keys any more: they wait as what is new does."""
+    village = Village(ClientConfig(contents_max=16, refresh_messages=1))
+    other = village.town.client("S", "B3", 2)
+    village.town.run(1)
+    other.subscribe(Label(TOPIC), village.town.now)
+    village.town.touch("S")
+    village.town.run(4)
+    seen, liar = village.overhear("B3.1"), village.town.broker("B3.1")
+    for number in range(24):
+        village.publish(b"old %d" % number)
+        village.town.run(0.2)
+    village.town.run(2)
+    old = [carry for carry in seen.values() if carry.block is not None]
+    assert len(old) >= 12
+    village.subscribe()
+    village.town.heard.clear()
+    for number in range(4):
+        for carry in old:
+            liar._links.say(Address("R"), carry)
+        village.town.touch("B3.1")
+        village.town.run(0.3)
+        village.publish(b"new %d" % number)
+    village.town.run(2)
+    assert [body for name, _, body in village.town.heard if name == "R"] == [b"new %d" % number for number in range(4)]
+    assert 0 < village.reader.sizes()["contents"] <= 16 // 3
 
 
 def test_a_text_that_is_given_up_when_its_blocks_are_due_breaks_nothing() -> None:

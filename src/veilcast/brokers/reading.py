@@ -4,6 +4,9 @@ Pure; what is to be said goes out by `send`. A content is looked at if the publi
 manifest, and the manifest is of its routing. Blocks are held against the manifest. So a replica that lies can spoil,
 repeat or keep back what it brings, and is known by it; others bring the same. It cannot make anything up.
 
+What was published long ago, and has no key any more, waits as what is new does. So whoever brings a part of a content
+holds it, each in a part of the room that is its own (`holds`): what one repeats takes nothing from what others bring.
+
 Blocks that do not come are asked for, one replica at a time, drawn each time; a key that does not come is asked for by
 way of all of them. When the owner has what was in it, all replicas are told: `Done`, for all wait for it, also those
 who left it to others to bring it. So is who brings it again. What nobody here wants any more is done, too.
@@ -14,18 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.brokers.adverts import Advert, Adverts
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.content import ATTEMPTS_MAX, Assembly, Block, Manifest
+from veilcast.brokers.holds import Holds
 from veilcast.brokers.openings import Name, Openings
 from veilcast.brokers.sealed import open_letter
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.brokers.standing import Reason, Suspicions
-from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.errors import ForgedError, MalformedError, RemoteError, StaleError
 from veilcast.link.recent import remember
 from veilcast.machine import Address
 from veilcast.parts.alarms import Alarms
@@ -39,9 +43,9 @@ Deliver: TypeAlias = Callable[[Letter, bytes, int], bool]
 
 
 class Reading:
-    """Bounded: `contents_max` that cannot be opened yet, half of them of one advertisement, and an eighth of which one
-    replica has brought the manifest and nobody any block; as many that were opened
-    and are not done as the owner has unread; and the last `seen_max` that are done."""
+    """Bounded: of what cannot be opened yet, `contents_max` from the replicas of one scheme, an equal part from each
+    (and as many from another scheme, while the node changes); twice `unread_max` that were opened and are not done; and
+    the last `seen_max` that are done."""
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Reading:
         self._suspicions, self._rng, self._pull = suspicions, rng, pull
         self._room, self._hardened = room, config.profile == "hardened"
         self._texts: dict[bytes, _Text] = {}
+        self._holds = Holds(config.contents_max)
         self._opened: dict[bytes, int] = {}
         """What the owner has not acknowledged, and the last attempt of it that was seen."""
         self._done: dict[bytes, int] = {}
@@ -95,7 +100,9 @@ class Reading:
         if id_ in self._opened:
             self._opened[id_] = max(self._opened[id_], carry.attempt)
             return
-        text = self._texts.get(id_) or self._take(id_, carry, source, now)
+        text = self._texts.get(id_) or self._take(id_, carry, now)
+        for _, other in self._holds.hold((text.advert.id, id_), bearer):
+            self._drop(other)
         text.attempt = max(text.attempt, carry.attempt)
         if carry.block is None:
             return
@@ -108,7 +115,6 @@ class Reading:
         except ForgedError:
             self._suspicions.accuse(bearer, Reason.BLOCK)
             raise
-        text.bare = False
         if text.assembly.complete and not waits:
             self._alarms.drop(("missing", id_))
             self._open(id_, now)
@@ -160,7 +166,7 @@ class Reading:
 
     # --- inside
 
-    def _take(self, id_: bytes, carry: Carry, source: Address, now: int) -> _Text:
+    def _take(self, id_: bytes, carry: Carry, now: int) -> _Text:
         """A content that is new: remembered, if a publisher that we know signed for it."""
         advert = self._adverts.get(carry.routing.advertisement)
         manifest = Manifest.decode(carry.manifest)
@@ -169,14 +175,7 @@ class Reading:
         if manifest.size > RELAYED_MAX:
             raise MalformedError("a content that is too long")
         assembly = Assembly(manifest, advert.publisher)
-        # A liar may bring manifests of all that was ever published; of what is meant for us somebody brings blocks.
-        bare = [known for known, text in self._texts.items() if text.bare and text.source == source]
-        if len(bare) >= max(1, self._config.contents_max // _BARE):
-            self._drop(bare[0])
-        own = sum(text.name[0] == advert.id for text in self._texts.values())
-        if len(self._texts) >= self._config.contents_max or own >= max(1, self._config.contents_max // 2):
-            raise ExcessError("more contents than there is room for")
-        text = self._texts[id_] = _Text(carry.routing, advert, carry.manifest, assembly, source)
+        text = self._texts[id_] = _Text(carry.routing, advert, carry.manifest, assembly)
         self._alarms.set(("missing", id_), now + self._config.missing_us)
         self._alarms.set(("hold", id_), now + self._config.hold_us)
         return text
@@ -229,7 +228,10 @@ class Reading:
         text = self._texts.pop(id_, None)
         self._alarms.drop(("missing", id_))
         self._alarms.drop(("hold", id_))
-        if text is not None and all(other.name != text.name for other in self._texts.values()):
+        if text is None:
+            return
+        self._holds.drop((text.advert.id, id_))
+        if all(other.name != text.name for other in self._texts.values()):
             self._wants.pop(text.name, None)
             self._alarms.drop(("want", text.name))
 
@@ -254,10 +256,6 @@ class _Text:
     advert: Advert
     manifest: bytes
     assembly: Assembly
-    source: Address
-    """Who brought its manifest first,"""
-    bare: bool = True
-    """and whether nobody has brought a block."""
     attempt: int = 0
 
     @property
@@ -267,4 +265,3 @@ class _Text:
 
 
 _Due: TypeAlias = tuple[Literal["missing", "hold"], bytes] | tuple[Literal["want"], Name]
-_BARE: Final = 8
