@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -16,10 +18,11 @@ from veilcast.machine import Address, Connect, Publication, Settled
 from veilcast.sim.broker_adversaries import Drop, Standpoint
 from veilcast.topics import Label
 from veilcast.wire import decode
-from veilcast.wire.brokers import Bring, Item
+from veilcast.wire.brokers import Bring, Carry, Item, LastShare
+from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import OPERATOR, TOPIC, signing
+from broker_grants import EPOCH_US, OPERATOR, TOPIC, signing
 from overlay_town import Town
 
 CLIENT = ClientConfig(refresh_messages=8, records_max=32, connect_us=200_000, wait_us=20_000_000, ahead_us=0)
@@ -243,6 +246,36 @@ def test_notes_that_are_remembered_are_so_many_at_most() -> None:
         village.town.run(2)
     assert village.heard_all_once()
     assert village.reader.sizes()["read"] == 5
+
+
+def test_copies_that_are_kept_back_until_their_advertisement_is_over_are_refused_though_they_were_forgotten() -> None:
+    """A whole overlay lies. Before that, it can bring again what the reader has forgotten (docs/limitations.md)."""
+    village = Village(client=ClientConfig(refresh_messages=8, seen_max=2))
+    kept: list[Callable[[], None]] = []
+
+    def keep(say: Callable[[Address, Message], None], peer: Address, message: Message) -> None:
+        if peer == "R" and isinstance(message, Carry | LastShare):
+            kept.append(partial(say, peer, message))
+        else:
+            say(peer, message)
+
+    liars = [Address(f"C2.{index}") for index in (1, 2, 3)]
+    for name in liars:
+        links = village.town.broker(name)._links
+        links.say = partial(keep, links.say)  # type: ignore[method-assign]
+    village.publish(6)
+    village.town.run(5)
+    assert kept
+    assert village.heard_all_once()
+    assert village.reader.sizes()["read"] == 2
+    village.town.run(2 * EPOCH_US / 1_000_000)
+    for bring in kept:
+        bring()
+    for name in liars:
+        village.town.touch(name)
+    village.town.run(5)
+    assert village.heard_all_once()
+    assert village.reader.refused["StaleError"] >= 6
 
 
 def test_paths_are_two_at_least() -> None:
