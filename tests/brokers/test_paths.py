@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,12 @@ from random import Random
 
 import pytest
 
+from veilcast.authority.letters import Letter
 from veilcast.authority.record import Profile
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.paths import Paths
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Connect, Publication, Settled
+from veilcast.machine import Address, Connect, Event, Overdue, Publication, Settled
 from veilcast.sim.broker_adversaries import Drop, Standpoint
 from veilcast.topics import Label
 from veilcast.wire import decode
@@ -120,6 +122,97 @@ def test_a_path_that_is_back_carries_again() -> None:
     assert village.heard_all_once()
     village.town.run(60)
     assert not village.publisher.sizes()["left"]
+
+
+class Told:
+    """In a client's place: a path that says what a test has it say. It has room for 32 publications."""
+
+    def __init__(self) -> None:
+        self.said: deque[Event] = deque()
+        self.open: dict[int, None] = {}
+        self._last = 0
+
+    def draft(self, publication: Publication, now: int) -> list[Letter]:
+        return []
+
+    def check_room(self) -> None:
+        if len(self.open) >= 32:
+            raise LocalError("full")
+
+    def keep(self, letters: list[Letter]) -> int:
+        self._last += 1
+        self.open[self._last] = None
+        return self._last
+
+    def through(self, record: int) -> None:
+        del self.open[record]
+        self.said.append(Settled(record))
+
+    def withdraw(self, record: int, now: int) -> None:
+        if record in self.open:
+            self.through(record)
+
+    def next_event(self) -> Event | None:
+        return self.said.popleft() if self.said else None
+
+    def next_timer(self) -> int | None:
+        return None
+
+
+def refused_by(helps: Callable[[bool], bool], ticks: int) -> list[int]:
+    """When a publisher finds no room that publishes once a tick, by a path that is in time and one that is late after
+    a hundred ticks; unless it `helps`, if it is behind or not: then it says that the last one is through."""
+    good, bad = Told(), Told()
+    paths = Paths([good, bad], [], 16, 0)  # type: ignore[list-item]
+    when: dict[int, int] = {}
+    refused = []
+    for now in range(ticks):
+        try:
+            when[paths.publish(Publication((), b""), now)] = now
+        except LocalError:
+            refused.append(now)
+        for record in list(good.open):
+            good.through(record)
+        late = [record for record in bad.open if now - when[record] >= 100]
+        bad.said.extend(Overdue(record, Publication((), b"")) for record in late)
+        if bad.open and helps(bool(paths._behind)):
+            bad.through(max(bad.open))
+        paths.handle_timer(now)
+    return refused
+
+
+def test_a_path_that_gets_one_through_whenever_it_is_behind_holds_up_others_ever_more_seldom() -> None:
+    lost = refused_by(lambda behind: False, 4_000)
+    assert max(lost) <= 101, "once, until it is behind"
+    refused = refused_by(lambda behind: behind, 4_000)
+    assert sum(at < 2_000 for at in refused) <= 6 * len(lost)
+    assert sum(at >= 2_000 for at in refused) <= 2 * len(lost)
+
+
+def test_a_path_is_waited_for_again_when_enough_was_in_time_and_is_forgiven_by_and_by() -> None:
+    good, bad = Told(), Told()
+    paths = Paths([good, bad], [], 16, 0)  # type: ignore[list-item]
+
+    def publish() -> int:
+        record = paths.publish(Publication((), b""), 0)
+        good.through(record)
+        return record
+
+    def falls_behind() -> int:
+        """And after how many in time it is behind no more."""
+        bad.said.append(Overdue(publish(), Publication((), b"")))
+        paths.handle_timer(0)
+        return next(count for count in range(1, 5_000) if not keeps_up())
+
+    def keeps_up() -> bool:
+        bad.through(publish())
+        paths.handle_timer(0)
+        return bool(paths._behind)
+
+    assert [falls_behind() for _ in range(8)] == [16, 32, 64, 128, 256, 512, 1_024, 1_024]
+    for _ in range(16 * 1_024):
+        keeps_up()
+    assert [falls_behind() for _ in range(2)] == [16, 32]
 
 
 def astray(village: Village, node: str) -> None:

@@ -9,15 +9,17 @@ All clients are called alike, so a record or a subscription has the same number 
 
 A publication is settled when it is through on every path. Nobody can tell a path that is slow from one that is lost,
 nor one that has brought it to everybody from one whose liars say so; but time can. A path on which something is overdue
-that is through on another is `behind`: it goes on with the last few of those alone, and is no longer behind when it
-gets one of them through. So a path that is lost holds up nobody, and one whose liars say that all is through costs the
-others nothing as long as they are in time.
+that is through on another is `behind`: it goes on with the last few of those alone, until it has got a number of them
+through in a row, and twice as many each time that it falls behind again. So a path that is lost holds up nobody, one
+whose liars come and go does so ever more seldom, and one whose liars say that all is through costs the others nothing
+as long as they are in time.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from veilcast.brokers.client import Client
@@ -61,6 +63,7 @@ class Paths:
         self._carried: dict[int, None] = {}
         """Publications that are through on some path, and not on all."""
         self._behind: set[int] = set()
+        self._pace = [_Pace() for _ in clients]
         self._withdrawn: dict[int, bytes] = {}
         self._stands: set[int] = set()
         self._unread: dict[bytes, dict[int, int]] = {}
@@ -242,7 +245,8 @@ class Paths:
         left = self._left.get(record, set())
         if path not in left:
             return  # It was given up here.
-        self._behind.discard(path)
+        if self._pace[path].keeps_up():
+            self._behind.discard(path)
         left.discard(path)
         self._carried[record] = None
         if not left:
@@ -257,6 +261,7 @@ class Paths:
         if path not in left:
             return
         if record in self._carried:
+            self._pace[path].falls(again=path not in self._behind)
             self._behind.add(path)
             self._give_up(path, record, now)
         elif path == min(left):
@@ -275,10 +280,36 @@ class Paths:
             self._events.append(Settled(record))
 
 
+@dataclass(slots=True)
+class _Pace:
+    """How a path keeps up."""
+
+    row: int = 0
+    """What it got through since something was late."""
+    asked: int = 0
+    """How much of that ends its being behind."""
+
+    def keeps_up(self) -> bool:
+        """It got something through; whether that was enough."""
+        self.row += 1
+        if self.row >= _FORGIVEN:
+            self.asked = 0
+        return self.row >= self.asked
+
+    def falls(self, *, again: bool) -> None:
+        """Something is late; `again`, if it was not behind before."""
+        self.row = 0
+        if again:
+            self.asked = min(max(_TRIED, 2 * self.asked), _ASKED_MAX)
+
+
 def _one_of(numbers: Sequence[int]) -> int:
     assert numbers.count(numbers[0]) == len(numbers), "who is called alike counts alike"
     return numbers[0]
 
 
 _TRIED: Final = 16
-"""What a path that is behind may have left to do of what others have done."""
+"""What a path that is behind may have left to do of what others have done; and what it must get through at first."""
+_ASKED_MAX: Final = 64 * _TRIED
+_FORGIVEN: Final = 16 * _ASKED_MAX
+"""In a row, after which it is as if it had never been behind. Who falls behind on purpose gains nothing by so many."""
