@@ -6,7 +6,8 @@ what is advertised (`handing`). What comes again, or late, finds that it is over
 to know whether it is, and changes nothing.
 
 A holder that lies may deal long before the others have anything to deal. So a hop that has not begun stays for as long
-as its key is fresh, and then goes without a trace, for nothing was said of it. Others' words wait outside until it has.
+as its key is fresh (`opened`), and then goes without a trace, for nothing was said of it. Others' words wait outside
+until it has.
 
 A replica that has been killed and started again remembers nothing, and must not say of a hop that it lacks what it has
 had: it would have a holder show an honest replica's portion, and would have said two things. So as long as `quiet` says
@@ -15,7 +16,6 @@ so, whatever is seen for the first time is left alone for good.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final, TypeAlias
 
 from veilcast.brokers.absences import Absences
@@ -23,6 +23,7 @@ from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.early import Early
 from veilcast.brokers.handing import Handing, Strikes
 from veilcast.brokers.hop import Hop, quiet_us
+from veilcast.brokers.opened import Kept, Opened
 from veilcast.brokers.room import Room
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
 from veilcast.brokers.said import Said
@@ -42,7 +43,8 @@ Passage: TypeAlias = tuple[Origin, Scheme | None, Scheme]
 
 
 class Redistributing:
-    """Bounded by `keys_max` and `done_max`, and of each publisher a quarter; what comes early, by its sender."""
+    """Bounded by `keys_max` and `done_max`, and of each publisher a quarter; what comes early, by its sender; hops that
+    have not begun, by `done_max` for each holder."""
 
     def __init__(
         self,
@@ -65,11 +67,7 @@ class Redistributing:
         self._absences = Absences(ABSENCES_MAX)
         self._strikes = Strikes(_STRIKES_KEPT * config.hold_us)
         self._alarms: Alarms[Passage] = Alarms()
-        self._met: Counter[Place] = Counter()
-        self._first: dict[Passage, Place] = {}
-        """Hops that have not begun, by the holder that dealt first,"""
-        self._since: dict[Passage, int] = {}
-        """and since when."""
+        self._opened: Opened[Passage] = Opened(config.done_max, config.keys_max)
         self._until: dict[Passage, int] = {}
         """When a hop that has not begun is given up, and one that has is over."""
         # For longer than a holder would show what it has dealt: who loses what came early may then say so.
@@ -88,7 +86,7 @@ class Redistributing:
             "hops": len(self._hops),
             "handed": sum(map(len, self._handing.values())),
             "keys dealt": len(self._dealt),
-            "early": len(self._words) + len(self._portions),
+            "early": len(self._words) + len(self._portions) + self._opened.folded,
             "absences": len(self._absences),
         }
 
@@ -146,28 +144,47 @@ class Redistributing:
             size = len(header.new) + _PORTION
             self._portions.put(advertisement, source, (portion, advertisement), size, now)
             return []
-        known = self._hops.get(passage)
+        known = self._hop(passage, now)
         if known is None:  # What has been taken up is taken whole: who refused the rest would say that it lacks it.
             portion.root.check_fresh(now, self._config.hold_us)
-        hop = known or Hop(
-            header.origin,
-            header.by,
-            place,
-            publisher,
-            self._roster,
-            self._signing,
-            self._config.bound_us,
-            self._absences,
-        )
+        hop = known or self._new(passage, publisher)
+        opening = not hop.begun
+        if opening:
+            self._opened.check(passage, holder)
         try:
             check_key_id(header.origin.key, publisher)
             sent = hop.take(portion, advertisement, now)
         except (ForgedError, MalformedError):
             self._suspicions.accuse(holder, Reason.PORTION)
             raise
-        if known is None:
-            self._meet(passage, hop, holder, portion.root.dealt_us + self._config.hold_us, now)
+        if opening:
+            self._hops[passage] = hop
+            self._until.setdefault(passage, max(now, portion.root.dealt_us + self._config.hold_us))
+            kept = Kept(portion.encode(), advertisement, publisher)
+            self._fold(self._opened.put(passage, holder, header.name, kept))
         return sent + self._listen(passage, hop, now) + self._moved(passage, now)
+
+    def _new(self, passage: Passage, publisher: bytes) -> Hop:
+        origin, old, new = passage
+        assert old is not None, "what comes from the publisher is no hop"
+        place, bound_us = self._our_place(new), self._config.bound_us
+        return Hop(origin, old, place, publisher, self._roster, self._signing, bound_us, self._absences)
+
+    def _hop(self, passage: Passage, now: int) -> Hop | None:
+        """Unfolded, if it was folded."""
+        if passage in self._hops or passage not in self._opened:
+            return self._hops.get(passage)
+        dealt = self._opened.dealt(passage)
+        hop = self._new(passage, dealt[0].publisher)
+        for kept in dealt:
+            hop.take(Portion.decode(kept.portion.reveal()), kept.advertisement, now)
+        self._hops[passage] = hop
+        self._fold(self._opened.unfold(passage))
+        return hop
+
+    def _fold(self, passages: list[Passage]) -> None:
+        for passage in passages:
+            del self._hops[passage]
 
     def _listen(self, passage: Passage, hop: Hop, now: int) -> list[Outgoing]:
         """To what was said before the hop had begun; first to what shows that it has."""
@@ -179,38 +196,6 @@ class Redistributing:
                 self._words.put(passage, author, (spoken, said), len(spoken.word), now)
         return sent
 
-    def _meet(self, passage: Passage, hop: Hop, holder: Place, until: int, now: int) -> None:
-        """A hop of which one holder has dealt. Liars may be early, or may repeat what is long over: each holder has so
-        much room of its own for that, and the publisher's is not touched."""
-        if self._met[holder] >= max(1, self._config.keys_max // _MET):
-            self._make_room(holder, now)
-        self._since[passage] = now
-        self._met[holder] += 1
-        self._first[passage] = holder
-        self._hops[passage] = hop
-        self._until[passage] = max(until, now)
-
-    def _make_room(self, holder: Place, now: int) -> None:
-        """A publisher that lies can have an honest holder deal what nobody else has. If what comes next were refused,
-        we would say later that we lack it, and the holder would show it to liars. So what nobody else has dealt for
-        long goes, the oldest of whoever has most."""
-        own = [passage for passage, first in self._first.items() if first == holder]
-        whose = Counter(self._hops[passage].publisher for passage in own).most_common(1)[0][0]
-        alone = [each for each in own if self._hops[each].publisher == whose and self._hops[each].holders == 1]
-        oldest = alone[0] if alone else None
-        if oldest is None or now < self._since[oldest] + _YOUNG * self._config.bound_us:
-            raise ExcessError("no room for more that nobody else has dealt")
-        self._forget(oldest)
-
-    def _part_with(self, passage: Passage) -> None:
-        """It is no longer one that only few have dealt."""
-        holder = self._first.pop(passage, None)
-        if holder is not None:
-            del self._since[passage]
-            self._met[holder] -= 1
-            if not self._met[holder]:
-                del self._met[holder]
-
     # --- words --------------------------------------------------------------------------------------------------------
 
     def spoken(self, message: Spoken, source: Place, now: int) -> list[Outgoing]:
@@ -220,7 +205,7 @@ class Redistributing:
         if author is None or author == place or said.old.node != message.node:
             raise ForgedError("a word of nobody who has one")
         passage: Passage = (Origin(message.key, message.attempt), said.old, said.new)
-        hop = self._hops.get(passage)
+        hop = self._hops.get(passage) if said.root is None else self._hop(passage, now)
         if hop is not None and (hop.begun or said.root is not None):
             sent = self._hear(hop, message, said, author, now, strict=True)
             return sent + self._listen(passage, hop, now) + self._moved(passage, now)
@@ -285,8 +270,13 @@ class Redistributing:
         """Something has changed: hand on what is ours now, and set the next alarm, or none."""
         sent: list[Outgoing] = []
         hop, handing = self._hops.get(passage), self._handing.get(passage)
-        if hop is not None and hop.begun and passage in self._first:
-            self._part_with(passage)
+        if hop is None and passage in self._opened:
+            self._alarms.set(passage, self._until[passage])
+            if self._until[passage] <= now:
+                self._forget(passage)
+            return sent
+        if hop is not None and hop.begun and passage in self._opened:
+            self._opened.leave(passage)
             try:
                 self._room.enter(passage, hop.publisher, now)
             except ExcessError:
@@ -356,8 +346,9 @@ class Redistributing:
 
     def _forget(self, passage: Passage) -> None:
         """It has not begun, so we have said nothing of it: it may still come."""
-        self._part_with(passage)
-        del self._hops[passage], self._until[passage]
+        self._opened.leave(passage)
+        self._hops.pop(passage, None)
+        del self._until[passage]
         self._alarms.drop(passage)
 
     def _drop(self, passage: Passage, now: int) -> None:
@@ -385,9 +376,6 @@ class Redistributing:
 
 
 _REMEMBERED: Final = 2
-_MET: Final = 4
-_YOUNG: Final = 4
-"""In units of the bound on delay: honest holders deal within 3 of one another."""
 _STRIKES_KEPT: Final = 5
 """Ten minutes, as a rule."""
 ABSENCES_MAX: Final = 4_096

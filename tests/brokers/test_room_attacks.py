@@ -1,0 +1,203 @@
+"""Liars who fill the room that replicas have for others' portions get nothing shown, and nobody refused."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilcast.brokers.redistributing import Redistributing
+from veilcast.brokers.routes import Outgoing, Peer
+from veilcast.brokers.sharing.bulk import key_id
+from veilcast.brokers.sharing.paper import Origin
+from veilcast.brokers.sharing.redistribution import deal_key, hand_on, take_first
+from veilcast.brokers.sharing.scheme import Place
+from veilcast.crypto.group import Scalar
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ExcessError
+from veilcast.wire.brokers import FirstShare, NextShare
+from veilcast.wire.messages import Message
+
+sys.path.insert(0, str(Path(__file__).parent))
+from forging import Steady, unpicked
+from lies import curious
+from overlays import ADVERT, CLIENT, Liar, Pool, Script, U, World, passed, scheme, signing
+
+LYING = SigningKey(Secret(b"l" * 32))
+OTHERS = b"o" * 16
+"""Its advertisement."""
+
+
+def late(victim: Place, units: int) -> Script:
+    """Deals so much later to one replica; what the lying publisher has dealt, to nobody else."""
+
+    def script(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        message = outgoing.message
+        if not isinstance(message, NextShare) or outgoing.to == victim:
+            return [(units * U if isinstance(message, NextShare) else 0, outgoing)]
+        return [] if message.advertisement == OTHERS else [(0, outgoing)]
+
+    return script
+
+
+def town(size: int, liars: dict[tuple[int, int], Script], **config: Any) -> World:
+    """In which a publisher that lies has advertised."""
+    world = World(2, size, liars, **config)
+    world.rng = Steady()  # type: ignore[assignment]
+    for replica in world.replicas.values():
+        replica.routes.others[OTHERS] = LYING.public
+    return world
+
+
+def way_of(world: World, place: Place) -> Redistributing:
+    way = world.replicas[place].passing._redistributing
+    assert way is not None
+    return way
+
+
+def deal_to(world: World, number: int, indices: Collection[int]) -> None:
+    """The publisher that lies deals a key to these of the first node alone."""
+    first = world.schemes[0]
+    origin = Origin(key_id(LYING.public, number.to_bytes(8, "big")))
+    shares = deal_key(Scalar.of(number + 7), origin, first, LYING, random.Random(number).randbytes, world.now)
+    for index in indices:
+        share = FirstShare(OTHERS, shares[index - 1].encode().reveal())
+        world.send(CLIENT, Outgoing(Place(first, index), share))
+
+
+def dealt(world: World, number: int, holder: Place, to: Place) -> NextShare:
+    """What this holder makes of a key that the publisher that lies has dealt."""
+    entropy = random.Random(number).randbytes
+    origin = Origin(key_id(LYING.public, number.to_bytes(8, "big")))
+    firsts = deal_key(Scalar.of(0xBAD), origin, holder.scheme, LYING, entropy, world.now)
+    held = take_first(firsts[holder.index - 1], holder, LYING.public)
+    portion = hand_on(held, to.scheme, signing(holder.scheme.node[0], holder.index), entropy).portion(to.index)
+    return NextShare(OTHERS, portion.encode().reveal())
+
+
+def test_a_publisher_that_has_a_few_holders_deal_gets_nothing_of_others_shown() -> None:
+    """Nodes of five: of each key of its own, an honest holder and a lying one deal. If that filled what a replica has
+    room for, it would lack what honest holders deal next, and they would show it."""
+    victim = Place(scheme(2, 5), 5)
+    deals = late(victim, 2)
+    world = town(5, {(1, 1): deals, (1, 2): deals, (2, 1): curious, (2, 2): curious}, keys_max=16)
+    for number in range(12):
+        deal_to(world, number, (3 + number // 4, 1 + number % 2))
+    world.run(30 * U)
+    (key,) = unpicked(1)
+    origin = world.deal(key=key)
+    world.run(100 * U)
+    assert not world.replicas[victim].refused
+    assert world.messages["Disputed"] == 0
+    assert passed(world, origin)
+
+
+def test_nor_does_one_that_has_honest_holders_deal_all_that_they_can_at_once() -> None:
+    victim, other = Place(scheme(2), 3), Place(scheme(2), 2)
+    world = town(3, {(1, 1): late(victim, 2), (2, 1): curious}, keys_max=16)
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        """Within the bound."""
+        honest = isinstance(message, NextShare) and to == other and source != Place(scheme(1), 1)
+        return U * 3 // 10 if honest else 0
+
+    world.slow = slow
+    for number in range(8):
+        deal_to(world, number, (2 + number // 4,))
+    world.run(U)
+    (key,) = unpicked(1)
+    origin = world.deal(key=key)
+    world.run(100 * U)
+    assert not world.replicas[victim].refused
+    assert world.messages["Disputed"] == 0
+    assert passed(world, origin)
+
+
+@pytest.mark.parametrize("later", [2, 4, 5])
+def test_what_honest_holders_have_dealt_is_there_whenever_liars_have_the_hop_begin(later: int) -> None:
+    """Nodes of five: the publisher's link to one honest holder has stalled, so it takes a liar for a majority. Until
+    one deals, it deals so much else that a replica which made room would have lost what the two others dealt."""
+    victim, liar = Place(scheme(2, 5), 5), Place(scheme(1, 5), 1)
+
+    def waits(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        return [(later * U if isinstance(outgoing.message, NextShare) else 0, outgoing)]
+
+    world = town(5, {(1, 1): waits, (1, 2): waits, (2, 1): curious, (2, 2): curious}, keys_max=8)
+    world.slow = lambda source, to, message: 10**15 if source == CLIENT and to == Place(scheme(1, 5), 5) else 0
+    (key,) = unpicked(1)
+    origin = world.deal(key=key)
+    world.run(U)
+    for number in range(20):
+        world.send(liar, Outgoing(victim, dealt(world, number, liar, victim)))
+    world.run((later - 1) * U)
+    way = way_of(world, victim)
+    assert way._opened.folded
+    assert origin not in [hop.origin for hop in way._hops.values()]
+    world.run(U // 2)
+    (hop,) = [hop for hop in way._hops.values() if hop.origin == origin]
+    assert hop.begun
+    assert hop.holders == 4
+    world.run(100 * U)
+    assert world.messages["Disputed"] == 0
+    assert passed(world, origin)
+
+
+def test_a_word_that_shows_that_a_hop_has_begun_finds_what_was_dealt_before() -> None:
+    """Though a liar deals so much else that it is not ready to begin."""
+    victim, liar, soon = (Place(scheme(2), 3), Place(scheme(1), 1), Place(scheme(1), 2))
+    world = town(3, {(1, 1): curious, (2, 1): curious}, keys_max=4)
+    world.slow = lambda source, to, message: (
+        3 * U
+        if isinstance(message, NextShare) and to == victim and source != soon and message.advertisement == ADVERT
+        else 0
+    )
+    (key,) = unpicked(1)
+    origin = world.deal(key=key)
+    world.run(U // 2)
+    for number in range(9):
+        world.replicas[victim].receive(dealt(world, number, liar, victim), liar, world.now)
+    way = way_of(world, victim)
+    assert origin not in [hop.origin for hop in way._hops.values()]
+    world.run(U)
+    (hop,) = [hop for hop in way._hops.values() if hop.origin == origin]
+    assert hop.begun
+    assert hop.holders == 1
+    world.run(100 * U)
+    assert world.messages["Disputed"] == 0
+    assert passed(world, origin)
+
+
+def test_a_holder_that_deals_more_than_honest_ones_can_is_refused_and_nobody_else_is() -> None:
+    world = town(3, {}, keys_max=2, done_max=6)
+    victim, liar, other = Place(scheme(2), 3), Place(scheme(1), 1), Place(scheme(1), 2)
+    way = way_of(world, victim)
+    for number in range(6):
+        way.next(dealt(world, number, liar, victim), liar, world.now, quiet=False)
+    with pytest.raises(ExcessError, match="no honest holder"):
+        way.next(dealt(world, 6, liar, victim), liar, world.now, quiet=False)
+    assert way.sizes()["hops"] == 2
+    assert way.sizes()["early"] == 4
+    way.next(dealt(world, 6, other, victim), other, world.now, quiet=False)
+    way.next(dealt(world, 0, other, victim), other, world.now, quiet=False)
+    assert way.sizes()["passages"] == 1, "with the second of three holders the hop has begun"
+    way.next(dealt(world, 7, liar, victim), liar, world.now, quiet=False)
+
+
+def test_hops_that_never_begin_are_kept_while_their_keys_are_fresh_and_no_longer() -> None:
+    world = town(3, {}, keys_max=2, hold_us=50 * U)
+    victim, holder = Place(scheme(2), 3), Place(scheme(1), 2)
+    for number in range(5):
+        world.replicas[victim].receive(dealt(world, number, holder, victim), holder, world.now)
+    world.run(49 * U)
+    sizes = world.replicas[victim].passing.sizes()
+    assert (sizes["hops"], sizes["early"]) == (2, 3)
+    world.run(2 * U)
+    way = way_of(world, victim)
+    assert not any((way._hops, way._until, len(way._alarms), way._opened._kept, way._opened._counts))
+    assert way.sizes()["passages past"] == 0
+    assert not Pool(world).reconstructs()
