@@ -42,6 +42,9 @@ def passes_on_nothing(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[in
     return [] if others else [(0, outgoing)]
 
 
+LATER = b"l" * 16
+"""An advertisement that is not known at first."""
+
 DENY = say(lambda table, to: without(table, 2))
 """Says that it lacks what holder 2 dealt, so that the hop takes as long as it can."""
 
@@ -147,6 +150,41 @@ def test_what_is_due_is_said_although_a_word_comes_that_does_not_hold() -> None:
     assert passed(world, origin)
     assert set(world.named()) <= {(1, 1), (2, 1)}
     assert not level(world, (2, 3), (2, 2))
+
+
+def test_what_is_due_is_said_although_an_advertisement_comes_for_a_portion_that_does_not_hold() -> None:
+    """Holder 1 has left a spoilt portion with replica 2, for an advertisement that becomes known just when the replica
+    has to say what it has. Its word must not be lost with the portion: the node's own liar says nothing."""
+
+    def spoils(liar: Liar, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
+        if not isinstance(outgoing.message, NextShare):
+            return [(0, outgoing)]
+        if outgoing.to != at(2, 2):
+            return []
+        portion = Portion.decode(outgoing.message.share)
+        share = Share(portion.share.index, portion.share.value + Scalar.of(1), portion.share.blinding)
+        spoilt = Portion(portion.root, portion.header, share).encode().reveal()
+        return [(0, Outgoing(at(2, 2), NextShare(LATER, spoilt)))]
+
+    world = World(2, 3, {(1, 1): spoils, (2, 1): drop(*ANY)})
+    world.rng = Steady()  # type: ignore[assignment]
+    (key,) = unpicked(1)
+    origin = world.deal(key=key)
+    world.run(U)
+    replica = world.replicas[at(2, 2)]
+    way = replica.passing._redistributing
+    assert way is not None
+    (hop,) = way._hops.values()
+    assert hop._begun is not None
+    due = hop._begun + 4 * U
+    world.run(due - 1 - world.now)
+    world.now = due
+    replica.routes.others[LATER] = PUBLISHER.public
+    replica.passing.advertised(LATER, due)
+    assert any(isinstance(outgoing.message, Spoken) for outgoing in replica.passing.outbox)
+    world.run(60 * U)
+    assert passed(world, origin)
+    assert world.named() == [(1, 1)]
 
 
 def test_who_does_without_an_honest_holder_still_has_enough_to_go_on_with() -> None:

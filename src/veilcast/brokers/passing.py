@@ -96,7 +96,8 @@ class Passing:
         raise ForgedError("not a message about keys")
 
     def advertised(self, advertisement: bytes, now: int) -> None:
-        """An advertisement has become known: shares that came before it are taken up."""
+        """An advertisement has become known: shares that came before it are taken up, after what is due."""
+        self.handle(now)
         for way in (self._redistributing, self._resplitting):
             if way is not None:
                 self.outbox += way.advertised(advertisement, now, quiet=self.is_quiet(now))
