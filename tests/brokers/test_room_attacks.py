@@ -20,13 +20,13 @@ from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError
-from veilcast.wire.brokers import FirstShare, NextShare
+from veilcast.wire.brokers import FirstShare, NextShare, WantKey
 from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forging import Steady, unpicked
 from lies import curious
-from overlays import ADVERT, CLIENT, Liar, Pool, Script, U, World, passed, scheme, signing
+from overlays import ADVERT, CLIENT, KEY, Liar, Pool, Script, U, World, passed, scheme, signing
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16
@@ -201,3 +201,21 @@ def test_hops_that_never_begin_are_kept_while_their_keys_are_fresh_and_no_longer
     assert not any((way._hops, way._until, len(way._alarms), way._opened._kept, way._opened._counts))
     assert way.sizes()["passages past"] == 0
     assert not Pool(world).reconstructs()
+
+
+# --- keys that are wanted ---------------------------------------------------------------------------------------------
+
+
+def test_who_wants_a_key_for_another_advertisement_keeps_nobody_from_asking_for_it() -> None:
+    """The liar of the next node asks first, every time, for what the publisher that lies has nothing to do with."""
+    world = World(3, want_us=10 * U)
+    replica, liar, honest = world.replicas[Place(scheme(2), 2)], Place(scheme(3), 1), Place(scheme(3), 2)
+    replica.routes.others[OTHERS] = LYING.public
+    for moment in (0, 10, 20):
+        replica.receive(WantKey(OTHERS, KEY), liar, world.now + moment * U)
+        replica.passing.outbox.clear()
+        for again in (1, 5, 9):
+            replica.receive(WantKey(ADVERT, KEY), honest, world.now + (moment + again) * U)
+        wanted = [outgoing.message for outgoing in replica.passing.outbox]
+        assert wanted == [WantKey(ADVERT, KEY)] * 3, "of all replicas of the node before, once in a while"
+    assert not replica.refused

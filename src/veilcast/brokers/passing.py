@@ -120,11 +120,14 @@ class Passing:
 
 
 class _Wants:
-    """Which keys were asked for lately; so many of one peer's, so that nobody asks for others' share."""
+    """Which keys were asked for lately; so many of one peer's, so that nobody asks for others' share.
+
+    By their advertisements, too: who asks for a key where it is not to be had keeps nobody from asking where it is.
+    """
 
     def __init__(self, keep_us: int) -> None:
         self._keep_us = keep_us
-        self._asked: dict[bytes, tuple[Peer, int]] = {}
+        self._asked: dict[tuple[bytes, bytes], tuple[Peer, int]] = {}
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -132,11 +135,12 @@ class _Wants:
     def pass_on(self, wanted: WantKey, source: Peer, now: int) -> bool:
         while self._asked and (first := next(iter(self._asked.items())))[1][1] <= now:
             del self._asked[first[0]]
-        if wanted.key in self._asked:
+        what = (wanted.advertisement, wanted.key)
+        if what in self._asked:
             return False
         if sum(peer == source for peer, _ in self._asked.values()) >= _WANTS_EACH or len(self._asked) >= _WANTS_MAX:
             raise ExcessError("more keys are wanted than we ask for")
-        self._asked[wanted.key] = (source, now + self._keep_us)
+        self._asked[what] = (source, now + self._keep_us)
         return True
 
 
