@@ -8,13 +8,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from veilcast.brokers.redistributing import Redistributing
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.sharing.bulk import key_id
 from veilcast.brokers.sharing.paper import Origin
-from veilcast.brokers.sharing.redistribution import deal_key, hand_on, take_first
+from veilcast.brokers.sharing.redistribution import Portion, deal_key, hand_on, take_first
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
@@ -201,6 +202,65 @@ def test_hops_that_never_begin_are_kept_while_their_keys_are_fresh_and_no_longer
     assert not any((way._hops, way._until, len(way._alarms), way._opened._kept, way._opened._counts))
     assert way.sizes()["passages past"] == 0
     assert not Pool(world).reconstructs()
+
+
+# --- portions that wait for an advertisement --------------------------------------------------------------------------
+
+
+def invented(portion: Portion, number: int, holder: Place) -> NextShare:
+    """What looks like a portion of another key, dealt by this holder; nothing stands for it."""
+    origin = Origin(number.to_bytes(16, "big"))
+    header = msgspec.structs.replace(portion.header, origin=origin, by=holder.scheme, holder=holder.index)
+    return NextShare(OTHERS, Portion(portion.root, header, portion.share).encode().reveal())
+
+
+def portions_for(world: World, place: Place) -> list[Portion]:
+    return [
+        Portion.decode(message.share)
+        for message, _, to in world.shares
+        if isinstance(message, NextShare) and to == place
+    ]
+
+
+def test_what_waits_for_its_advertisement_is_not_pushed_out_by_what_a_liar_has_its_holder_deal() -> None:
+    """A replica hears of the advertisement as the last. Until then an honest holder deals it a thousand keys more, of a
+    publisher whose advertisement is not known here."""
+    victim, holder = Place(scheme(2), 3), Place(scheme(1), 2)
+    world = World(2, 3, {(1, 1): curious, (2, 1): curious})
+    world.rng = Steady()  # type: ignore[assignment]
+    replica = world.replicas[victim]
+    replica.routes.known = False
+
+    def slow(source: Peer, to: Peer, message: Message) -> int:
+        """Within the bound."""
+        return U * 6 // 10 if isinstance(message, NextShare) and to == victim and source != holder else 0
+
+    world.slow = slow
+    (key,) = unpicked(1)
+    origin = world.deal(key=key)
+    world.run(U * 3 // 10)
+    for number in range(1024):
+        replica.receive(invented(portions_for(world, victim)[0], number, holder), holder, world.now)
+    world.run(U * 45 // 100)
+    assert replica.passing.sizes()["early"] > 1024
+    replica.routes.known = True
+    replica.passing.advertised(ADVERT, world.now)
+    world.run(100 * U)
+    assert world.messages["Disputed"] == 0
+    assert passed(world, origin)
+
+
+def test_of_each_holder_so_much_waits_as_honest_ones_can_deal_and_no_more() -> None:
+    world = World(2, 3, keys_max=4)
+    world.deal()
+    world.run(100 * U)
+    victim = Place(scheme(2), 3)
+    replica, (portion, *_) = world.replicas[victim], portions_for(world, victim)
+    replica.routes.known = False
+    for index, most in ((1, 8), (2, 16)):
+        for number in range(20):
+            replica.receive(invented(portion, number, Place(scheme(1), index)), Place(scheme(1), index), world.now)
+        assert replica.passing.sizes()["early"] == most
 
 
 # --- keys that are wanted ---------------------------------------------------------------------------------------------

@@ -75,8 +75,11 @@ class Redistributing:
         self._words: Early[Passage, Place, tuple[Spoken, Said]] = Early(
             count=256, size=1 << 20, senders=512, keep_us=keep_us
         )
+        # Nobody honest has more than `keys_max` out that we have not taken, each for nearly as long as it is kept here:
+        # what has to go for others is a liar's, and need not be remembered.
+        most = 2 * config.keys_max
         self._portions: Early[bytes, Place, tuple[Portion, bytes]] = Early(
-            count=1024, size=1 << 22, senders=512, keep_us=keep_us
+            count=most, size=most * _PORTION_MAX, senders=512, keep_us=keep_us
         )
 
     def sizes(self) -> dict[str, int]:
@@ -141,7 +144,7 @@ class Redistributing:
         try:
             publisher = self._publisher(advertisement, source)
         except StaleError:
-            size = len(header.new) + _PORTION
+            size = len(portion.root.points) + len(header.old) + len(header.new) + _PORTION
             self._portions.put(advertisement, source, (portion, advertisement), size, now)
             return []
         known = self._hop(passage, now)
@@ -381,3 +384,5 @@ _STRIKES_KEPT: Final = 5
 ABSENCES_MAX: Final = 4_096
 _PORTION: Final = 512
 """More than the rest of a portion takes."""
+_PORTION_MAX: Final = 1 << 12
+"""More than all of it takes, between nodes of up to seventy replicas."""
