@@ -26,8 +26,8 @@ from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forging import Steady, unpicked
-from lies import curious
-from overlays import ADVERT, CLIENT, KEY, Liar, Pool, Script, U, World, passed, scheme, signing
+from lies import ANY, curious, drop
+from overlays import ADVERT, CLIENT, KEY, Liar, Pool, Replica, Script, U, World, passed, scheme, signing
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16
@@ -261,6 +261,55 @@ def test_of_each_holder_so_much_waits_as_honest_ones_can_deal_and_no_more() -> N
         for number in range(20):
             replica.receive(invented(portion, number, Place(scheme(1), index)), Place(scheme(1), index), world.now)
         assert replica.passing.sizes()["early"] == most
+
+
+# --- a replica that was started again ---------------------------------------------------------------------------------
+
+
+def restarted() -> tuple[World, Replica, Portion]:
+    """Nodes of five, two liars each: those of node 2 say nothing, so that each honest replica of it is needed, and one
+    of these has been killed and started. And a portion of a key that came before."""
+    liars: dict[tuple[int, int], Script] = {(hop, index): curious for hop in (1, 3) for index in (1, 2)}
+    world = World(3, 5, liars | {(2, index): drop(*ANY) for index in (1, 2)}, done_max=32)
+    world.rng = Steady()  # type: ignore[assignment]
+    world.deal()
+    world.run(60 * U)
+    victim = Place(scheme(2, 5), 5)
+    world.kill(2, 5)
+    return world, world.replicas[victim], portions_for(world, victim)[0]
+
+
+def test_liars_around_a_replica_that_was_started_do_not_fill_what_it_remembers_of_others() -> None:
+    """They bring it what they have made up, while it is quiet."""
+    world, victim, portion = restarted()
+    for number in range(40):
+        for at, liar in enumerate(Place(scheme(hop, 5), index) for hop in (1, 3) for index in (1, 2)):
+            world.send(liar, Outgoing(victim.place, invented(portion, 100 * at + number, liar)))
+    world.run(2 * U)
+    assert victim.passing.is_quiet(world.now)
+    assert victim.passing.sizes()["passages past"] == 4 * 32, "of each so much and no more"
+    (key,) = unpicked(1)
+    world.run(40 * U)
+    origin = world.deal(key=key)
+    world.run(60 * U)
+    assert passed(world, origin)
+
+
+def test_what_an_honest_holder_brought_meanwhile_is_left_alone_for_good_and_then_forgotten() -> None:
+    world, victim, portion = restarted()
+    liar, honest = Place(scheme(1, 5), 1), Place(scheme(1, 5), 3)
+    for number in range(40):
+        victim.receive(invented(portion, number, liar), liar, world.now)
+    victim.receive(invented(portion, 99, honest), honest, world.now)
+    assert victim.refused["we may have seen this before, in an earlier life"] == 41
+    world.run(40 * U)
+    assert not victim.passing.is_quiet(world.now)
+    victim.receive(invented(portion, 99, honest), honest, world.now)
+    assert victim.refused["this is over here"] == 1
+    world.run(2 * world.config.hold_us)
+    victim.receive(invented(portion, 99, honest), honest, world.now)
+    assert victim.refused["this is over here"] == 1
+    assert victim.passing.sizes()["passages past"] == 0
 
 
 # --- keys that are wanted ---------------------------------------------------------------------------------------------

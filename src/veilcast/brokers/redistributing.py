@@ -24,7 +24,7 @@ from veilcast.brokers.early import Early
 from veilcast.brokers.handing import Handing, Strikes
 from veilcast.brokers.hop import Hop, quiet_us
 from veilcast.brokers.opened import Kept, Opened
-from veilcast.brokers.room import Room
+from veilcast.brokers.room import Room, Shunned
 from veilcast.brokers.routes import Outgoing, Peer, Routes, is_from, replicas
 from veilcast.brokers.said import Said
 from veilcast.brokers.sharing.bulk import check_key_id
@@ -44,7 +44,7 @@ Passage: TypeAlias = tuple[Origin, Scheme | None, Scheme]
 
 class Redistributing:
     """Bounded by `keys_max` and `done_max`, and of each publisher a quarter; what comes early, by its sender; hops that
-    have not begun, by `done_max` for each holder."""
+    have not begun, and what came while we were quiet, by `done_max` for each holder."""
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class Redistributing:
         self._signing, self._entropy, self._suspicions = signing, entropy, suspicions
         # For longer than a key is fresh, by as much as clocks may differ.
         self._room: Room[Passage] = Room(config.keys_max, config.done_max, _REMEMBERED * config.hold_us)
+        # What a holder brings while we are quiet: nobody honest brings more, for it remembers no more for so long.
+        self._shunned: Shunned[Passage] = Shunned(config.done_max, _REMEMBERED * config.hold_us)
         self._hops: dict[Passage, Hop] = {}
         self._handing: dict[Passage, Handing] = {}
         self._by_origin: dict[Origin, dict[Passage, None]] = {}
@@ -85,7 +87,7 @@ class Redistributing:
     def sizes(self) -> dict[str, int]:
         return {
             "passages": len(self._room),
-            "passages past": self._room.remembered,
+            "passages past": self._room.remembered + len(self._shunned),
             "hops": len(self._hops),
             "handed": sum(map(len, self._handing.values())),
             "keys dealt": len(self._dealt),
@@ -135,11 +137,10 @@ class Redistributing:
         passage: Passage = (header.origin, header.by, place.scheme)
         if self._roster.key(holder) != self._roster.key(source):
             raise ForgedError("a portion of another holder's")
-        if self._room.is_past(passage, now) or (passage in self._handing and passage not in self._hops):
+        if self._is_over(passage, now) or (passage in self._handing and passage not in self._hops):
             raise StaleError("this is over here")
         if quiet:
-            # Remembered at its holder's expense: nobody else can have us forget what honest ones sent.
-            self._room.shun(passage, self._roster.key(source), now)
+            self._shunned.add(passage, self._roster.key(source), now)
             raise StaleError("we may have seen this before, in an earlier life")
         try:
             publisher = self._publisher(advertisement, source)
@@ -212,7 +213,7 @@ class Redistributing:
         if hop is not None and (hop.begun or said.root is not None):
             sent = self._hear(hop, message, said, author, now, strict=True)
             return sent + self._listen(passage, hop, now) + self._moved(passage, now)
-        if not self._room.is_past(passage, now):
+        if not self._is_over(passage, now):
             self._words.put(passage, author, (message, said), len(message.word), now)
         return []
 
@@ -338,6 +339,9 @@ class Redistributing:
         # As long as what comes of it is on its way, or remembered, at the next node.
         self._dealt[origin, ours] = now + _REMEMBERED * self._config.hold_us
         return True
+
+    def _is_over(self, passage: Passage, now: int) -> bool:
+        return self._room.is_past(passage, now) or self._shunned.has(passage, now)
 
     def _enter(self, passage: Passage, publisher: bytes, now: int, *, quiet: bool) -> None:
         if quiet:

@@ -3,6 +3,9 @@
 Pure bookkeeping. What is over stays known for a while, so that a repeat is known for one. What was refused for want of
 room is known like that, too: a part that we dropped must not look, when room is left again, as if it had not come.
 A publisher that fills its own part of the room is refused for as long as that takes; others are not.
+
+What is left alone on the word of a replica, which may have made it up, is kept apart (`Shunned`): it takes up nobody's
+room but that replica's own.
 """
 
 from __future__ import annotations
@@ -91,6 +94,36 @@ class Room(Generic[Key]):
                 del self._past_counts[publisher]
         for publisher in [each for each, until in self._muted.items() if until <= now]:
             del self._muted[publisher]
+
+
+class Shunned(Generic[Key]):
+    """Left alone for `keep_us`: of each replica that brings such things, by its key, `each` of them.
+
+    Of all together as many as there are such replicas: a limit that they share could be used up by a few.
+    """
+
+    def __init__(self, each: int, keep_us: int) -> None:
+        self._each, self._keep_us = each, keep_us
+        self._until: dict[Key, tuple[bytes, int]] = {}
+        self._counts: Counter[bytes] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def add(self, key: Key, bearer: bytes, now: int) -> None:
+        """Or not, if there is no room left for what its bearer brings: nobody honest brings so much."""
+        if not self.has(key, now) and self._counts[bearer] < self._each:
+            self._until[key] = (bearer, now + self._keep_us)
+            self._counts[bearer] += 1
+
+    def has(self, key: Key, now: int) -> bool:
+        while self._until and (first := next(iter(self._until.items())))[1][1] <= now:
+            del self._until[first[0]]
+            bearer = first[1][0]
+            self._counts[bearer] -= 1
+            if not self._counts[bearer]:
+                del self._counts[bearer]
+        return key in self._until
 
 
 def _part(most: int) -> int:
