@@ -107,7 +107,7 @@ def test_a_hop_that_a_liar_opened_early_stays_while_its_key_is_fresh(early: int)
 
 def waiting(liars: dict[tuple[int, int], Script] | None = None) -> tuple[World, Redistributing, Place]:
     """One replica of node 2 gets its portions when all others have spoken, and have shown that the hop has begun."""
-    world, late = World(2, 5, liars), at(2, 5)
+    world, late = World(2, 5, liars, keys_max=16), at(2, 5)
     world.rng = Steady()  # type: ignore[assignment]
 
     def slow(source: Peer, to: Peer, message: Message) -> int:
@@ -152,7 +152,7 @@ def test_words_that_wait_are_crowded_out_by_nobody_else_s() -> None:
             word = Said(scheme(1, 5), scheme(2, 5), (Vouched(liar.index, bytes(2_000), bytes(64)),)).encode()
             world.send(liar, Outgoing(late, Spoken(name, 0, scheme(1, 5).node, Flood.ATTENDANCE, word)))
     world.run(U)
-    assert 0 < len(way._words) <= 2 * 256
+    assert 0 < len(way._words) <= 2 * 10 * 16, "of each so much and no more"
     origin = world.deal(key=key)
     world.run(2 * U)
     authors = [kept.sender.index for kept in way._words._entries.values()]

@@ -58,7 +58,7 @@ def test_what_comes_before_its_advertisement_waits_for_it() -> None:
 
 
 def test_words_that_come_before_any_portion_are_kept_and_bounded() -> None:
-    world = World(2)
+    world = World(2, keys_max=32)
     world.slow = lambda source, to, message: U if isinstance(message, NextShare) and to == Place(scheme(2), 1) else 0
     origin = world.deal()
     world.run()
@@ -68,7 +68,7 @@ def test_words_that_come_before_any_portion_are_kept_and_bounded() -> None:
     for number in range(600):
         spoken = Spoken(number.to_bytes(16, "big"), 0, scheme(1).node, Flood.ATTENDANCE, said)
         one.receive(spoken, Place(scheme(2), 2), world.now)
-    assert one.passing.sizes()["early"] == 256
+    assert one.passing.sizes()["early"] == 8 * 32
     world.run(QUIET)
     one.handle(world.now)
     assert one.passing.sizes()["early"] == 0

@@ -13,6 +13,7 @@ import pytest
 
 from veilcast.brokers.redistributing import Redistributing
 from veilcast.brokers.routes import Outgoing, Peer
+from veilcast.brokers.said import Said
 from veilcast.brokers.sharing.bulk import key_id
 from veilcast.brokers.sharing.paper import Origin
 from veilcast.brokers.sharing.redistribution import Portion, deal_key, hand_on, take_first
@@ -21,7 +22,7 @@ from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError
-from veilcast.wire.brokers import FirstShare, NextShare, WantKey
+from veilcast.wire.brokers import FirstShare, Flood, NextShare, Spoken, WantKey
 from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -261,6 +262,29 @@ def test_of_each_holder_so_much_waits_as_honest_ones_can_deal_and_no_more() -> N
         for number in range(20):
             replica.receive(invented(portion, number, Place(scheme(1), index)), Place(scheme(1), index), world.now)
         assert replica.passing.sizes()["early"] == most
+
+
+# --- words that wait for a hop ----------------------------------------------------------------------------------------
+
+
+def test_what_an_honest_replica_says_is_not_pushed_out_by_what_it_has_to_say_of_a_liar_s_keys() -> None:
+    """The other liar is silent, so each honest replica is needed. To one of them portions take as long as they may, and
+    all words of the other come before: of one key, and then of three hundred that a publisher deals at once."""
+    victim, other = Place(scheme(2), 3), Place(scheme(2), 2)
+    world = World(2, 3, {(1, 1): curious, (2, 1): drop(*ANY)})
+    world.rng = Steady()  # type: ignore[assignment]
+    world.slow = lambda source, to, message: U * 7 // 10 if isinstance(message, NextShare) and to == victim else 0
+    (key,) = unpicked(1)
+    origin = world.deal(key=key)
+    world.run(U // 2)
+    way = way_of(world, victim)
+    assert len(way._words) == 1, "the word is there, and no portion"
+    word = Said(scheme(1), scheme(2)).encode()
+    for number in range(300):
+        spoken = Spoken(number.to_bytes(16, "big"), 0, scheme(1).node, Flood.ATTENDANCE, word)
+        world.replicas[victim].receive(spoken, other, world.now)
+    world.run(60 * U)
+    assert passed(world, origin)
 
 
 # --- a replica that was started again ---------------------------------------------------------------------------------

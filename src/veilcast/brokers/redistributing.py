@@ -73,9 +73,12 @@ class Redistributing:
         self._until: dict[Passage, int] = {}
         """When a hop that has not begun is given up, and one that has is over."""
         # For longer than a holder would show what it has dealt: who loses what came early may then say so.
-        keep_us = quiet_us(config.bound_us, max(place.scheme.tolerated for place in routes.places()))
+        tolerated = max(place.scheme.tolerated for place in routes.places())
+        keep_us = quiet_us(config.bound_us, tolerated)
+        # Nobody honest speaks of more than `keys_max` hops in that time. Who lost a word would think it was silent.
+        most = (_WORDS + 2 * tolerated) * config.keys_max
         self._words: Early[Passage, Place, tuple[Spoken, Said]] = Early(
-            count=256, size=1 << 20, senders=512, keep_us=keep_us
+            count=most, size=most * _WORD, senders=512, keep_us=keep_us
         )
         # Nobody honest has more than `keys_max` out that we have not taken, each for nearly as long as it is kept here:
         # what has to go for others is a liar's, and need not be remembered.
@@ -386,6 +389,10 @@ _REMEMBERED: Final = 2
 _STRIKES_KEPT: Final = 5
 """Ten minutes, as a rule."""
 ABSENCES_MAX: Final = 4_096
+_WORDS: Final = 6
+"""In a hop, besides what is passed on in each round but the first, of attendance and of settling."""
+_WORD: Final = 1 << 11
+"""What one of them takes, on average, in nodes of up to seven replicas, before portions are shown."""
 _PORTION: Final = 512
 """More than the rest of a portion takes."""
 _PORTION_MAX: Final = 1 << 12
