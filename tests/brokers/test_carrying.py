@@ -163,7 +163,7 @@ def test_a_replica_that_is_asked_for_what_it_lacks_asks_one_then_some_then_all()
         one.handle(world.now)
     assert [len(each) for each in asked] == [1, 2, 3, 3]
     assert world.named() == []
-    assert {reason for marks in one.suspicions.marks().values() for reason in marks} == {Reason.LATE}
+    assert not one.suspicions.marks(), "nobody brings it, so perhaps nobody has it"
 
 
 # --- the echo ---------------------------------------------------------------------------------------------------------

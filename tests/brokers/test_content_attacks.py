@@ -15,10 +15,11 @@ from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.content import ATTEMPTS_MAX, Manifest, Strategy, prepare
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.sharing.scheme import Place
+from veilcast.brokers.standing import Reason
 from veilcast.errors import MalformedError
 from veilcast.machine import Address, Publication, Settled
 from veilcast.topics import All, Label, Range
-from veilcast.wire.brokers import Carry, Flood, NextShare, Spoken, Taken
+from veilcast.wire.brokers import Carry, Flood, Missing, NextShare, Spoken, Taken
 from veilcast.wire.messages import Message
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -268,3 +269,68 @@ def test_one_who_was_killed_is_told_that_others_are_done_though_nobody_else_trie
     world.run(60 * U)
     assert revived.carrying.sizes()["contents"] == 0
     assert revived.carrying.sizes()["contents done"] == 1
+
+
+class Asked:
+    """Two nodes to which no block comes, and a reader that asks a replica of the second for the first one."""
+
+    def __init__(self) -> None:
+        self.world, self.carries = World(2, strategy=Strategy.CODED), dict[int, Carry]()
+        self.world.slow = self._keep
+        self.content = self.world.publish(b"x" * 20_000)
+        self.world.run(3 * U)
+        self.replica = self.world.replicas[Place(scheme(2), 1)]
+
+    def ask(self, tries: int) -> list[Place]:
+        """Who is asked, one time after another."""
+        self.replica.receive(Missing(self.content, (1,)), Address("reader 2"), self.world.now)
+        asked: list[Place] = []
+        for _ in range(tries):
+            sent = [out for _, out in self.replica.sent(self.world.now) if isinstance(out.message, Missing)]
+            asked += [out.to for out in sent if isinstance(out.to, Place)]
+            self.world.now += 4 * U
+            self.replica.handle(self.world.now)
+        return asked
+
+    def _keep(self, source: object, to: object, message: object) -> int:
+        if isinstance(message, Carry) and message.block:
+            self.carries[message.index] = message
+            return 10**15
+        return 0
+
+
+def test_a_block_that_its_publisher_keeps_back_makes_nobody_late_however_often_it_is_asked_for() -> None:
+    scene = Asked()
+    for _ in range(4):
+        assert len(scene.ask(7)) > 3
+    assert not scene.replica.suspicions.marks()
+
+
+def test_who_was_asked_for_a_block_is_late_once_when_another_of_its_node_brings_it() -> None:
+    scene = Asked()
+    places = scene.ask(2) + scene.ask(7)
+    bearer = places[-1]
+    for index in (1, 2):
+        for _ in range(3):
+            scene.replica.receive(scene.carries[index], bearer, scene.world.now)
+    assert scene.replica.suspicions.marks() == {place: {Reason.LATE: 1} for place in {*places} - {bearer}}
+    assert len({*places}) == 3
+
+
+def test_who_still_has_its_time_is_not_late() -> None:
+    scene = Asked()
+    scene.replica.receive(Missing(scene.content, (1,)), Address("reader 2"), scene.world.now)
+    (first,) = [out.to for _, out in scene.replica.sent(scene.world.now) if isinstance(out.message, Missing)]
+    bearer = next(place for index in (1, 2, 3) if (place := Place(scheme(1), index)) != first)
+    scene.replica.receive(scene.carries[1], bearer, scene.world.now)
+    assert not scene.replica.suspicions.marks()
+
+
+def test_one_content_makes_a_replica_late_once_whatever_blocks_it_lacked() -> None:
+    scene = Asked()
+    for index in (1, 2):
+        scene.replica.receive(Missing(scene.content, (index,)), Address("reader 2"), scene.world.now)
+    scene.ask(7)
+    for index in (1, 2):
+        scene.replica.receive(scene.carries[index], Place(scheme(1), 3), scene.world.now)
+    assert scene.replica.suspicions.marks() == {Place(scheme(1), index): {Reason.LATE: 1} for index in (1, 2)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from veilcast.brokers.content import Manifest
@@ -77,7 +78,11 @@ class Carried:
         self.wanted: dict[int, dict[Peer, None]] = {}
         self.served: Counter[tuple[Peer, int]] = Counter()
         self.tries = 0
-        self.asked: list[Place] = []
+        self._asked: dict[int, list[Peer]] = {}
+        """By block, who was asked for it last and has its time still."""
+        self._overdue: dict[int, dict[Peer, None]] = {}
+        """Who has had it."""
+        self._late: dict[Place, None] = {}
 
     def carry(self, index: int | None) -> Carry:
         """With this block, or none."""
@@ -92,3 +97,20 @@ class Carried:
     def lacking(self) -> list[int]:
         """What others want of us and we have not."""
         return [index for index in sorted(self.wanted) if index not in self.blocks]
+
+    def ask(self, peers: Sequence[Peer], blocks: Sequence[int]) -> None:
+        self._asked = {index: list(peers) for index in blocks}
+
+    def run_out(self) -> None:
+        """The time of those asked is over."""
+        for index, peers in self._asked.items():
+            if index not in self.blocks:
+                self._overdue.setdefault(index, {}).update(dict.fromkeys(peers))
+        self._asked.clear()
+
+    def bring(self, index: int, source: Peer) -> list[Place]:
+        """This one brings a block that we had not: who of the others is late with it, and was not before."""
+        overdue = self._overdue.pop(index, {})
+        late = [place for place in overdue if isinstance(place, Place) and place not in (source, *self._late)]
+        self._late.update(dict.fromkeys(late))
+        return late

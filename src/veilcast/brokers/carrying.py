@@ -6,7 +6,8 @@ its manifest signed by the publisher; so what holds can be taken from anybody, a
 
 Who gets what is `bearers`. Nobody asks for a block because it did not come: most replicas need none. A reader does, at
 its edge node; and who is asked for what it lacks asks the node before, up to the publisher: first one replica, then
-f + 1, then all.
+f + 1, then all. If nobody brings it, those asked need not have it, for its publisher may keep it back: late is who has
+had its time when another of its node brings the block, once for each content.
 
 A replica is done with a publication when all its branches are: a client that says so, or whose claims are gone, or that
 has not said so within `hold_us`, or four times that while it asks for what it lacks; a node of which f + 1 replicas say
@@ -154,6 +155,7 @@ class Carrying:
             self._enter(content)
         fresh = block is not None and block not in content.blocks
         if block is not None and fresh:
+            self._suspicions.accuse_all(content.bring(block, source), Reason.LATE)
             self._store(content, block, carry.block or b"")
         if again:
             content.attempt = attempt
@@ -262,24 +264,24 @@ class Carrying:
 
     def _ask(self, content: Carried, now: int) -> None:
         """The node before, for what others want of us."""
+        content.run_out()
         lacking = content.lacking()
         if not lacking or content.tries >= _TRIES:
             content.tries = 0
-            content.asked = []
             self._alarms.set(content.id, content.until)
             return
-        self._suspicions.accuse_all(content.asked, Reason.LATE)
-        content.asked = []
         before = content.before
-        if isinstance(before, Scheme):
-            order = replicas(before)
-            start = (self._us().index + content.tries) % before.size
-            order = self._suspicions.around(order[start:] + order[:start])
-            content.asked = order[: (1, before.tolerated + 1)[content.tries] if content.tries < 2 else before.size]
-        asked: Iterable[Peer] = content.asked if isinstance(before, Scheme) else [before]
+        asked: Sequence[Peer] = self._order(before, content.tries) if isinstance(before, Scheme) else [before]
+        content.ask(asked, lacking)
         content.tries += 1
         self.outbox += [Outgoing(peer, Missing(content.id, tuple(lacking))) for peer in asked]
         self._alarms.set(content.id, min(content.until, now + self._config.missing_us))
+
+    def _order(self, before: Scheme, tries: int) -> list[Place]:
+        order = replicas(before)
+        start = (self._us().index + tries) % before.size
+        order = self._suspicions.around(order[start:] + order[:start])
+        return order[: (1, before.tolerated + 1)[tries] if tries < 2 else before.size]
 
     # --- the echo -----------------------------------------------------------------------------------------------------
 
