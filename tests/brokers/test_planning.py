@@ -12,7 +12,8 @@ import pytest
 
 from veilcast.brokers.overlay import Overlay
 from veilcast.brokers.placement import Plan
-from veilcast.brokers.planning import Findings, Mark, Told, carry_out, findings, paths, plan
+from veilcast.brokers.planning import RISK_MAX, Findings, Mark, Told, carry_out, findings, paths, plan
+from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LocalError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,6 +23,7 @@ NODES = {name: (0, [f"{name.lower()}{index}" for index in (1, 2, 3)]) for name i
 BASE = overlay(7, NODES)
 SPARES = list(entry("S", 0, ["s1", "s2", "s3", "s4"]).replicas)
 NOTHING = Findings({}, (), 1000)
+LOT = Secret(b"lot" * 8)
 
 
 def told(reports: Mapping[str, list[Mark]] | None = None, *, silent: tuple[str, ...] = ()) -> list[Told]:
@@ -74,11 +76,11 @@ class TestFindings:
         }
         assert msgspec.convert(facts, Told) == Told("A", 1, (lied("B", 2, 3),))
 
-    def test_risk_grows_with_failures_and_a_liar_is_sure(self) -> None:
-        node = BASE.node("C")
-        calm, worse = Findings({}, (), 0), Findings({key("c1"): 40}, (), 100)
-        liar = Findings({}, (key("c1"),), 100)
-        assert 0 < calm.risk(node) < 0.02 < worse.risk(node) < 0.2 < liar.risk(node) < 0.5
+    def test_risk_grows_with_what_most_replicas_of_a_node_fail(self) -> None:
+        calm, worse = Findings({}, (), 0), Findings({key("c1"): 40, key("c2"): 30}, (), 100)
+        worst = Findings({key("c1"): 400, key("c2"): 300}, (), 100)
+        assert 0 < calm.risk(BASE.node("C")) < 0.02 < worse.risk(BASE.node("C")) < 0.35
+        assert worst.risk(BASE.node("C")) == RISK_MAX
 
 
 class TestPlan:
@@ -94,10 +96,10 @@ class TestPlan:
         assert sum(plan(BASE, found, 3, profile="hardened").sizes.values()) == 14
 
     def test_more_replicas_than_there_are_are_refused(self) -> None:
-        with pytest.raises(ConfigError, match="asks for 4 replicas besides 3 at each node, and there are 2"):
+        with pytest.raises(ConfigError, match="asks for 4 replicas besides those that nodes keep, and there are 2"):
             plan(BASE, NOTHING, 2, profile="hardened", replicas=4)
         small = overlay(0, {"A": (0, ["a1"]), "B": (0, ["b1"])})
-        with pytest.raises(ConfigError, match="need 2 more"):
+        with pytest.raises(ConfigError, match="2 virtual nodes need 2 more"):
             plan(small, NOTHING, 2, profile="hardened")
 
     def test_the_papers_plan_is_made_and_where_hardened_cannot_carry_it_out_refused_with_the_reason(self) -> None:
@@ -131,7 +133,7 @@ class TestCarryingOut:
 
     def test_a_pair_comes_in_one_order_that_follows(self) -> None:
         found = Findings({key("c1"): 100, key("c2"): 90}, (), 1000)
-        (step,) = carry_out(BASE, plan(BASE, found, 2, profile="hardened"), SPARES, found)
+        (step,) = carry_out(BASE, plan(BASE, found, 2, profile="hardened"), SPARES, found, lot=LOT)
         BASE.check_successor(step.overlay)
         step.overlay.check("hardened")
         assert self.names(step.overlay, "C") == ["c1", "c2", "c3", "s1", "s2"]
@@ -139,37 +141,36 @@ class TestCarryingOut:
 
     def test_a_liar_is_replaced_and_never_used_again(self) -> None:
         found = Findings({}, (key("c2"),), 1000)
-        (step,) = carry_out(BASE, plan(BASE, found, 1, profile="hardened"), SPARES[:1], found)
+        (step,) = carry_out(BASE, plan(BASE, found, 1, profile="hardened"), SPARES[:1], found, lot=LOT)
         assert self.names(step.overlay, "C") == ["c1", "c3", "s1"]
         assert [replica.key for replica in step.leave] == [key("c2")]
 
     def test_without_a_spare_one_it_stays(self) -> None:
         found = Findings({}, (key("c2"),), 1000)
-        assert carry_out(BASE, plan(BASE, found, 0, profile="hardened"), [], found) == []
+        assert carry_out(BASE, plan(BASE, found, 0, profile="hardened"), [], found, lot=LOT) == []
 
-    def test_who_fails_most_leaves_and_comes_where_it_is_needed_one_node_at_a_time(self) -> None:
+    def test_who_leaves_comes_where_it_is_needed_one_node_at_a_time(self) -> None:
         wide = overlay(7, NODES | {"B": (4, ["b1", "b2", "b3", "b4", "b5"])})
-        sizes = {"A": 3, "B": 3, "C": 5, "D": 3}
-        found = Findings({key("b1"): 5, key("b4"): 9}, (), 1000)
-        first, second = carry_out(wide, Plan(sizes, 0, ()), [], found)
-        assert self.names(first.overlay, "B") == ["b2", "b3", "b5"]
-        assert self.names(second.overlay, "C") == ["c1", "c2", "c3", "b1", "b4"]
+        first, second = carry_out(wide, Plan({"A": 3, "B": 3, "C": 5, "D": 3}, 0, ()), [], NOTHING, lot=LOT)
+        assert len(first.leave) == 2
+        assert {*first.leave, *first.overlay.node("B").replicas} == {*wide.node("B").replicas}
+        assert second.overlay.node("C").replicas == (*wide.node("C").replicas, *first.leave)
         wide.check_successor(first.overlay)
         first.overlay.check_successor(second.overlay)
 
     def test_more_than_there_are_is_refused(self) -> None:
         sizes = {"A": 3, "B": 3, "C": 7, "D": 3}
         with pytest.raises(ConfigError, match="asks for 4 more replicas, and 1 are spare"):
-            carry_out(BASE, Plan(sizes, 0, ()), SPARES[:1], NOTHING)
+            carry_out(BASE, Plan(sizes, 0, ()), SPARES[:1], NOTHING, lot=LOT)
 
     def test_a_liar_that_leaves_is_not_what_another_node_needs(self) -> None:
         wide = overlay(7, NODES | {"B": (4, ["b1", "b2", "b3", "b4", "b5"])})
         found = Findings({}, (key("b1"),), 1000)
         with pytest.raises(ConfigError, match="needs 2 replicas, and 1 are spare"):
-            carry_out(wide, Plan({"A": 3, "B": 3, "C": 5, "D": 3}, 0, ()), [], found)
+            carry_out(wide, Plan({"A": 3, "B": 3, "C": 5, "D": 3}, 0, ()), [], found, lot=LOT)
 
     def test_a_spare_one_is_spare(self) -> None:
         with pytest.raises(ConfigError, match="already"):
-            carry_out(BASE, Plan(dict.fromkeys("ABCD", 3), 0, ()), [BASE.nodes[0].replicas[0]], NOTHING)
+            carry_out(BASE, Plan(dict.fromkeys("ABCD", 3), 0, ()), [BASE.nodes[0].replicas[0]], NOTHING, lot=LOT)
         with pytest.raises(LocalError, match="another overlay"):
-            carry_out(BASE, Plan({"A": 3}, 0, ()), [], NOTHING)
+            carry_out(BASE, Plan({"A": 3}, 0, ()), [], NOTHING, lot=LOT)

@@ -304,8 +304,9 @@ def test_a_plan_goes_by_what_more_than_the_liars_of_a_node_say(planned: Desk) ->
     assert {row["node"]: row["planned"] for row in made["nodes"]} == {"a": 5, "b": 3}
     assert (made["unused"], made["unprotected"], made["applied"]) == (0, [], False)
     assert made["silent"] == []
+    assert planned.good(plan(planned, "--spare 3 --move")) == made, "no node has more than it must"
     lines = planned.run(plan(planned, "--spare 3"))[1].splitlines()
-    assert lines[1].startswith("  a: 3 replicas, planned 5, risk 0.3")
+    assert lines[1].startswith("  a: 3 replicas, planned 5, risk 0.0")
     assert "  proven to lie: replica 3 of a" in lines
     assert lines[-1].startswith("to carry it out, change overlay.toml")
 
@@ -343,7 +344,7 @@ def test_one_is_not_said_as_many_are(desk: Desk) -> None:
 
 
 def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(planned: Desk) -> None:
-    planned.bad(plan(planned, "--replicas 4"), 3, "asks for 4 replicas besides 3 at each node, and there are 0")
+    planned.bad(plan(planned, "--replicas 4"), 3, "asks for 4 replicas besides those that nodes keep, and there are 0")
     planned.bad(plan(planned, "--spare 3 --replicas 3"), 3, "asks for 3 replicas", "and there are 2")
 
 
@@ -353,6 +354,7 @@ def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_re
     described.write_text('profile = "paper"\n' + described.read_text())
     (planned.home / "o.signed").unlink()
     planned.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    planned.bad(plan(planned, "--move"), 3, "plans for `paper` move replicas in any case")
     made = planned.good(plan(planned, "--way phases"))
     assert sum(row["planned"] for row in made["nodes"]) + made["unused"] == 6
     assert made["unprotected"] == ["a - b"]

@@ -92,23 +92,24 @@ def greedy_pairs(
     *,
     cap: int | None = None,
     available: int | None = None,
-    least: int = 1,
+    least: int | Mapping[str, int] = 1,
 ) -> Plan:
     """Pairs of replicas, each where it raises the weighted chance of sound paths most, as long as one does.
 
     `risks` are the chances that a broker at each node fails; a node that is not named has none. Every node has `least`
-    replicas before, an odd number.
+    replicas before, or so many as it says of it, an odd number.
     """
-    if least < 1 or least % 2 == 0:
-        raise LocalError("pairs are added to an odd number of replicas")
     _check(paths, {}, replicas, available)
     nodes = _nodes(paths)
+    sizes = dict.fromkeys(nodes, least) if isinstance(least, int) else {node: least[node] for node in nodes}
+    if any(size < 1 or size % 2 == 0 for size in sizes.values()):
+        raise LocalError("pairs are added to an odd number of replicas")
     if any(not 0 <= risks.get(node, 0.0) <= 1 for node in nodes):
         raise LocalError("the risk of a node is a chance from 0 to 1")
     through: dict[str, list[Path]] = {node: [path for path in paths if node in path.nodes] for node in nodes}
-    sizes = dict.fromkeys(nodes, least)
     added = {path.name: 0 for path in paths}
-    sound = {p.name: float(p.weight) * prod(honest_majority(least, risks.get(n, 0.0)) for n in p.nodes) for p in paths}
+    before = {node: honest_majority(sizes[node], risks.get(node, 0.0)) for node in nodes}
+    sound = {path.name: float(path.weight) * prod(before[node] for node in path.nodes) for path in paths}
     # A pair at v multiplies the chance of all paths through v by the same factor, so their sum is all that is needed.
     mass = {node: sum(sound[path.name] for path in through[node]) for node in nodes}
     left = replicas

@@ -2,12 +2,19 @@
 
 Pure. What a broker tells is not believed by itself, for one that lies would have honest ones taken away: a failure
 counts as often as so many replicas of one node report it that one of them is honest. What counts gives each replica a
-risk, and each node that of its replicas together; `placement` makes a plan of these, the paper's or ours.
+risk; `placement` makes a plan of these, the paper's or ours.
+
+Nor may liars have replicas moved by failing themselves, to their node or away from another. So a node's risk is the
+median of those of its replicas: while fewer than half lie, some honest one fails no less, and one no more. Who was
+proven to lie does not count in it: it is to be replaced, and among the others liars are a smaller part still. And in
+`hardened` only spare replicas are allotted: a node gives some up only if the operator says so, a pair in each plan, and
+who leaves is drawn by lot, with a secret of the operator; were it who fails most, liars that never do would stay until
+the node is theirs.
 
 A plan is carried out in steps, one node at a time, each an overlay for the operator to sign. Nodes that give replicas
-up come first, those that fail most leaving first; a replica that has left is spare, and can come elsewhere when it is
-started again. Then those who were proven to lie are replaced, for whom spare ones are kept back; they are never used
-again. Then the others grow.
+up come first, those proven to lie leaving before others; a replica that has left is spare, and can come elsewhere when
+it is started again. Then those who were proven to lie are replaced, for whom spare ones are kept back; they are never
+used again. Then the others grow.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
+from statistics import median_low
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -33,6 +41,8 @@ from veilcast.brokers.placement import (
 )
 from veilcast.brokers.sharing.scheme import tolerated
 from veilcast.brokers.topology import Topology
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LocalError
 
 Way: TypeAlias = Literal["pairs", "phases", "phases-once"]
@@ -79,14 +89,9 @@ class Findings(msgspec.Struct, frozen=True):
         return sum(self.failures.get(replica.key, 0) for replica in node.replicas)
 
     def risk(self, node: NodeEntry) -> float:
-        """That a broker there fails: of its replicas the mean."""
-        risks = [
-            1.0 if replica.key in self.liars else self._risk(self.failures.get(replica.key, 0))
-            for replica in node.replicas
-        ]
-        return sum(risks) / len(risks)
-
-    def _risk(self, failures: int) -> float:
+        """That a broker there fails which was not proven to lie: the median; of two in the middle, the lower."""
+        counts = [self.failures.get(replica.key, 0) for replica in node.replicas if replica.key not in self.liars]
+        failures = median_low(counts) if counts else 0
         return min(RISK_MAX, estimated_risk(failures, max(failures, self.observed, OBSERVED_LEAST)))
 
 
@@ -133,40 +138,49 @@ def plan(
     way: Way = "pairs",
     cap: int | None = None,
     replicas: int | None = None,
+    move: bool = False,
 ) -> Plan:
-    """Where all replicas there are should stand, or so many besides the least that each node has.
+    """Where all replicas there are should stand, or so many besides those that each node keeps.
 
-    `ConfigError` if these are more than there are, or for a plan of the paper that `hardened` cannot carry out. Sizes
-    are of all nodes, also of those on no path.
+    In `hardened` that is all it has, or with `move` all but a pair; in `paper`, one. `ConfigError` if these are more
+    than there are, or for a plan of the paper that `hardened` cannot carry out. Sizes are of all nodes, also of those
+    on no path.
     """
+    if move and profile != "hardened":
+        raise ConfigError("plans for `paper` move replicas in any case; `move` is for `hardened`")
     ways = paths(overlay) if ways is None else ways
-    least = HARDENED_LEAST if profile == "hardened" and way == "pairs" else 1
+    kept = {node.name: _kept(node, move=move) if profile == "hardened" else 1 for node in overlay.nodes}
+    least = kept if way == "pairs" else dict.fromkeys(kept, 1)
     free = max(0, spare - len(found.liars))
-    there = sum(len(node.replicas) for node in overlay.nodes) + free - least * len(overlay.nodes)
+    there = sum(len(node.replicas) for node in overlay.nodes) + free - sum(least.values())
     if there < 0:
-        raise ConfigError(f"{len(overlay.nodes)} virtual nodes of {least} replicas need {-there} more than there are")
+        raise ConfigError(f"{len(overlay.nodes)} virtual nodes need {-there} more replicas than there are")
     wanted = there if replicas is None else replicas
     if wanted > there:
-        raise ConfigError(f"the plan asks for {wanted} replicas besides {least} at each node, and there are {there}")
+        raise ConfigError(f"the plan asks for {wanted} replicas besides those that nodes keep, and there are {there}")
     if way == "pairs":
         risks = {node.name: found.risk(node) for node in overlay.nodes}
         made = greedy_pairs(ways, risks, wanted, cap=cap, available=there, least=least)
     else:
         failures = {node.name: found.of_node(node) for node in overlay.nodes}
         made = three_phases(ways, failures, wanted, cap=cap, once=way == "phases-once", available=there)
-    sizes = {node.name: made.sizes.get(node.name, least) for node in overlay.nodes}
+    sizes = {name: made.sizes.get(name, keeps) for name, keeps in least.items()}
     made = msgspec.structs.replace(made, sizes=sizes, unprotected=tuple(unprotected(ways, sizes)))
     if profile == "hardened":
         try:
             made.check_hardened()
+            _check_kept(sizes, kept)
         except ConfigError as error:
             hint = "" if way == "pairs" else "; such plans are for `paper`, and `pairs` for both profiles"
             raise ConfigError(f"{error}{hint}") from error
     return made
 
 
-def carry_out(overlay: Overlay, made: Plan, spares: Sequence[Replica], found: Findings) -> list[Step]:
-    """The overlays to sign, in order; none if all stands as planned. `ConfigError` if there are too few replicas."""
+def carry_out(overlay: Overlay, made: Plan, spares: Sequence[Replica], found: Findings, *, lot: Secret) -> list[Step]:
+    """The overlays to sign, in order; none if all stands as planned. `ConfigError` if there are too few replicas.
+
+    `lot` is for the operator to know: who does could tell who will leave a node, and have it shrink or not.
+    """
     now = {node.name: len(node.replicas) for node in overlay.nodes}
     if made.sizes.keys() != now.keys():
         raise LocalError("a plan for another overlay")
@@ -174,14 +188,15 @@ def carry_out(overlay: Overlay, made: Plan, spares: Sequence[Replica], found: Fi
     if len({*keys, *(replica.key for replica in spares)}) != len(keys) + len(spares):
         raise ConfigError("a spare replica stands in the overlay already, or is named twice")
     check_available(made.sizes, now, len(spares))
-    return _Works(overlay, spares, found).steps(made.sizes)
+    return _Works(overlay, spares, found, lot).steps(made.sizes)
 
 
 class _Works:
     """An overlay on its way from step to step."""
 
-    def __init__(self, overlay: Overlay, spares: Sequence[Replica], found: Findings) -> None:
+    def __init__(self, overlay: Overlay, spares: Sequence[Replica], found: Findings, lot: Secret) -> None:
         self._overlay, self._found = overlay, found
+        self._lot = derive(lot, b"vc/leave-by-lot", overlay.version.to_bytes(8, "big"))
         self._spares = list(spares)
         self._steps: list[Step] = []
 
@@ -200,12 +215,12 @@ class _Works:
         return self._steps
 
     def _change(self, node: NodeEntry, size: int, out: Sequence[Replica] = ()) -> None:
-        """To this size: those `out` go, then those that fail most; spare ones come, in their order."""
-        by_failures = sorted(
+        """To this size: those `out` go, then proven liars, then others by lot; spare ones come, in their order."""
+        drawn = sorted(
             (replica for replica in node.replicas if replica not in out),
-            key=lambda replica: (replica.key in self._found.liars, self._found.failures.get(replica.key, 0)),
+            key=lambda replica: (replica.key in self._found.liars, self._draw(node, replica)),
         )
-        stay = by_failures[:size]
+        stay = drawn[:size]
         if size - len(stay) > len(self._spares):
             raise ConfigError(f"{node.name!r} needs {size - len(stay)} replicas, and {len(self._spares)} are spare")
         leave = [replica for replica in node.replicas if replica not in stay]
@@ -216,6 +231,19 @@ class _Works:
         nodes = tuple(changed if each.name == node.name else each for each in self._overlay.nodes)
         self._overlay = msgspec.structs.replace(self._overlay, version=self._overlay.version + 1, nodes=nodes)
         self._steps.append(Step(self._overlay, node.name, tuple(come), tuple(leave)))
+
+    def _draw(self, node: NodeEntry, replica: Replica) -> bytes:
+        return derive(self._lot, b"vc/leave-by-lot", node.name.encode(), replica.key).reveal()
+
+
+def _kept(node: NodeEntry, *, move: bool) -> int:
+    return max(HARDENED_LEAST, len(node.replicas) - (2 if move else 0))
+
+
+def _check_kept(sizes: Mapping[str, int], kept: Mapping[str, int]) -> None:
+    for name, least in kept.items():
+        if sizes[name] < least:
+            raise ConfigError(f"virtual node {name!r} of the plan has {sizes[name]} of the {least} replicas it keeps")
 
 
 def _counted(told: Told | None, about: NodeEntry, index: int) -> tuple[int, int]:

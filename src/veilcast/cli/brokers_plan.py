@@ -62,7 +62,13 @@ def add_command(verbs: Any, verb: Any) -> None:
         help="pairs where they help most, the paper's three phases, or their variation (pairs)",
     )
     parser.add_argument("--cap", type=int, metavar="N", help="replicas that one path may be given at most")
-    parser.add_argument("--replicas", type=int, metavar="N", help="to be allotted besides the least of each node")
+    parser.add_argument("--replicas", type=int, metavar="N", help="to be allotted besides what each node keeps")
+    parser.add_argument(
+        "--move",
+        action="store_true",
+        help="let nodes give up a pair each, to stand where it helps more; else only spare brokers are allotted "
+        "(hardened)",
+    )
     parser.add_argument("--apply", action="store_true", help="with --dir: carry it out, step by step")
 
 
@@ -115,7 +121,7 @@ def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
         silent = silences(overlay, here.heard(overlay, told))
         found, spares = findings(overlay, told_in(told)), here.spares(overlay)
         made = _made(arguments, overlay, found, len(spares))
-        steps = carry_out(overlay, made, spares, found)
+        steps = carry_out(overlay, made, spares, found, lot=here.lot)
         if arguments.apply and steps:
             _check_majorities(silent, directory)
             _carry_out(here, steps, context)
@@ -230,6 +236,7 @@ def _made(arguments: argparse.Namespace, overlay: Overlay, found: Findings, spar
         way=arguments.way,
         cap=arguments.cap,
         replicas=arguments.replicas,
+        move=arguments.move,
     )
 
 

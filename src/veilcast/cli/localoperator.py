@@ -14,6 +14,7 @@ from veilcast.cli import localbrokers, localnet
 from veilcast.cli.brokers_facts import told_by
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.localnet import Net
+from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 from veilcast.net.inquiries import inquire
@@ -29,6 +30,8 @@ class LocalOperator:
         self._lies = {host for host in net.plan.hosts if net.plan.brokers.astray(host) is not None}
         secret = Secret(read_private(passphrase_file(self._home / localbrokers.KEY)))
         self._key = read_operator_key(self._home / localbrokers.KEY, secret)
+        self.lot = derive(self._key.seed, b"vc/broker-lot")
+        """Of the key, so that a plan is carried out as it was shown."""
 
     def overlay(self) -> Overlay:
         return read_signed(self._home / localbrokers.SIGNED, self._key.public).verify(self._key.public)
