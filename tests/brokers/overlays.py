@@ -106,7 +106,7 @@ class Replica:
 
     def __init__(self, world: World, place: Place, routes: Routes, now: int, *, first_life: bool = True) -> None:
         self.world, self.place, self.routes = world, place, routes
-        self.suspicions = Suspicions(100)
+        self.suspicions = Suspicions(100, world.roster)
         key = signing(place.scheme.node[0], place.index, place.scheme.version)
         entropy = random.Random(f"{world.seed} {place} {now}").randbytes
         self.signing, self.entropy = key, entropy

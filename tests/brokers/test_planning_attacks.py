@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.brokers.overlay import Overlay
+from veilcast.brokers.overlay import Overlay, enrol, roster_of
 from veilcast.brokers.placement import Plan
 from veilcast.brokers.planning import Findings, Mark, Told, carry_out, findings, plan
+from veilcast.brokers.sharing.scheme import Place
+from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
 
@@ -77,6 +79,35 @@ def test_a_minority_moves_the_risk_of_its_node_no_further_than_honest_ones_do(si
 def test_a_node_all_of_whose_replicas_lied_has_the_risk_of_who_comes() -> None:
     liars = tuple(replica.key for replica in BASE.node("A").replicas)
     assert Findings({}, liars, 1000).risk(BASE.node("A")) == CALM.risk(BASE.node("A"))
+
+
+class TestALiarWhoseNodeIsRedeployed:
+    GROWN = overlay(
+        2,
+        {
+            name: (int(name == "A"), [f"{name.lower()}{at}" for at in range(1, n + 1)])
+            for name, n in {**SIZES, "A": 5}.items()
+        },
+    )
+
+    def test_is_named_by_brokers_that_hold_it_against_its_key(self) -> None:
+        roster = roster_of([BASE])
+        known = Suspicions(10, roster)
+        known.accuse(Place(BASE.node("A").scheme, 2), Reason.TWO_DEALINGS)
+        enrol(roster, self.GROWN)
+        names = {node.id: node.name for node in self.GROWN.nodes}
+        marks = [
+            Mark(names[place.scheme.node], place.index, place.scheme.version, count, reason.proof)
+            for place, reasons in known.marks().items()
+            for reason, count in reasons.items()
+        ]
+        assert findings(self.GROWN, told(lambda name, at: marks if name == "B" else [])).liars == (key("a2"),)
+
+    def test_is_not_cleared_because_more_must_report_it_than_were_there(self) -> None:
+        seen = [Told("A", at, (Mark("B", 1, 0, 1, True),)) for at in (1, 2)]
+        assert findings(BASE, seen).liars == (key("b1"),)
+        assert findings(self.GROWN, seen).liars == ()
+        assert findings(self.GROWN, seen, {key("b1"), key("gone")}).liars == (key("b1"),)
 
 
 class TestWhoGivesUpReplicas:

@@ -46,11 +46,62 @@ def test_when_it_is_full_who_has_the_fewest_marks_goes_and_never_a_liar_for_a_fa
         Suspicions(0)
 
 
+class TestALiarWhoseNodeIsRedeployed:
+    """Of the first three replicas, the second leaves; what was the third is the fifth then."""
+
+    NEWER, NEWEST = Scheme(NODE.node, 1, 5), Scheme(NODE.node, 2, 3)
+    ELSEWHERE = Scheme(b"m" * 16, 0, 3)
+
+    def known(self) -> tuple[Suspicions, Roster]:
+        roster = Roster(nodes=2)
+        roster.put(NODE, keys(1, 2, 3))
+        known = Suspicions(10, roster)
+        for place in (TWO, THREE):
+            known.accuse(place, Reason.TWO_DEALINGS)
+        roster.put(self.NEWER, keys(1, 6, 5, 4, 3))
+        return known, roster
+
+    def test_is_one_still_wherever_it_stands_now_and_nobody_else_is(self) -> None:
+        known, _ = self.known()
+        assert [known.is_liar(Place(self.NEWER, index)) for index in range(1, 6)] == [False] * 4 + [True]
+        assert known.is_liar(THREE), "what is still on its way by the old scheme comes from the same liar"
+        assert known.around([Place(self.NEWER, 4), Place(self.NEWER, 5)]) == [Place(self.NEWER, 4)]
+
+    def test_is_told_by_the_place_that_it_has_or_had_last(self) -> None:
+        known, roster = self.known()
+        assert known.liars() == [TWO, Place(self.NEWER, 5)]
+        roster.put(self.NEWEST, keys(3, 4, 5))
+        assert known.liars() == [TWO, Place(self.NEWEST, 1)], "though the scheme that it lied under is forgotten"
+        roster.put(self.ELSEWHERE, keys(7, 2, 8))
+        assert known.liars() == [Place(self.ELSEWHERE, 2), Place(self.NEWEST, 1)]
+
+    def test_is_counted_as_one(self) -> None:
+        known, _ = self.known()
+        known.accuse(Place(self.NEWER, 5), Reason.TWO_DEALINGS)
+        known.accuse(Place(self.NEWER, 5), Reason.LATE)
+        assert len(known) == 2
+        assert known.marks() == {
+            TWO: {Reason.TWO_DEALINGS: 1},
+            Place(self.NEWER, 5): {Reason.TWO_DEALINGS: 2, Reason.LATE: 1},
+        }
+
+    def test_is_only_a_place_if_nobody_knows_its_key(self) -> None:
+        known, roster = self.known()
+        roster.put(self.NEWEST, keys(3, 4, 5))
+        known.accuse(TWO, Reason.LATE)
+        assert not known.is_liar(THREE), "of a scheme that is over"
+        assert known.marks()[TWO] == {Reason.TWO_DEALINGS: 1, Reason.LATE: 1}
+
+
+def keys(*names: int) -> list[bytes]:
+    return [bytes((name,)) * 32 for name in names]
+
+
 def test_a_replica_is_found_under_another_scheme_by_its_key() -> None:
     roster = Roster(nodes=2)
     newer = Scheme(NODE.node, 1, 5)
-    roster.put(NODE, [bytes((at,)) * 32 for at in (1, 2, 3)])
-    roster.put(newer, [bytes((at,)) * 32 for at in (5, 4, 3, 2, 1)])
+    roster.put(NODE, keys(1, 2, 3))
+    roster.put(newer, keys(5, 4, 3, 2, 1))
     assert roster.find(newer, roster.key(ONE)) == Place(newer, 5)
     assert roster.find(NODE, b"\5" * 32) is None
     assert roster.find(Scheme(NODE.node, 2, 3), b"\1" * 32) is None

@@ -14,6 +14,7 @@ import pytest
 
 from veilcast.authority.vault import alone, write_whole
 from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
+from veilcast.brokers.planning import findings
 from veilcast.brokers.repository import Repository
 from veilcast.cli import localbrokers, localnet
 from veilcast.cli.brokers_facts import facts_lines
@@ -171,6 +172,22 @@ def test_a_step_that_brokers_do_not_take_ends_in_time_and_the_next_call_carries_
     told.up(2, *PLAN.spares)
     assert told.plan() == 0
     assert "  version 2 has been carried out: all who answer go by it" in capsys.readouterr().out.splitlines()
+
+
+def test_who_was_proven_to_lie_when_a_plan_was_carried_out_is_never_spare_and_never_cleared(told: Told) -> None:
+    running = [host for host in PLAN.hosts if host not in PLAN.spares]
+    told.up(1, *running)
+    for host in ("b-1", "b-2", "b-3"):
+        told.facts[host]["marks"] = [{"node": "a", "index": 1, "scheme": 1, "count": 1, "proof": True}]  # type: ignore[index]
+    assert told.plan("--apply") == 15
+    assert told.version() == 2
+    here = LocalOperator(told.home, localnet.read_net(told.home))
+    (liar,) = here.liars()
+    assert {here.host(replica) for replica in here.spares(here.overlay())} == {"spare-2"}
+    assert findings(here.overlay(), [], here.liars()).liars == ()
+    signed = localbrokers.operator_directory(told.home) / localbrokers.SIGNED
+    signed.write_bytes((told.home / "b-1" / localbrokers.SIGNED).read_bytes())
+    assert findings(here.overlay(), [], here.liars()).liars == (liar,), "it stands there again"
 
 
 def test_a_repository_is_laid_out_beside_the_nodes_and_members_use_it(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ class Client:
         out_of_band = config.delivery == "repository"
         self._topics = Topics(config.profile, keyring)
         self._language = language_of(config.profile)
-        self._suspicions = Suspicions(config.suspects_max)
         self._edge = Edge(config, overlay, operator, edge, rng, entropy, now)
+        self._suspicions = Suspicions(config.suspects_max, self._edge.roster)
         self._renewing = Renewing(
             config,
             Spans(config.profile, keyring.epoch_us, config.lease_us),

@@ -14,13 +14,14 @@ the node is theirs.
 A plan is carried out in steps, one node at a time, each an overlay for the operator to sign. Nodes that give replicas
 up come first, those proven to lie leaving before others; a replica that has left is spare, and can come elsewhere when
 it is started again. Then those who were proven to lie are replaced, for whom spare ones are kept back; they are never
-used again. Then the others grow.
+used again. Then the others grow. The operator keeps who they were: where a node grows, more must report a liar than
+have seen it lie, and it would be cleared.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
 from statistics import median_low
@@ -95,10 +96,12 @@ class Findings(msgspec.Struct, frozen=True):
         return min(RISK_MAX, estimated_risk(failures, max(failures, self.observed, OBSERVED_LEAST)))
 
 
-def findings(overlay: Overlay, told: Iterable[Told]) -> Findings:
-    """What counts of all that is told. A replica that tells nothing counts as one that has failed once more.
+def findings(overlay: Overlay, told: Iterable[Told], known: Collection[bytes] = ()) -> Findings:
+    """What counts of all that is told, and that those with the `known` keys lied. A replica that tells nothing counts
+    as one that has failed once more.
 
-    What is said of a place under an older scheme is of somebody else, perhaps, and left out.
+    What is said of a place under an older scheme is of one who has left, or of somebody else, and left out: brokers
+    tell of who stays by where it stands now.
     """
     heard = {(each.node, each.index): each for each in told}
     failures: Counter[bytes] = Counter()
@@ -111,7 +114,7 @@ def findings(overlay: Overlay, told: Iterable[Told]) -> Findings:
                 failed = max(failed, _confirmed([count for count, _ in counts]))
                 proven = max(proven, _confirmed([count for _, count in counts]))
             failures[replica.key] += failed + ((about.name, index) not in heard)
-            if proven:
+            if proven or replica.key in known:
                 liars[replica.key] = None
     observed = sorted(each.observed for each in heard.values())
     return Findings(dict(failures), tuple(liars), observed[len(observed) // 2] if observed else 0)

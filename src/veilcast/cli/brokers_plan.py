@@ -119,11 +119,12 @@ def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
             told = told_by(directory)
         overlay = here.overlay()
         silent = silences(overlay, here.heard(overlay, told))
-        found, spares = findings(overlay, told_in(told)), here.spares(overlay)
+        found, spares = findings(overlay, told_in(told), here.liars()), here.spares(overlay)
         made = _made(arguments, overlay, found, len(spares))
         steps = carry_out(overlay, made, spares, found, lot=here.lot)
         if arguments.apply and steps:
             _check_majorities(silent, directory)
+            here.remember(found.liars)
             _carry_out(here, steps, context)
     # Whoever was interrupted sees that its last step needs nothing more.
     stands = left is None and overlay.version > 1 and any(told.values())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from veilcast.authority.vault import read_private
+from veilcast.authority.vault import read_private, write_whole
 from veilcast.brokers.overlay import Overlay, Replica, sign_overlay
 from veilcast.brokers.planning import Step
 from veilcast.cli import localbrokers, localnet
@@ -37,8 +37,23 @@ class LocalOperator:
         return read_signed(self._home / localbrokers.SIGNED, self._key.public).verify(self._key.public)
 
     def spares(self, overlay: Overlay) -> list[Replica]:
-        """Those who stand nowhere. Who lies by the file, and has been detached, is not taken again."""
-        return [replica for replica in self._outside(overlay) if self.host(replica) not in self._lies]
+        """Those who stand nowhere. Who lies by the file, or was proven to, and has been detached is not taken again."""
+        liars = self.liars()
+        return [
+            replica
+            for replica in self._outside(overlay)
+            if self.host(replica) not in self._lies and replica.key not in liars
+        ]
+
+    def liars(self) -> set[bytes]:
+        """The keys of all that were proven to lie when a plan was carried out."""
+        path = self._home / _LIARS
+        return {bytes.fromhex(line) for line in read_private(path).decode().split()} if path.exists() else set()
+
+    def remember(self, liars: Iterable[bytes]) -> None:
+        known = self.liars()
+        if not known.issuperset(liars):
+            write_whole(self._home / _LIARS, "".join(f"{key.hex()}\n" for key in sorted(known.union(liars))).encode())
 
     def pending(self, told: Mapping[str, Any]) -> Step | None:
         """What was signed and then left, by Ctrl-C say: some who answer go by an older one."""
@@ -98,3 +113,6 @@ class LocalOperator:
         told = told_by(self.directory)
         leaving = [told.get(self.host(replica)) for replica in step.leave]
         return sum(facts is not None and not facts["left"] for facts in leaving)
+
+
+_LIARS: Final = "liars"

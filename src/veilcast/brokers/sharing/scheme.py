@@ -115,6 +115,14 @@ class Roster:
             raise StaleError("the scheme is not one that we know")
         return keys[place.index - 1]
 
+    def stands(self, key: bytes) -> Place | None:
+        """The place of whoever has this key, by the newest schemes; None if it has left."""
+        for node, versions in self._keys.items():
+            keys = versions[version := max(versions)]
+            if key in keys:
+                return Place(Scheme(node, version, len(keys)), keys.index(key) + 1)
+        return None
+
     def find(self, scheme: Scheme, key: bytes) -> Place | None:
         """The place of whoever has this key under a scheme; None if it has none there, or the scheme is not known."""
         keys = self._keys.get(scheme.node, {}).get(scheme.version, ())
