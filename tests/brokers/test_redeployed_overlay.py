@@ -13,6 +13,8 @@ import pytest
 from veilcast.authority.record import Profile
 from veilcast.brokers.config import BrokerConfig, ClientConfig
 from veilcast.brokers.overlay import sign_overlay
+from veilcast.brokers.sharing.scheme import Place
+from veilcast.brokers.standing import Reason
 from veilcast.errors import StaleError
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
@@ -143,3 +145,16 @@ def test_nobody_leaves_for_replicas_that_never_come() -> None:
     town.touch("P")
     town.run(10)
     assert [body for *_, body in town.heard] == [b"x"]
+
+
+def test_an_order_on_its_node_clears_no_proven_liar() -> None:
+    town = Town("hardened", broker=BROKER, client=CLIENT)
+    town.run(1)
+    overlay, neighbour = town.overlay.verify(OPERATOR.public), town.broker("B1.1")
+    liar = overlay.node("B2").place(signing("B2", 1).public)
+    assert liar is not None
+    neighbour._suspicions.accuse(liar, Reason.TWO_DEALINGS)
+    newer = changed(overlay, "B2", [2, 3, 1])
+    neighbour.order(sign_overlay(newer, OPERATOR).encode(), town.now)
+    town.run(5)
+    assert neighbour.suspects() == [Place(newer.node("B2").scheme, 3)]

@@ -89,7 +89,7 @@ class Broker:
         )
         self._router = Router(config, described, self._home, self._deployment.enough, root, epoch_us)
         self._links = Links(config, self.key, lambda client: self._router.claims_of(client) > 0, rng, entropy)
-        self._suspicions = Suspicions(config.suspects_max)
+        self._suspicions = Suspicions(config.suspects_max, self._deployment.roster)
         routes = Ways(self._deployment, self._router, self._links, self.key)
         self._passing = Passing(config, routes, self._deployment.roster, signing, entropy, self._suspicions, now)
         self._carrying = Carrying(config, routes, self._suspicions)

@@ -321,7 +321,7 @@ def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder
             "subscriptions": client.subscriptions_max,
             "advertised": client.advertised_max,
             "keys": client.keys_max,
-            "contents": client.contents_max,
+            "contents": 2 * client.contents_max,
             "opened": 2 * client.unread_max,
             "done": client.seen_max,
             "inbox": client.unread_max,
