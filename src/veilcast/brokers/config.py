@@ -1,6 +1,8 @@
 """What the machines of secret forwarding can be told: one frozen value each, with unit and effect of each field.
 
-All of an overlay must be of one profile, and of one bound on delay; all else each decides for itself.
+All of an overlay must be of one profile, and of one bound on delay; and brokers must have the same room for keys
+(`keys_max`, `done_max`), for each holds what others bring against what an honest one can. All else each decides for
+itself.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold_us: int = 120_000_000
     """For so long at most a share is kept, and content that is not through."""
     keys_max: int = 4_096
-    """Keys that are on their way here."""
+    """Keys that are on their way here; the same for all brokers of an overlay."""
     want_us: int = 1_000_000
     """Within this time, a key is asked for once."""
 
@@ -73,7 +75,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contents_bytes: int = 1 << 28
     """All of them together."""
     done_max: int = 65_536
-    """Publications and keys that are remembered, so that a repeat is known for one."""
+    """Publications and keys that are remembered, so that a repeat is known for one; the same for all brokers."""
 
     # --- redeployment
     prepare_us: int = 30_000_000

@@ -332,22 +332,23 @@ def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder
         }
     broker = population.broker
     each = broker.window + 2 * (broker.queue_max + broker.claims_max)
+    others = population.nodes * population.replicas
     return {
         "clients": broker.clients_max,
         "queued": len(population.addresses()) * each,
         "queued each": each,
         "claims": 2 * broker.claims_max,
         "waiting": broker.waiting_max + population.nodes * broker.claims_each,
-        "votes": population.nodes * population.replicas * broker.votes_max,
+        "votes": others * broker.votes_max,
         "votes each": broker.votes_max,
         "ended": broker.claims_max,
         "passages": broker.keys_max,
-        "passages past": broker.done_max,
+        "passages past": (1 + others) * broker.done_max,
         "keys dealt": 2 * broker.done_max,
         "absences": ABSENCES_MAX,
-        "hops": broker.keys_max,
+        "hops": 2 * broker.keys_max,
         "handed": broker.keys_max * population.nodes,
-        "early": 2 * _EARLY,
+        "early": others * (broker.done_max + _EARLY_EACH * broker.keys_max),
         "pieces past": broker.done_max,
         "trails": broker.claims_max,
         "keys wanted": broker.keys_max,
@@ -364,4 +365,6 @@ def _bounds(population: BrokersPopulation, kind: type[Broker | Client | Intruder
 
 _CHECKS: Final = ("once", "intact", "matching", "complete", "secret", "named", "all named", "bounds")
 _EARLY: Final = 512 * 256
-"""Messages that may come before what they belong to: so many senders, so many of each."""
+"""Contents that may come before what they belong to: so many senders, so many of each."""
+_EARLY_EACH: Final = 32
+"""Portions and words of one replica, of one key."""
