@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
@@ -127,7 +128,7 @@ async def shrink(house: House) -> None:
 def changed(overlay: Overlay, node: NodeEntry, replicas: tuple[Replica, ...]) -> Overlay:
     entry = NodeEntry(node.name, node.version + 1, replicas)
     nodes = tuple(entry if each.name == node.name else each for each in overlay.nodes)
-    return Overlay(overlay.version + 1, nodes, overlay.links)
+    return msgspec.structs.replace(overlay, version=overlay.version + 1, nodes=nodes)
 
 
 async def redeploy(
