@@ -82,7 +82,6 @@ class Broker:
         self.refused: Counter[str] = Counter()
         self.version = 0
         self._home = place.scheme.node
-        self._config = config
         pace = Pace(config.prepare_us, config.settle_us, config.linger_us, config.copy_us)
         self._deployment = Deployment(
             overlay, operator, self._home, self.key, profile=config.profile, pace=pace, now=now
