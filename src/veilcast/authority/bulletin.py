@@ -1,12 +1,21 @@
-"""Bulletins: how a revocation reaches those who stay, without the authority being met again.
+"""Bulletins: signed notices that revoke members and bring new topic keys to the members that stay.
 
 A bulletin is signed, numbered and public; members carry it to one another. It lists the keys that are void from epoch
-`effective` on, and entries for those who stay. An entry is found by a tag that only its member and the authority can
-compute, and all entries have one size, so nobody else learns whom it is for, or whether it brings a bridge to new topic
-keys or a publisher's new signature. What does show is how many entries there are.
+`effective` on, and entries for the members that stay. A member finds its entry by a tag that only this member and the
+authority can compute, and all entries have one size. So nobody else learns which member an entry is for, or whether it
+brings a bridge to new topic keys or a publisher's new signature.
+
+Claim: a bulletin does not join a member's link key to the keys that the member publishes with, or to its role.
+Assumption: the adversary has every bulletin, every link key with its address, and every publisher certificate.
+Reason: 1. The void names are those of link keys and of sub-authorities. No publisher key is listed: its certificate is
+for a token that nobody uses after the bridge, so the subscribers that stay refuse it without a list.
+2. A revoked member leaves decoys (`BulletinWriter.decoy`), as many as it would have entries if it had stayed, until its
+grants would have ended. If it holds no grant, there are as many as for the members of some topic. So the number of
+entries does not depend on the role of the revoked member.
+3. Random decoys then fill the entries up to a power of two, and the entries are in the order of their random tags.
 
 An authority speaks only for what it granted itself: its bulletins change no grant and void no key of another's. The
-root can void the key of a sub-authority, and with it everything that one certified.
+root can void the key of a sub-authority, and with it everything that the sub-authority certified.
 
 Entry: tag (16) | seal of kind (1) and data (64).
 """
@@ -127,9 +136,16 @@ class BulletinWriter:
         plain = bytes((kind,)) + data.ljust(SIGNATURE, b"\0")
         self._entries[tag] = seal(key, plain, context=tag, entropy=self._entropy)
 
+    def decoy(self, count: int) -> None:
+        """Add entries that no member can find, and that look like all others."""
+        for _ in range(count):
+            self._entries[self._entropy(TAG)] = self._entropy(ENTRY - TAG)
+
     def sign(self, key: SigningKey, void: list[Void], delegation: Certificate | None) -> Bulletin:
         if len(void) > VOID_MAX or len(self._entries) > ENTRIES_MAX:
             raise AuthorityError("too much for one bulletin; rotate topic by topic, or grant publishers fewer days")
+        if self._entries:
+            self.decoy(min(1 << (len(self._entries) - 1).bit_length(), ENTRIES_MAX) - len(self._entries))
         # Sorted by tag, which is as good as shuffled to everybody else, and lets a member search by halving.
         entries = b"".join(tag + self._entries[tag] for tag in sorted(self._entries))
         names = tuple(sorted(void, key=lambda entry: entry.name))

@@ -16,6 +16,7 @@ from veilcast.authority.bulletin import Bulletin, BulletinWriter, Entry, Void
 from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring
 from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
+from veilcast.authority.register import Given, Issued, Member, Topic
 from veilcast.authority.request import Reply, Request, ask, complete, seal_reply
 from veilcast.authority.standing import Certificates, Standing
 from veilcast.authority.topickeys import (
@@ -34,46 +35,6 @@ from veilcast.crypto.sign import PUBLIC, SigningKey
 from veilcast.errors import AuthorityError, ExpiredError, UnknownMemberError, UnknownTopicError
 from veilcast.machine import Entropy
 from veilcast.topics import Schema
-
-
-class Topic(msgspec.Struct, frozen=True):
-    """A declared topic with the key that all its epoch keys come from, and the bridges laid since."""
-
-    record: TopicRecord
-    master: Secret
-    bridges: tuple[Bridge, ...] = ()
-
-
-class Given(msgspec.Struct, frozen=True):
-    """What a member holds of one topic. A publisher's public keys stand one after the other, one per epoch.
-
-    The member has the topic's record as of then; its certificates go by the cover share in that one, until the next
-    grant.
-    """
-
-    topic: str
-    role: Role
-    first: int
-    last: int
-    wrap: Secret
-    cover_share: float
-    publisher_keys: bytes = b""
-
-
-class Issued(msgspec.Struct, frozen=True):
-    """A key that was certified, by its fingerprint: for which topic ("" is a link key), and until when it stands."""
-
-    name: bytes
-    topic: str
-    last: int
-
-
-class Member(msgspec.Struct, frozen=True):
-    """One member, by the name only the authority knows it under."""
-
-    given: tuple[Given, ...] = ()
-    issued: tuple[Issued, ...] = ()
-    revoked: bool = False
 
 
 class Authority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,9 +134,14 @@ def grant(
     known = _admissible(authority, member, request, epoch, epochs)
     if standing != "member" and (request.topic or not request.tls):
         raise AuthorityError(f"a {standing} is let in with a TLS key and with no topic")
+    if standing != "member" and authority.delegation is not None:
+        raise AuthorityError(f"a sub-authority grants to members alone; the root appoints every {standing}")
     last = request.first + epochs - 1
     names = [Issued(fingerprint(request.link), "", last)]
-    names += [Issued(fingerprint(key), request.topic, last) for key in _split(request.publisher_keys)]
+    names += [
+        Issued(fingerprint(key), request.topic, request.first + offset)
+        for offset, key in enumerate(_split(request.publisher_keys))
+    ]
     lasting = {issued.name: issued for issued in known.issued if issued.last >= epoch}
     for issued in names:
         before = lasting.get(issued.name, issued)
@@ -187,7 +153,7 @@ def grant(
     if request.topic:
         granted, given = _grant_of(authority, authority.topic(request.topic), request, epochs, Secret(entropy(32)))
         held = (*(old for old in held if (old.topic, old.role) != (given.topic, given.role)), given)
-    members = {**authority.members, member: Member(held, tuple(lasting.values()))}
+    members = {**authority.members, member: Member(held, tuple(lasting.values()), ended=known.ended)}
     chain = Chain(membership, authority.delegation)
     tls = _on_tls(authority, request, membership, standing)
     reply = Reply(authority.root, authority.epoch_us, authority.network, chain, granted, tls)
@@ -227,13 +193,12 @@ def revoke(authority: Authority, member: str, topic: str | None, epoch: int, ent
     ended = [given for given in gone.given if topic in (None, given.topic)]
     if topic is not None and not ended:
         raise UnknownTopicError(f"{member!r} holds no grant for {topic!r}")
-    void = [
-        Void(issued.name, issued.last)
-        for issued in gone.issued
-        if issued.last > epoch and topic in (None, issued.topic)
-    ]
+    # Link keys alone. The bridge ends what the member publishes, and a publisher key beside a link key would name it.
+    links = [issued for issued in gone.issued if topic is None and not issued.topic and issued.last > epoch]
+    void = [Void(issued.name, issued.last) for issued in links]
     left = tuple(given for given in gone.given if given not in ended)
-    remaining = Member(left, gone.issued, revoked=topic is None)
+    before = (given for given in gone.ended if given.last > epoch)
+    remaining = Member(left, gone.issued, topic is None, (*before, *ended))
     state = msgspec.structs.replace(authority, members={**authority.members, member: remaining})
     return _rekey(state, sorted({given.topic for given in ended}), void, ended, epoch, entropy)
 
@@ -357,7 +322,10 @@ def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int,
 def _rekey(
     authority: Authority, topics: list[str], void: list[Void], ended: list[Given], epoch: int, entropy: Entropy
 ) -> Authority:
-    """Lay a fresh bridge for each topic, and write the bulletin that brings it to those who stay."""
+    """Lay a fresh bridge for each topic, and write the bulletin that brings it to the members that stay.
+
+    `ended` are the grants that this decision ends.
+    """
     writer = BulletinWriter(authority.bulletins + 1, epoch + 1, entropy)
     renewed = dict(authority.topics)
     for name in topics:
@@ -365,12 +333,21 @@ def _rekey(
             bridge = Bridge(writer.effective, Secret(entropy(32)))
             renewed[name] = msgspec.structs.replace(renewed[name], bridges=(*renewed[name].bridges, bridge))
     for given in ended:
-        writer.add(given.wrap, given.topic, 0, Entry.ENDED, b"")
+        if given.last > epoch or renewed[given.topic].record.profile == "paper":
+            writer.add(given.wrap, given.topic, 0, Entry.ENDED, b"")
     for member in authority.members.values():
         for given in member.given:
             topic = renewed[given.topic]
             if not member.revoked and given.topic in topics and given.last > epoch and topic.record.profile != "paper":
                 _stay(writer, authority.key, topic, given)
+        for given in member.ended:
+            if given.topic in topics and given.last > epoch and renewed[given.topic].record.profile != "paper":
+                writer.decoy(given.entries(writer.effective) - (given in ended))
+    if void and not topics and renewed:
+        # A bulletin without entries would say that the revoked member holds no grant.
+        name = sorted(renewed)[int.from_bytes(entropy(4), "big") % len(renewed)]
+        granted = [given for member in authority.members.values() for given in member.given if given.topic == name]
+        writer.decoy(sum(given.entries(writer.effective) for given in granted if given.last > epoch))
     bulletin = writer.sign(authority.key, void, authority.delegation)
     return msgspec.structs.replace(authority, topics=renewed, bulletins=writer.number, bulletin=bulletin)
 

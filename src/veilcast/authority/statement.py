@@ -45,7 +45,7 @@ class Reader:
     def author(self, body: bytes, signed: Signed, standing: Standing, now: int, *, purpose: bytes) -> bytes:
         """Who said it: the fingerprint of its link key. Raises `RemoteError` unless it stands in this role, now."""
         leaf = _certified((*signed.certificates, self._anchor), self._keyring.root)
-        if standing_in(leaf) != standing:
+        if standing_in(leaf, self._keyring.root) != standing:
             raise ForgedError("its author stands in another role")
         check_leaf(leaf, self._keyring, self._revoked, now)
         verify(leaf.public, body, signed.signature, purpose=purpose)

@@ -9,6 +9,9 @@ a directory is on no TLS stream, and signs lists; a broker calls and answers its
 three uses for these, and each role its own choice of them, by which it is known: so a broker's certificate has all
 three, and lists are taken from directories alone. Thus no member can pose as a proxy, a server or a broker to those who
 call, nor as a proxy to the server, nor sign a list; and no broker can pose as a proxy, nor a proxy as a broker.
+
+Only the root appoints hosts. A host serves the whole network, and a sub-authority speaks for one group of topics: its
+certificates are for members (`standing_in`).
 """
 
 from __future__ import annotations
@@ -74,13 +77,15 @@ def check_issued(certificates: Certificates, link: Secret, root: bytes) -> None:
 def standing_of(keyring: Keyring) -> Standing | None:
     """In which role its holder stands; None if it has no certificate for TLS."""
     certificates = keyring.membership.tls
-    return standing_in(read_leaf(certificates[0])) if certificates else None
+    return standing_in(read_leaf(certificates[0]), keyring.root) if certificates else None
 
 
-def standing_in(leaf: Leaf) -> Standing:
-    """The role that a certificate is for."""
+def standing_in(leaf: Leaf, root: bytes) -> Standing:
+    """The role that a certificate is for. Raises `ForgedError` if a sub-authority of this root appointed a host."""
     for standing, uses in _USES.items():
         if uses == (leaf.calls, leaf.answers, leaf.lists):
+            if standing != "member" and leaf.issuer != root:
+                raise ForgedError(f"a sub-authority appointed this {standing}; only the root may: ask it for a grant")
             return standing
     raise MalformedError("a TLS certificate for no role of ours")
 
@@ -104,8 +109,8 @@ class TlsParty:
         if not certificates:
             raise AuthorityError("this keyring has no TLS certificate; ask the authority for a new grant")
         own = read_leaf(certificates[0])
-        self._keyring, self._revoked, self._name = keyring, revoked, own.name
-        self.standing: Final = standing_in(own)
+        self._keyring, self._revoked, self._name = keyring, revoked, _name_in(own, keyring.root)
+        self.standing: Final = standing_in(own, keyring.root)
         self.chain: Final = as_pem(*certificates[:-1])
         self.anchor: Final = as_pem(certificates[-1])
         self.key: Final = key_as_pem(tls_key(keyring.membership.link))
@@ -120,12 +125,13 @@ class TlsParty:
 
         def judged(certificate: bytes) -> Visitor:
             leaf = read_leaf(certificate)
-            standing = standing_in(leaf)
+            standing = standing_in(leaf, self._keyring.root)
             if standing not in admitted:
                 raise ForgedError("its certificate is for another role")
-            if leaf.name == self._name:
+            name = _name_in(leaf, self._keyring.root)
+            if name == self._name:
                 raise ForgedError("it shows our own certificate")
-            return Visitor(Address(f"{standing}:{leaf.name.hex()}"), leaf, self._check)
+            return Visitor(Address(f"{standing}:{name.hex()}"), leaf, self._check)
 
         return judged
 
@@ -145,6 +151,11 @@ class Visitor:
     def check(self, now: int) -> None:
         """Raise a `RemoteError` if its time is over, or it has been revoked."""
         self._check(self._leaf, now)
+
+
+def _name_in(leaf: Leaf, root: bytes) -> bytes:
+    """The name of a certificate's holder. A sub-authority cannot give a member the name of another issuer's member."""
+    return leaf.name if leaf.issuer == root else fingerprint(leaf.issuer + leaf.name)
 
 
 def _seconds(first: int, last: int, epoch_us: int) -> tuple[int, int]:

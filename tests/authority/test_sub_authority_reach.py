@@ -1,0 +1,110 @@
+"""What a hostile sub-authority cannot do outside its group: undo revocations, appoint hosts, take names."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from veilcast.authority import issuer
+from veilcast.authority.bulletin import VOID_MAX, BulletinWriter, Void
+from veilcast.authority.issuer import Authority
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.standing import Standing
+from veilcast.authority.statement import Reader, state
+from veilcast.authority.tls import TlsParty, issue, standing_of
+from veilcast.crypto.certificate import EPOCH_MAX
+from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.x509 import certify_leaf, read_leaf
+from veilcast.errors import AuthorityError, ForgedError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
+
+PEOPLE = make_people()
+ENTROPY = PEOPLE.entropy
+LIMIT = 65_536
+HOSTS: tuple[Standing, ...] = ("proxy", "server", "directory", "broker")
+ROOT, CHESS = issuer.delegate(PEOPLE.authority, "chess", NOW, EPOCHS, ENTROPY)
+ROOT, GO = issuer.delegate(ROOT, "go", NOW, EPOCHS, ENTROPY)
+ROOT, MEMBER = issuer.grant_ready(ROOT, "dora", [], NOW, EPOCHS, ENTROPY, "member")
+
+
+def flood(known: Revoked, signer: Authority, bulletins: int, size: int = VOID_MAX) -> None:
+    """Bulletins of made-up names that end later than all others."""
+    for number in range(bulletins):
+        names = [Void((number << 32 | index).to_bytes(16, "big"), EPOCH_MAX) for index in range(size)]
+        known.add(BulletinWriter(number + 1, NOW + 1, ENTROPY).sign(signer.key, names, signer.delegation), NOW)
+
+
+def test_a_sub_authority_cannot_push_out_what_the_root_has_voided() -> None:
+    known = Revoked(ROOT.root, LIMIT)
+    known.add(bulletin_of(issuer.revoke(ROOT, "mallory", None, NOW, ENTROPY)), NOW)
+    flood(known, CHESS, 8)
+    assert len(known) == LIMIT + 1
+    with pytest.raises(ForgedError, match="revoked"):
+        known.check(PEOPLE.mallory.membership.certificate, NOW + 1)
+
+
+def test_a_sub_authority_cannot_push_out_what_another_has_voided_whichever_comes_first() -> None:
+    go = issuer.declare_label(GO, "go/news", "hardened", ENTROPY)
+    go, ella = issuer.grant_ready(go, "ella", [("go/news", "publisher")], NOW, EPOCHS, ENTROPY)
+    notice = bulletin_of(issuer.revoke(go, "ella", None, NOW, ENTROPY))
+    for before, after in ((8, 0), (0, 8)):
+        known = Revoked(ROOT.root, 64)
+        flood(known, CHESS, before, 100)
+        known.add(notice, NOW)
+        flood(known, CHESS, after, 100)
+        assert len(known) == 64
+        with pytest.raises(ForgedError, match="revoked"):
+            known.check(ella.membership.certificate, NOW + 1)
+
+
+def test_many_sub_authorities_share_what_one_would_have_alone() -> None:
+    root, known = ROOT, Revoked(ROOT.root, 40)
+    for number in range(5):
+        root, child = issuer.delegate(root, f"group{number}", NOW, EPOCHS, ENTROPY)
+        flood(known, child, 1, 100)
+    assert len(known) == 40
+    known.add(BulletinWriter(9, NOW + 1, ENTROPY).sign(ROOT.key, [], None), NOW + EPOCHS)
+    assert len(known) == 0, "names that a sub-authority voided are forgotten when its delegation ends"
+
+
+def hostile_host(standing: Standing, sub: Authority = CHESS) -> Keyring:
+    """A keyring that a sub-authority has made with code of its own, for a role that is not its to give."""
+    _, keyring = issuer.grant_ready(sub, "evil", [], NOW, EPOCHS, ENTROPY, "member")
+    leaf = read_leaf(keyring.membership.tls[0])
+    chain = issue(sub.key, sub.tls, keyring.membership.certificate.leaf, leaf.public, standing, HOUR_US)
+    return msgspec.structs.replace(keyring, membership=msgspec.structs.replace(keyring.membership, tls=chain))
+
+
+@pytest.mark.parametrize("standing", HOSTS)
+def test_members_take_no_host_that_a_sub_authority_appoints(standing: Standing) -> None:
+    evil = hostile_host(standing)
+    with pytest.raises(ForgedError, match="only the root"):
+        TlsParty(MEMBER).judge(standing)(evil.membership.tls[0])
+    said = state(evil, b"a list", purpose=b"test")
+    with pytest.raises(ForgedError, match="only the root"):
+        Reader(MEMBER).author(b"a list", said, standing, NOW * HOUR_US, purpose=b"test")
+    with pytest.raises(ForgedError, match="only the root"):
+        TlsParty(evil)
+    with pytest.raises(ForgedError, match="only the root"):
+        standing_of(evil)
+    with pytest.raises(AuthorityError, match="the root appoints"):
+        issuer.grant_ready(CHESS, "evil", [], NOW, EPOCHS, ENTROPY, standing)
+    _, good = issuer.grant_ready(ROOT, "good", [], NOW, EPOCHS, ENTROPY, standing)
+    TlsParty(MEMBER).judge(standing)(good.membership.tls[0]).check(NOW * HOUR_US)
+
+
+def test_a_sub_authority_cannot_give_its_member_the_name_of_another() -> None:
+    _, proxy = issuer.grant_ready(ROOT, "paul", [], NOW, EPOCHS, ENTROPY, "proxy")
+    _, theirs = issuer.grant_ready(CHESS, "evil", [], NOW, EPOCHS, ENTROPY, "member")
+    own = read_leaf(theirs.membership.tls[0])
+    victim = fingerprint(MEMBER.membership.certificate.leaf.subject)
+    forged = certify_leaf(CHESS.key, msgspec.structs.replace(own, name=victim))
+    judge = TlsParty(proxy).callers
+    assert judge(forged).name != judge(MEMBER.membership.tls[0]).name
+    assert judge(forged).name != judge(theirs.membership.tls[0]).name
