@@ -1,9 +1,11 @@
 """Statements: what a member or a host says under its name, so that all who know the authority can tell who said it.
 
 A statement is signed with the key that its author stands on TLS streams with, and comes with the certificates of that
-key, all but the root's. So it is bound to a membership and to a role, ends when these end, and is void when a bulletin
-voids them; there is no further key to make, to certify or to revoke. What TLS itself signs with that key begins with
-spaces, what `sign` signs with a word: neither can be shown as the other.
+key, all but the root's. The chain is a leaf and at most one delegate below the root (`crypto.x509.check_chain`); a
+member's certificate issues nothing. Dates and revocations of all of them are checked at each use. So a statement is
+bound to a membership and to a role, ends when these end, and is void when a bulletin voids them; there is no further
+key to make, to certify or to revoke. What TLS itself signs with that key begins with spaces, what `sign` signs with a
+word: neither can be shown as the other.
 
 Whoever reads a statement learns its author's name among members. It is for lists of members, not for what they publish.
 """
@@ -16,9 +18,9 @@ from typing import NamedTuple
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Certificates, Standing, tls_key
-from veilcast.authority.tls import check_leaf, standing_in
+from veilcast.authority.tls import check_path, standing_in
 from veilcast.crypto.sign import verify
-from veilcast.crypto.x509 import Leaf, check_chain, read_leaf
+from veilcast.crypto.x509 import Path, check_chain
 from veilcast.errors import AuthorityError, ForgedError
 
 
@@ -44,19 +46,18 @@ class Reader:
 
     def author(self, body: bytes, signed: Signed, standing: Standing, now: int, *, purpose: bytes) -> bytes:
         """Who said it: the fingerprint of its link key. Raises `RemoteError` unless it stands in this role, now."""
-        leaf = _certified((*signed.certificates, self._anchor), self._keyring.root)
-        if standing_in(leaf, self._keyring.root) != standing:
+        path = _verified((*signed.certificates, self._anchor), self._keyring.root)
+        if standing_in(path.leaf, self._keyring.root) != standing:
             raise ForgedError("its author stands in another role")
-        check_leaf(leaf, self._keyring, self._revoked, now)
-        verify(leaf.public, body, signed.signature, purpose=purpose)
-        return leaf.name
+        check_path(path, self._keyring, self._revoked, now)
+        verify(path.leaf.public, body, signed.signature, purpose=purpose)
+        return path.leaf.name
 
 
 @lru_cache(maxsize=4096)
-def _certified(chain: Certificates, root: bytes) -> Leaf:
-    """Kept, since everybody repeats what it says with the same certificates."""
-    check_chain(chain, root)
-    return read_leaf(chain[0])
+def _verified(chain: Certificates, root: bytes) -> Path:
+    """Cached, since authors repeat their certificates. Form and signatures alone: neither depends on the time."""
+    return check_chain(chain, root)
 
 
 def _shown(keyring: Keyring) -> Certificates:

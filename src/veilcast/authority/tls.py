@@ -30,6 +30,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.crypto.x509 import (
     Leaf,
+    Path,
     as_pem,
     certify_delegate,
     certify_leaf,
@@ -68,8 +69,7 @@ def issue(
 
 def check_issued(certificates: Certificates, link: Secret, root: bytes) -> None:
     """Raise `ForgedError` unless this authority gave them to the holder of this link key."""
-    check_chain(certificates, root)
-    leaf = read_leaf(certificates[0])
+    leaf = check_chain(certificates, root).leaf
     if (leaf.name, leaf.public) != (fingerprint(public_of(link)), tls_key(link).public):
         raise ForgedError("the TLS certificate is another's")
 
@@ -88,6 +88,13 @@ def standing_in(leaf: Leaf, root: bytes) -> Standing:
                 raise ForgedError(f"a sub-authority appointed this {standing}; only the root may: ask it for a grant")
             return standing
     raise MalformedError("a TLS certificate for no role of ours")
+
+
+def check_path(path: Path, keyring: Keyring, revoked: Revoked | None, now: int) -> None:
+    """Raise a `RemoteError` if a certificate of the path is not valid now, or its leaf or delegate has been revoked."""
+    if not path.is_valid_at(now // 1_000_000):
+        raise StaleError("a certificate of its chain is not for this time")
+    check_leaf(path.leaf, keyring, revoked, now)
 
 
 def check_leaf(leaf: Leaf, keyring: Keyring, revoked: Revoked | None, now: int) -> None:

@@ -7,7 +7,9 @@ nothing in it says what we are. What its holder may do stands in the extended ke
 
 An issuer is named by its fingerprint, too, and the authority key identifier of what it issued is its public key, which
 OpenSSL compares with that of the certificate it checks the signature by. Serial numbers are digests of the rest: the
-same certificate is the same bytes, and no chance is needed.
+same certificate is the same bytes, and no chance is needed. Readers rely on that: a certificate counts only if the
+issuer writes the same bytes for the same content (`check_chain`). That is stricter than RFC 5280, section 6, and leaves
+nothing of X.509 to interpret.
 
 What is signed is DER, which begins with the byte 0x30; everything else that `sign` signs begins with a word. So one key
 may sign both.
@@ -17,6 +19,8 @@ With `_primitives`, the only file that calls a cryptographic library: what this 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
@@ -29,7 +33,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from veilcast.crypto.derive import FINGERPRINT, digest, fingerprint
 from veilcast.crypto.secret import Secret
-from veilcast.crypto.sign import PUBLIC, SigningKey
+from veilcast.crypto.sign import PUBLIC, SEED, SIGNATURE, SigningKey
 from veilcast.errors import ForgedError, MalformedError
 
 
@@ -50,70 +54,119 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 def certify_leaf(issuer: SigningKey, leaf: Leaf) -> bytes:
-    """The certificate (DER) that says what `leaf` does."""
+    """The certificate (DER) that says what `leaf` does; `leaf.issuer` is this issuer's key."""
+    return _signed(_leaf_builder(msgspec.structs.replace(leaf, issuer=issuer.public)), issuer)
+
+
+def certify_root(root: SigningKey) -> bytes:
+    """The root's certificate of itself. It stands for as long as X.509 can say."""
+    return _signed(_root_builder(root.public), root)
+
+
+def certify_delegate(root: SigningKey, public: bytes, first_s: int, last_s: int) -> bytes:
+    """The certificate of an issuer below the root, who can make no further ones."""
+    return _signed(_delegate_builder(Delegate(public, first_s, last_s), root.public), root)
+
+
+def read_leaf(data: bytes) -> Leaf:
+    """Parse the certificate of a member or host. The caller still has to check its signature (`check_chain`, or TLS).
+
+    Raises `MalformedError` unless `certify_leaf` writes exactly these bytes, apart from the signature.
+    """
+    certificate = _load(data)
+    with _mapped():
+        (common,) = certificate.subject
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        issuer = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+        calls, answers = ExtendedKeyUsageOID.CLIENT_AUTH in uses, ExtendedKeyUsageOID.SERVER_AUTH in uses
+        lists = ExtendedKeyUsageOID.OCSP_SIGNING in uses
+        name, first_s, last_s = bytes.fromhex(str(common.value)), *_dates(certificate)
+        leaf = Leaf(name, _public_of(certificate), issuer or b"", calls, answers, first_s, last_s, lists)
+        if len(leaf.name) != FINGERPRINT or len(leaf.issuer) != PUBLIC:
+            raise MalformedError("a certificate's name or issuer has the wrong size")
+        expected = _leaf_builder(leaf)
+    _check_form(data, expected)
+    return leaf
+
+
+class Delegate(msgspec.Struct, frozen=True):
+    """An issuer below the root: its key, and the seconds in which its certificate is valid."""
+
+    public: bytes
+    first_s: int
+    last_s: int
+
+
+class Path(msgspec.Struct, frozen=True):
+    """A chain whose form and signatures hold. Dates and revocations depend on the time: check them at each use."""
+
+    leaf: Leaf
+    delegate: Delegate | None
+
+    def is_valid_at(self, second: int) -> bool:
+        """Whether this second (Unix time) lies in the validity period of every certificate of the path."""
+        delegate = self.delegate
+        return self.leaf.first_s <= second <= self.leaf.last_s and (
+            delegate is None or delegate.first_s <= second <= delegate.last_s
+        )
+
+
+def check_chain(chain: tuple[bytes, ...], root: bytes) -> Path:
+    """Raise `ForgedError` unless the chain is leaf and root, or leaf, delegate and root, and every signature holds.
+
+    1. The position of a certificate decides its form: a leaf comes first, a delegate may follow, the root comes last.
+    2. A certificate has that form only if the issuer writes exactly the same bytes for it (`_check_form`). A leaf is
+       never a delegate: `basicConstraints`, key usage, path length and every other extension are part of these bytes.
+    3. Each signature is checked with the key of the next certificate, and that of the last two with `root` itself.
+    """
+    try:
+        if len(chain) not in (2, 3):
+            raise ForgedError("a chain has a leaf, at most one delegate, and the root")
+        leaf = read_leaf(chain[0])
+        delegate = _read_delegate(chain[1], root) if len(chain) == 3 else None
+        _check_form(chain[-1], _root_builder(root))
+        _check_signature(chain[-1], root)
+        if delegate is not None:
+            _check_signature(chain[1], root)
+        issuer = root if delegate is None else delegate.public
+        if leaf.issuer != issuer:
+            raise ForgedError("the certificate names another issuer")
+        _check_signature(chain[0], issuer)
+    except MalformedError as error:
+        raise ForgedError("the certificates do not hold together") from error
+    return Path(leaf, delegate)
+
+
+def as_pem(*certificates: bytes) -> bytes:
+    return b"".join(_load(data).public_bytes(Encoding.PEM) for data in certificates)
+
+
+def key_as_pem(key: SigningKey) -> Secret:
+    return Secret(_private(key).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def _leaf_builder(leaf: Leaf) -> x509.CertificateBuilder:
     uses = (
         [ExtendedKeyUsageOID.CLIENT_AUTH] * leaf.calls
         + [ExtendedKeyUsageOID.SERVER_AUTH] * leaf.answers
         + [ExtendedKeyUsageOID.OCSP_SIGNING] * leaf.lists
     )
     kind = bytes((leaf.calls, leaf.answers)) + b"\1" * leaf.lists
-    builder = _builder(leaf.name, leaf.public, issuer.public, leaf.first_s, leaf.last_s, kind)
-    builder = (
-        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    return (
+        _builder(leaf.name, leaf.public, leaf.issuer, leaf.first_s, leaf.last_s, kind)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier(issuer.public, None, None), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier(leaf.issuer, None, None), critical=False)
     )
-    return _signed(builder, issuer)
 
 
-def certify_root(root: SigningKey) -> bytes:
-    """The root's certificate of itself. It stands for as long as X.509 can say."""
-    return _signed(_issuing(root.public, root.public, 0, FOREVER_S, path_length=1), root)
+def _root_builder(public: bytes) -> x509.CertificateBuilder:
+    return _issuing(public, public, 0, FOREVER_S, path_length=1)
 
 
-def certify_delegate(root: SigningKey, public: bytes, first_s: int, last_s: int) -> bytes:
-    """The certificate of an issuer below the root, who can make no further ones."""
-    return _signed(_issuing(public, root.public, first_s, last_s, path_length=0), root)
-
-
-def read_leaf(data: bytes) -> Leaf:
-    """Parse a certificate as we make them; the signature is still to be checked."""
-    try:
-        certificate = x509.load_der_x509_certificate(data)
-        (common,) = certificate.subject
-        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        issuer = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
-        name, public = bytes.fromhex(str(common.value)), _public_of(certificate)
-        first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
-        raise MalformedError("not a certificate of ours") from error
-    if len(name) != FINGERPRINT or issuer is None or len(issuer) != PUBLIC:
-        raise MalformedError("not a certificate of ours")
-    calls, answers = ExtendedKeyUsageOID.CLIENT_AUTH in uses, ExtendedKeyUsageOID.SERVER_AUTH in uses
-    lists = ExtendedKeyUsageOID.OCSP_SIGNING in uses
-    return Leaf(name, public, issuer, calls, answers, int(first.timestamp()), int(last.timestamp()), lists)
-
-
-def check_chain(chain: tuple[bytes, ...], root: bytes) -> None:
-    """Raise `ForgedError` unless each certificate was issued by the holder of the next, and the last by `root`."""
-    try:
-        certificates = [x509.load_der_x509_certificate(data) for data in chain]
-        for certificate, issuer in zip(certificates, [*certificates[1:], certificates[-1]], strict=True):
-            certificate.verify_directly_issued_by(issuer)
-        anchor = _public_of(certificates[-1])
-    except (ValueError, TypeError, IndexError, InvalidSignature) as error:
-        raise ForgedError("the certificates do not hold together") from error
-    if anchor != root:
-        raise ForgedError("the certificates are another authority's")
-
-
-def as_pem(*certificates: bytes) -> bytes:
-    return b"".join(x509.load_der_x509_certificate(data).public_bytes(Encoding.PEM) for data in certificates)
-
-
-def key_as_pem(key: SigningKey) -> Secret:
-    return Secret(_private(key).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+def _delegate_builder(delegate: Delegate, root: bytes) -> x509.CertificateBuilder:
+    return _issuing(delegate.public, root, delegate.first_s, delegate.last_s, path_length=0)
 
 
 def _issuing(public: bytes, issuer: bytes, first_s: int, last_s: int, *, path_length: int) -> x509.CertificateBuilder:
@@ -166,6 +219,66 @@ def _signed(builder: x509.CertificateBuilder, issuer: SigningKey) -> bytes:
 
 def _private(key: SigningKey) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(key.seed.reveal())
+
+
+def _read_delegate(data: bytes, root: bytes) -> Delegate:
+    """Parse the certificate of an issuer below this root. The caller still has to check its signature."""
+    certificate = _load(data)
+    with _mapped():
+        delegate = Delegate(_public_of(certificate), *_dates(certificate))
+        expected = _delegate_builder(delegate, root)
+    _check_form(data, expected)
+    return delegate
+
+
+def _check_form(data: bytes, expected: x509.CertificateBuilder) -> None:
+    """Raise `MalformedError` unless `data` is the certificate that this builder writes, apart from the signature.
+
+    A certificate of ours has one encoding, and the Ed25519 signature is its last 64 bytes. So there is no list of
+    checks that could lack one: another version, algorithm, extension or order of extensions is another byte.
+    """
+    with _mapped():
+        written = expected.sign(Ed25519PrivateKey.from_private_bytes(bytes(SEED)), None).public_bytes(Encoding.DER)
+    if data[:-SIGNATURE] != written[:-SIGNATURE]:
+        raise MalformedError("not a certificate of ours")
+
+
+def _check_signature(data: bytes, issuer: bytes) -> None:
+    """Raise `ForgedError` unless this key signed the certificate, whose form has been checked."""
+    with _mapped():
+        signed = _load(data).tbs_certificate_bytes
+        key = Ed25519PublicKey.from_public_bytes(issuer)
+    try:
+        key.verify(data[-SIGNATURE:], signed)
+    except InvalidSignature as error:
+        raise ForgedError("the signature of a certificate does not hold") from error
+
+
+def _load(data: bytes) -> x509.Certificate:
+    with _mapped():
+        return x509.load_der_x509_certificate(data)
+
+
+def _dates(certificate: x509.Certificate) -> tuple[int, int]:
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return int(first.timestamp()), int(last.timestamp())
+
+
+@contextmanager
+def _mapped() -> Iterator[None]:
+    """Turn every exception that foreign bytes raise in the library into `MalformedError`.
+
+    The library's exceptions have no common base, and some (`InvalidVersion`, `UnsupportedAlgorithm`) are no
+    `ValueError`. A panic in its Rust code is not even an `Exception`.
+    """
+    try:
+        yield
+    except MalformedError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise MalformedError("not a certificate of ours") from error
 
 
 def _public_of(certificate: x509.Certificate) -> bytes:

@@ -1,0 +1,118 @@
+"""A member uses its TLS certificate as an issuer's: to move others in the listing, to multiply, to go on when revoked.
+
+The adversary has one membership, the whole listing and the network key. Every test fails on a directory or a node that
+takes a member's certificate for an issuer's.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from pathlib import Path as FilePath
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from veilcast.authority import issuer, statement
+from veilcast.authority.bulletin import Bulletin
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.standing import tls_key
+from veilcast.authority.statement import Reader
+from veilcast.crypto.agree import public_of
+from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.x509 import Leaf, Path
+from veilcast.errors import RemoteError
+from veilcast.machine import Address
+from veilcast.tree.listing import Gathering, Listing, publish
+from veilcast.wire.geometry import LISTED_MAX
+from veilcast.wire.tree import Code, Head, Listed, Refused
+
+sys.path.insert(0, str(FilePath(__file__).parent))
+from leaf_issuer import DIRECTORY, MEMBER, forged_certificates, forged_descriptor
+from listed import EPOCH_US, EPOCHS, FIRST, NOW, SECOND, address_of, network
+from test_directory import KEYRING, LEASE_US, STATE, Desk, name_of
+
+MALLORY, VICTIM = network(6)[2][:2]
+TRUE, EVIL = address_of(1), Address("mallory.example:4100")
+REFUSED = [Refused(1, Code.MALFORMED)]
+
+
+def box_of(keyring: Keyring) -> bytes:
+    return keyring.membership.certificate.leaf.subject
+
+
+def test_a_members_certificate_does_not_move_another_node() -> None:
+    desk = Desk()
+    desk.enrol(VICTIM, NOW, TRUE)
+    forged = forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND)
+    assert desk.ask(forged, NOW + SECOND) == REFUSED
+    assert desk.listing(NOW + SECOND).addresses == (TRUE,)
+
+
+def test_one_membership_is_one_node_of_the_listing() -> None:
+    desk = Desk()
+    for number in range(200):
+        box = public_of(Secret(number.to_bytes(32, "big")))
+        assert desk.ask(forged_descriptor(MALLORY, fingerprint(box), box, EVIL, NOW), NOW) == REFUSED
+    for number in range(3):
+        desk.enrol(MALLORY, NOW + number * SECOND, address_of(number))
+    assert desk.listing(NOW + 3 * SECOND).ids == (name_of(MALLORY),)
+
+
+def test_a_revoked_member_enrols_under_no_name() -> None:
+    ended = issuer.revoke(STATE, "node 0", None, FIRST, bytes)
+    assert isinstance(ended.bulletin, Bulletin)
+    revoked = Revoked(KEYRING.root, 10)
+    revoked.add(ended.bulletin, FIRST)
+    desk, now = Desk(revoked=revoked), NOW + EPOCH_US
+    assert desk.enrol(MALLORY, now) == [Refused(7, Code.MALFORMED)]
+    assert desk.ask(forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
+
+
+def test_an_expired_member_enrols_under_no_name() -> None:
+    desk, now = Desk(), NOW + (EPOCHS + 24_000) * EPOCH_US
+    assert desk.ask(forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, now), now) == REFUSED
+
+
+def forged_listing() -> Head:
+    """A listing with one node, of the adversary's own choice, signed by the adversary as if it were a directory."""
+    listing = Listing([Listed(EVIL, box_of(MALLORY), NOW, NOW + LEASE_US)], NOW, NOW + LEASE_US)
+    certificates = forged_certificates(MALLORY, name_of(MALLORY), DIRECTORY)
+    head = publish(listing, MALLORY).head
+    body = msgspec.msgpack.encode((head.version, head.until_us, head.count, head.pages))
+    signature = tls_key(MALLORY.membership.link).sign(body, purpose=b"veilcast/tree-listing")
+    return msgspec.structs.replace(head, certificates=certificates, signature=signature)
+
+
+def test_a_members_certificate_does_not_sign_a_listing() -> None:
+    with pytest.raises(RemoteError):
+        Gathering(forged_listing(), Reader(VICTIM), None, NOW, LISTED_MAX)
+
+
+def test_the_adversary_succeeds_where_names_and_signatures_are_all_that_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planted flaw: a validation that lets any certificate issue others. The attacks above must notice it."""
+
+    def check_names_and_signatures(chain: tuple[bytes, ...], root: bytes) -> Path:
+        certificates = [x509.load_der_x509_certificate(data) for data in chain]
+        for certificate, above in pairwise(certificates):
+            certificate.verify_directly_issued_by(above)
+        leaf = certificates[0]
+        uses = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        (name,) = leaf.subject
+        key = leaf.public_key()
+        assert isinstance(key, Ed25519PublicKey)
+        public, lists = key.public_bytes_raw(), DIRECTORY in uses
+        return Path(Leaf(bytes.fromhex(str(name.value)), public, root, MEMBER in uses, False, 0, 1 << 40, lists), None)
+
+    monkeypatch.setattr(statement, "_verified", check_names_and_signatures)
+    desk = Desk()
+    desk.enrol(VICTIM, NOW, TRUE)
+    desk.ask(forged_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND), NOW + SECOND)
+    assert desk.listing(NOW + SECOND).addresses == (EVIL,)
+    Gathering(forged_listing(), Reader(VICTIM), None, NOW, LISTED_MAX)
