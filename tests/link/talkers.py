@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import count
 
@@ -137,6 +137,8 @@ class Town:
         """All that was on the wire, with its source."""
         self._under_way: list[tuple[int, int, Address, Frame]] = []
         self._number = count().__next__
+        self.intercept: Callable[[Address, Frame], list[tuple[Address, Frame]]] | None = None
+        """The adversary on the path: maps a datagram and its source to those that travel in its place."""
 
     def add(self, name: str, ring: Keyring) -> LinkMachine:
         rng = random.Random(name)
@@ -185,6 +187,7 @@ class Town:
 
     def _collect(self, name: str) -> None:
         for frame in self.machines[name].frames_to_send(self.now, 1 << 20):
-            self.sent.append((self.now, self.where[name], frame))
-            entry = (self.now + 10_000, self._number(), self.where[name], frame)
-            heapq.heappush(self._under_way, entry)
+            source = self.where[name]
+            self.sent.append((self.now, source, frame))
+            for place, carried in [(source, frame)] if self.intercept is None else self.intercept(source, frame):
+                heapq.heappush(self._under_way, (self.now + 10_000, self._number(), place, carried))

@@ -20,6 +20,7 @@ from veilcast.link.handshake import Initiation
 from veilcast.link.link import Line, Link
 from veilcast.link.machine import CELL_ALLOWANCE, STATICS_MAX, UNPROVEN_US, LinkMachine
 from veilcast.link.pacing import SECOND_US, Slots, Sway
+from veilcast.link.path_validation import Route
 from veilcast.machine import Address
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY, THREAD
 
@@ -109,6 +110,7 @@ def test_a_cell_that_was_held_back_moves_nobody() -> None:
     town.inject(Address("evil"), A, held)
     town.run(0)
     assert town.machines["a"].counts["cells taken"] == taken + 1
+    assert town.machines["a"]._links[B].route.addresses == (B,)
     town.run(SECOND_US)
     assert not [frame for _, _, frame in town.sent if frame.destination == "evil"]
 
@@ -294,7 +296,7 @@ def test_keys_of_former_peers_are_few() -> None:
 
 def test_alarms_that_nobody_wants_any_more_are_thrown_away() -> None:
     alarms = Alarms()
-    link = Link(A, Slots(4, phase_us=0, now=0), TokenBucket(1, 1), 0)
+    link = Link(Route(A, bytes), Slots(4, phase_us=0, now=0), TokenBucket(1, 1), 0)
     for at_us in (50, 40, 60, 30, 20, 25):
         alarms.set(link, at_us)
     assert (len(alarms), alarms.next_us) == (4, 20)

@@ -10,6 +10,7 @@ from veilcast.link.bucket import TokenBucket
 from veilcast.link.generations import Generations
 from veilcast.link.link import EARLY_MAX, UNSURE_MAX, Line, Link
 from veilcast.link.pacing import Slots
+from veilcast.link.path_validation import Route
 from veilcast.link.transfer import Transfer
 from veilcast.wire.geometry import CELL_BODY
 
@@ -18,7 +19,7 @@ from pairs import NOW, B, met, network, party
 
 
 def link() -> Link:
-    return Link(B, Slots(4, phase_us=0, now=NOW), TokenBucket(1, 1), NOW)
+    return Link(Route(B, bytes), Slots(4, phase_us=0, now=NOW), TokenBucket(1, 1), NOW)
 
 
 def line(keyring: Keyring, seed: int = 1) -> tuple[Line, Line]:

@@ -3,6 +3,9 @@
     body   = acknowledgement of each lane | chunk ... | zeros
     chunk  = lane, flags and length (2 bytes) | number (4) | zeros cut off (2, if flagged) | content (1 to 1,024)
 
+Path frames may stand before the first chunk: `0x0008` (2) | kind (4) | token (8). They belong to one cell and one
+address: they are never numbered, acknowledged or repeated.
+
 An acknowledgement is the number of the chunk expected next, and one bit for each of the 64 numbers after it. Lanes
 count from 1, so that two zero bytes where a chunk could begin say that there is none. Numbers are written modulo 2**32:
 far more than the chunks of all the bodies that a link's replay window lets pass late, so none is taken for a new one. A
@@ -13,6 +16,7 @@ does: they are cut off, and only their number travels.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from veilcast.errors import MalformedError
@@ -59,6 +63,33 @@ def read_chunks(body: bytes) -> list[Chunk]:
     return chunks
 
 
+PathFrame: TypeAlias = tuple[int, bytes]
+"""Kind and token."""
+
+
+def write_path_frame(kind: int, token: bytes) -> bytes:
+    return _HEAD.pack(TOKEN, kind) + token
+
+
+def insert_path_frames(body: bytes, frames: bytes) -> bytes:
+    return body[:ACKNOWLEDGEMENTS] + frames + body[ACKNOWLEDGEMENTS:] if frames else body
+
+
+def split_path_frames(body: bytes) -> tuple[Sequence[PathFrame], bytes]:
+    """The path frames of a body, and the body without them. What is no whole path frame stays in the body."""
+    if body[ACKNOWLEDGEMENTS:_TOKEN_HEAD_END] != _TOKEN_HEAD:
+        return (), body
+    frames: list[PathFrame] = []
+    at = ACKNOWLEDGEMENTS
+    while len(frames) < PATH_FRAMES_MAX and len(body) - at >= CHUNK_HEAD + TOKEN:
+        head, kind = _read_head(body, at)
+        if head != TOKEN or kind not in (CHALLENGE, RESPONSE):
+            break
+        frames.append((kind, body[at + CHUNK_HEAD : at + CHUNK_HEAD + TOKEN]))
+        at += CHUNK_HEAD + TOKEN
+    return frames, body[:ACKNOWLEDGEMENTS] + body[at:]
+
+
 def distance(wire: int, number: int) -> int:
     """How far a number as written lies after one of ours; negative if before it."""
     return ((wire - number + _HALF) & _MASK) - _HALF
@@ -73,9 +104,19 @@ _LAST: Final = 1 << 13
 _ZEROS: Final = 1 << 12
 _LENGTH: Final = _ZEROS - 1
 
+TOKEN: Final = 8
+CHALLENGE, RESPONSE = 1, 2
+"""Kinds of path frames."""
+PATH_FRAMES_MAX: Final = 3
+"""In one cell: a challenge, and answers to two."""
+
 _HEAD: Final = struct.Struct(">HI")
 _HEAD_ZEROS: Final = struct.Struct(">HIH")
 _read_head: Final = _HEAD.unpack_from
+
+_TOKEN_HEAD: Final = TOKEN.to_bytes(2, "big")
+"""Lane 0, which no chunk has, and the length of a token."""
+_TOKEN_HEAD_END: Final = ACKNOWLEDGEMENTS + len(_TOKEN_HEAD)
 
 _NOTHING: Final = bytes(1 << 16)
 """Zeros to compare with: no datagram is longer."""

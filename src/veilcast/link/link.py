@@ -8,7 +8,7 @@ takes over with its first cell, and what may not have arrived by the old line is
 So a message arrives once on a line, and in order with its like; over a change of lines, of which both machines are
 told, it may arrive again.
 
-`name` is what the machine inside calls the peer, for ever; `path` is where it is now.
+`name` is what the machine inside calls the peer, for ever; `route` says where it is now.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final
 from veilcast.link.bucket import TokenBucket
 from veilcast.link.generations import Generations
 from veilcast.link.pacing import Slots
+from veilcast.link.path_validation import Route
 from veilcast.link.session import Session
 from veilcast.link.transfer import Transfer
-from veilcast.machine import Address
 
 
 class Line:
@@ -42,8 +42,8 @@ class Link:
         "heard_us",
         "line",
         "name",
-        "path",
         "rival",
+        "route",
         "said_us",
         "since_us",
         "slots",
@@ -53,8 +53,8 @@ class Link:
         "up",
     )
 
-    def __init__(self, name: Address, slots: Slots, allowance: TokenBucket, now: int) -> None:
-        self.name = self.path = name
+    def __init__(self, route: Route, slots: Slots, allowance: TokenBucket, now: int) -> None:
+        self.name, self.route = route.home, route
         self.slots = slots
         self.allowance = allowance
         """What the peer may make us take."""

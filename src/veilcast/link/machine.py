@@ -22,6 +22,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ExcessError, ExpiredError, ForgedError, MalformedError, RemoteError
 from veilcast.link.alarms import Alarms
 from veilcast.link.bucket import TokenBucket
+from veilcast.link.chunks import insert_path_frames, split_path_frames
 from veilcast.link.config import LinkConfig
 from veilcast.link.door import HANDSHAKE_US, Door
 from veilcast.link.doorkeeper import Doorkeeper
@@ -31,8 +32,11 @@ from veilcast.link.hosts import Host, host_of
 from veilcast.link.link import Line, Link
 from veilcast.link.pacing import RATES, SECOND_US, SWAY_KEY, Slots, Sway
 from veilcast.link.party import Party
+from veilcast.link.path_table import PathTable
+from veilcast.link.path_validation import Route
 from veilcast.link.recent import remember
 from veilcast.link.sparing import to_spare
+from veilcast.link.status import link_status
 from veilcast.link.transfer import PROMPT_TIMEOUT_US, TIMEOUT_CELLS, Transfer
 from veilcast.machine import Address, Durable, Entropy, Event, Frame, Machine, Peers
 from veilcast.wire.geometry import CELL, DATAGRAM_MIN
@@ -65,7 +69,7 @@ class LinkMachine:
         self._party = Party(keyring, entropy, uniform=self._cells, revoked=revoked)
         self._door = Door(self._party, Doorkeeper(entropy, host))
         self._links: dict[Address, Link] = {}
-        self._paths: dict[Address, Link] = {}
+        self._paths = PathTable()
         self._statics: dict[Address, bytes] = {}
         """The keys of peers that we had a link with, for shorter handshakes."""
         self._strays = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
@@ -81,7 +85,7 @@ class LinkMachine:
         try:
             link = self._paths.get(source)
             if link is not None and (body := link.open(data, now)) is not None:
-                self._take(link, body, now)
+                self._take_from(source, link, body, follow=True, now=now)
             else:
                 self._hear_stranger(data, source, now)
         except (RemoteError, ExpiredError) as error:
@@ -152,22 +156,7 @@ class LinkMachine:
 
     def status(self, now: int) -> dict[str, int | float]:
         """Numbers about all links together, and none about any peer: fit to be shown to anybody who asks."""
-        links = self._links.values()
-        waiting_us = [oldest_us for link in links if (oldest_us := link.oldest_us) is not None]
-        transfers = [link.line.transfer for link in links if link.line is not None]
-        cells, padding = self.counts["cells"], self.counts["padding"] + sum(one.padding for one in transfers)
-        return {
-            "links": len(links),
-            "links up": sum(link.up for link in links),
-            "handshakes under way": len(self._door),
-            "messages waiting": sum(transfer.waiting for transfer in transfers),
-            "messages dropped": self.counts["messages dropped"] + sum(transfer.dropped for transfer in transfers),
-            "queue age us": now - min(waiting_us, default=now),
-            "slots missed": self.counts["slots missed"] + sum(link.slots.missed for link in links),
-            "padding share": padding / max(1, cells),
-            **{kind: self.counts[kind] for kind in ("cells", "letters", "datagrams", "cells taken")},
-            **{kind: times for kind, times in sorted(self.counts.items()) if kind.startswith("refused")},
-        }
+        return {"handshakes under way": len(self._door), **link_status(self._links.values(), self.counts, now)}
 
     # --- slots
 
@@ -205,11 +194,22 @@ class LinkMachine:
             line.transfer.put(message, control=True, now=now)
         link.turn += 1
         if not link.up and generations.began and link.turn % 2 and (letter := self._door.again(link.name, now)):
-            self._send(link, letter, "letters")
-        elif self._cells:
-            self._send(link, generations.session.seal(line.transfer.fill(BODY, now), now), "cells")
+            self._send(link.route.path, letter, "letters")
         else:
-            self._prompt(link, now)
+            self._fill_slot(link, line, now)
+
+    def _fill_slot(self, link: Link, line: Line, now: int) -> None:
+        """Send the cell of this slot, or at least the path frames that are due."""
+        path, frames = link.route.next_cell(now)
+        self._paths.update(link)
+        if self._cells:
+            body = insert_path_frames(line.transfer.fill(BODY - len(frames), now), frames)
+            self._send(path, line.generations.session.seal(body, now), "cells")
+            return
+        if frames:
+            body = insert_path_frames(line.transfer.acknowledge(), frames)
+            self._send(path, line.generations.session.seal(body, now), "datagrams")
+        self._prompt(link, now)
 
     def _is_waiting(self, link: Link, line: Line, now: int) -> bool:
         """Where cells bring no sign of life, a peer can be missed only by who waits for its word."""
@@ -220,20 +220,20 @@ class LinkMachine:
         if letter is None:
             # A key that leads to no answer may be an old one.
             letter = self._door.knock(link.name, now, self._statics.pop(link.name, None))
-        self._send(link, letter, "letters")
+        self._send(link.route.path, letter, "letters")
 
     def _prompt(self, link: Link, now: int) -> None:
         line = link.line
         if line is None or now >= line.generations.session.ends_us:
             return
         while (body := line.transfer.prompt(BODY, now)) is not None:
-            self._send(link, line.generations.session.seal(body, now), "datagrams")
+            self._send(link.route.path, line.generations.session.seal(body, now), "datagrams")
         if (due_us := line.transfer.next_us) is not None:
             self._alarms.set(link, due_us)
 
-    def _send(self, link: Link, datagram: bytes, kind: str) -> None:
+    def _send(self, path: Address, datagram: bytes, kind: str) -> None:
         self.counts[kind] += 1
-        self._frames.append(Frame(link.path, datagram))
+        self._frames.append(Frame(path, datagram))
 
     def _settle_rate(self, now: int) -> None:
         """A change whose time has come is the rate."""
@@ -247,6 +247,14 @@ class LinkMachine:
         self._alarms.set(link, link.slots.next_us)
 
     # --- datagrams
+
+    def _take_from(self, source: Address, link: Link, body: bytes, *, follow: bool, now: int) -> None:
+        """Take a body that came from this address, and what it says about paths."""
+        frames, body = split_path_frames(body)
+        self._take(link, body, now)
+        if self._links.get(link.name) is link:
+            link.route.hear(source, frames, follow=follow and self._paths.is_free(source, link), now=now)
+            self._paths.update(link)
 
     def _take(self, link: Link, body: bytes, now: int) -> None:
         """Take what the peer of this link has sealed."""
@@ -281,33 +289,23 @@ class LinkMachine:
             return
         # Our own letters leave in our own slots, where there are cells.
         if step.reply is not None and not (step.own and self._cells):
-            self.counts["letters"] += 1
-            self._frames.append(Frame(source, step.reply))
+            self._send(source, step.reply, "letters")
         if step.contact is not None:
             self._meet(source, step.contact, now)
 
     def _roam(self, data: bytes, source: Address, now: int) -> bool:
         """Whether this comes from a peer of ours at another address.
 
-        We follow if it is the newest word of that peer, for old ones may be recordings, and if nobody else is there:
-        a peer can write any address on its datagrams, and must not stand between us and another.
+        Only the peer's newest cell makes the address a candidate: older cells may be recordings.
         """
         if not self._strays.take(now):
             raise ExcessError("more strays than we look at")
         for link in self._links.values():
             newest = link.newest
             if (body := link.open(data, now)) is not None:
-                if link.newest != newest and source not in self._paths:
-                    self._leave_path(link)
-                    link.path = source
-                    self._paths[source] = link
-                self._take(link, body, now)
+                self._take_from(source, link, body, follow=link.newest != newest, now=now)
                 return True
         return False
-
-    def _leave_path(self, link: Link) -> None:
-        if self._paths.get(link.path) is link:
-            del self._paths[link.path]
 
     # --- the life of a link
 
@@ -321,7 +319,8 @@ class LinkMachine:
         self._settle_rate(now)
         slots = Slots(self._rate, phase_us=self._rng.randrange(SECOND_US), now=now, sway=self._sway)
         allowance = TokenBucket(*(CELL_ALLOWANCE if self._cells else PROMPT_ALLOWANCE))
-        link = self._links[name] = self._paths[name] = Link(name, slots, allowance, now)
+        link = self._links[name] = Link(Route(name, self._party.entropy), slots, allowance, now)
+        self._paths.begin(link)
         self._announce(link, now)
         return link
 
@@ -364,7 +363,7 @@ class LinkMachine:
 
     def _close(self, link: Link) -> None:
         self._links.pop(link.name, None)
-        self._leave_path(link)
+        self._paths.remove(link)
         self._door.settle(link.name)
         link.alarm_us = None
         self.counts["slots missed"] += link.slots.missed

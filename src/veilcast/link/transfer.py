@@ -141,6 +141,10 @@ class Transfer:
         self._owed_us = None
         return b"".join(parts)
 
+    def acknowledge(self) -> bytes:
+        """A body of acknowledgements alone."""
+        return self._begin(ROOM_MIN)[0]
+
     @property
     def next_us(self) -> int | None:
         """When `prompt` has something to say again, unless something is put or taken before that; None for never."""

@@ -1,0 +1,324 @@
+"""Path validation: a link follows its peer to a new address only after the peer has answered a challenge there."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veilcast.link.chunks import (
+    CHALLENGE,
+    PATH_FRAMES_MAX,
+    RESPONSE,
+    insert_path_frames,
+    split_path_frames,
+    write_path_frame,
+)
+from veilcast.link.config import LinkConfig
+from veilcast.link.machine import SILENT_US
+from veilcast.link.pacing import RATES, SECOND_US
+from veilcast.link.path_validation import ANSWERS_MAX, GRACE_US, PROBE_AFTER_US, Route, _Check
+from veilcast.link.transfer import Transfer
+from veilcast.machine import Address, Frame
+from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY
+
+sys.path.insert(0, str(Path(__file__).parent))
+from talkers import Town
+
+PATH_FRAME = len(write_path_frame(CHALLENGE, bytes(8)))
+A, B, EVIL, BEHIND = Address("a"), Address("b"), Address("evil"), Address("behind")
+
+
+def linked_town(config: LinkConfig | None = None) -> Town:
+    town = Town(config, "a", "b")
+    town.tell("a", "b", b"hello")
+    town.run(5 * SECOND_US)
+    assert town.heard("b") == [b"hello"]
+    return town
+
+
+def keep_talking(town: Town, seconds: int) -> None:
+    """Both members say something every second, as neighbours in a mesh do."""
+    for _ in range(seconds):
+        town.tell("a", "b", b"a %d" % town.now)
+        town.tell("b", "a", b"b %d" % town.now)
+        town.run(SECOND_US)
+
+
+def destinations(town: Town, source: str, since_us: int) -> list[Address]:
+    return [frame.destination for at, by, frame in town.sent if by == source and at >= since_us]
+
+
+def lost_links(town: Town) -> list[tuple[str, Address]]:
+    return [notice for name in ("a", "b") for notice in town.talker(name).notices if notice[0] == "lost"]
+
+
+def stop_one(town: Town) -> None:
+    """The adversary stops the next cell from B to A, and sends it on from its own address."""
+    stopped: list[Frame] = []
+
+    def intercept(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
+        if source == B and frame.destination == A and not stopped:
+            stopped.append(frame)
+            return [(EVIL, frame)]
+        return [(source, frame)]
+
+    town.intercept = intercept
+
+
+def relay(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
+    """The adversary stops every cell both ways, and sends each on from an address of its own."""
+    if source == B:
+        return [(EVIL, Frame(A, frame.data))]
+    return [(BEHIND, Frame(B, frame.data))]
+
+
+def redirect_all(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
+    """The adversary stops every cell from B to A, and sends it on from its own address."""
+    return [(EVIL if source == B and frame.destination == A else source, frame)]
+
+
+def race_all(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
+    """The adversary stops nothing, but its copy of every cell, either way, is faster than the cell itself.
+
+    What comes to its own addresses it sends on, so each challenge reaches the peer that it is for.
+    """
+    if frame.destination in (EVIL, BEHIND):
+        return relay(source, frame)
+    return [*relay(source, frame), (source, frame)]
+
+
+@pytest.mark.parametrize("wire", ["cells", "prompt"])
+def test_one_stopped_cell_that_is_sent_on_from_elsewhere_moves_no_link(wire: str) -> None:
+    town = linked_town(LinkConfig(wire="prompt" if wire == "prompt" else "cells"))
+    stop_one(town)
+    start = town.now
+    keep_talking(town, 10)
+    assert set(destinations(town, "a", start)) == {B}
+    assert lost_links(town) == []
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("attack", [redirect_all, race_all, relay])
+def test_an_adversary_that_carries_all_cells_or_only_copies_them_moves_no_link(attack: object, rate: int) -> None:
+    town = linked_town(LinkConfig(rate=rate))
+    town.intercept = attack  # type: ignore[assignment]
+    start = town.now
+    keep_talking(town, 60)
+    for name, peer in (("a", B), ("b", A)):
+        sent = destinations(town, name, start)
+        assert sent.count(peer) / len(sent) > 0.9
+        assert town.machines[name]._links[peer].route.path == peer
+    assert lost_links(town) == []
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_relay_that_stops_the_direct_path_holds_a_link_no_longer_than_it_stops_it(rate: int) -> None:
+    """The limit of path validation: an adversary that stops the direct cells can become a relay, and no more.
+
+    It takes one end after the other. When it lets the direct path go, a challenge to the first address brings both ends
+    home, though the adversary still carries all that is sent to its own addresses.
+    """
+    town = linked_town(LinkConfig(rate=rate))
+
+    def carry_own(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
+        return relay(source, frame) if frame.destination in (EVIL, BEHIND) else []
+
+    town.intercept = lambda source, frame: carry_own(source, frame) or (relay(source, frame) if source == B else [])
+    keep_talking(town, 7)
+    assert town.machines["a"]._links[B].route.path == EVIL
+    town.intercept = carry_own
+    keep_talking(town, 7)
+    assert town.machines["b"]._links[A].route.path == BEHIND
+    keep_talking(town, 30)
+    assert town.machines["a"]._links[B].route.path == EVIL
+    assert {message for message in town.heard("b") if message.startswith(b"a ")}
+    town.intercept = lambda source, frame: carry_own(source, frame) or [(source, frame)]
+    released = town.now
+    keep_talking(town, 60)
+    assert town.machines["a"]._links[B].route.path == B
+    assert town.machines["b"]._links[A].route.path == A
+    assert destinations(town, "a", released + 60 * SECOND_US - 2 * SECOND_US).count(EVIL) == 0
+    assert lost_links(town) == []
+
+
+@pytest.mark.parametrize("wire", ["cells", "prompt"])
+@pytest.mark.parametrize("rate", [4, 16])
+def test_a_member_that_forges_its_source_reflects_no_more_than_it_sends(rate: int, wire: str) -> None:
+    town = linked_town(LinkConfig(wire="prompt" if wire == "prompt" else "cells", rate=rate))
+    line = town.machines["b"]._links[A].line
+    assert line is not None
+    victim = Address("victim")
+    del town.machines["b"], town.where["b"]  # From now on the member sends only what it forges.
+    sent = 0
+    while town.now < line.generations.session.rekey_us:
+        body = bytes(CELL_BODY)
+        town.inject(victim, A, line.generations.session.seal(body, town.now))
+        sent += 1
+        town.tell("a", "b", b"heartbeat %d" % sent)
+        town.run(SILENT_US - SECOND_US)
+        assert town.machines["a"].peers() == [B]
+    reflected = destinations(town, "a", 0).count(victim)
+    assert sent >= 8
+    assert reflected <= sent
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_link_follows_an_honest_peer_with_one_cell_a_slot(rate: int) -> None:
+    """An observer sees one cell in each slot, first to the old address, then to the new, and few to both in between."""
+    town = linked_town(LinkConfig(rate=rate))
+    town.where["b"] = Address("b2")
+    start = town.now
+    keep_talking(town, 14)
+    sent = destinations(town, "a", start)
+    assert abs(len(sent) - 14 * rate) <= 1
+    first, last = sent.index(Address("b2")), len(sent) - 1 - sent[::-1].index(B)
+    assert last - first < 8 if rate < 16 else 48
+    assert len(sent[: last + 1]) <= max(5, 4 * rate)
+    assert lost_links(town) == []
+    assert town.talker("a").heard[-1][1].startswith(b"b ")
+    assert town.talker("b").heard[-1][1].startswith(b"a ")
+    # The old address gets a challenge after 15, 30, 60, ... seconds.
+    start = town.now
+    keep_talking(town, 100)
+    assert 1 <= destinations(town, "a", start).count(B) <= 9
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_a_link_follows_an_honest_peer_through_losses_and_floods(loss: float) -> None:
+    town, rng = linked_town(), random.Random(3)
+    town.intercept = lambda source, frame: [] if rng.random() < loss else [(source, frame)]
+    town.where["b"] = Address("b2")
+    for turn in range(14 * 500):
+        town.inject(Address(f"10.0.{turn % 256}.1:9"), A, rng.randbytes(CELL))
+        if turn % 500 == 0:
+            town.tell("a", "b", b"a %d" % town.now)
+        town.run(rng.randrange(4_000))
+    assert town.machines["a"]._links[B].route.path == "b2"
+    assert lost_links(town) == []
+
+
+def test_the_wire_of_a_busy_link_that_moves_is_that_of_a_quiet_one() -> None:
+    wires = []
+    for is_busy in (False, True):
+        town = linked_town()
+        if is_busy:
+            town.tell("a", "b", *[b"\1" * 30_000] * 3)
+        town.where["b"] = Address("b2")
+        keep_talking(town, 40)
+        town.where["b"] = B
+        keep_talking(town, 20)
+        wires.append([(at, source, frame.destination, len(frame.data)) for at, source, frame in town.sent])
+    assert wires[0] == wires[1]
+
+
+def test_an_answer_with_another_token_or_from_another_address_proves_nothing() -> None:
+    route = checked_route()
+    for source, token in ((EVIL, b"guessed!"), (B, token_to(EVIL, route))):
+        route.hear(source, [(RESPONSE, token)], follow=False, now=GRACE_US)
+        assert route.next_cell(3 * GRACE_US)[0] != EVIL or route.path == B
+    route.hear(EVIL, [(RESPONSE, token_to(EVIL, route))], follow=False, now=3 * GRACE_US)
+    assert route.path == EVIL
+
+
+def test_an_answer_of_the_address_in_use_counts_from_anywhere() -> None:
+    route = checked_route()
+    check = route._check
+    assert check is not None
+    route.hear(EVIL, [(RESPONSE, check.path_token), (RESPONSE, check.token)], follow=True, now=GRACE_US)
+    assert route.addresses == (B,)
+
+
+def checked_route() -> Route:
+    """A route with the candidate EVIL; both addresses have been sent their challenges."""
+    route = Route(B, random.Random(1).randbytes)
+    route.hear(EVIL, [], follow=True, now=0)
+    assert route.next_cell(0)[0] == B
+    assert route.next_cell(PROBE_AFTER_US)[0] == EVIL
+    return route
+
+
+def token_to(address: Address, route: Route) -> bytes:
+    assert route._check is not None
+    assert route._check.address == address
+    return route._check.token
+
+
+@given(st.data())
+def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(data: st.DataObject) -> None:
+    """Against every order of cells, sources, tokens and slots: cells to an address that has not answered are no more
+    than came from there, and the link leaves home only for an address that has answered."""
+    route, now = Route(B, random.Random(1).randbytes), 0
+    came: Counter[Address] = Counter()
+    went: Counter[Address] = Counter()
+    answered = {B}
+    sources = st.sampled_from([B, EVIL, BEHIND])
+    for _ in range(data.draw(st.integers(1, 60))):
+        now += data.draw(st.sampled_from([0, 250_000, SECOND_US, 13 * SECOND_US]))
+        if data.draw(st.booleans()):
+            path, frames = route.next_cell(now)
+            went[path] += 1
+            assert len(frames) <= PATH_FRAMES_MAX * PATH_FRAME
+        else:
+            source, check = data.draw(sources), route._check
+            token = data.draw(st.sampled_from([b"guessed!", *([check.token] if check and went[check.address] else [])]))
+            came[source] += 1
+            if check and (source, token) == (check.address, check.token):
+                answered.add(source)
+            route.hear(source, [(CHALLENGE, b"challeng"), (RESPONSE, token)], follow=True, now=now)
+        assert route.path in answered
+        for place in {EVIL, BEHIND} - answered:
+            assert went[place] <= came[place]
+        assert len(route.addresses) <= 2
+        assert len(route._answers) <= ANSWERS_MAX
+
+
+def test_a_planted_route_that_believes_every_answer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Check, "is_answered", property(lambda check: True, lambda check, value: None))
+    with pytest.raises(AssertionError):
+        test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray()
+    with pytest.raises(AssertionError):
+        test_an_answer_with_another_token_or_from_another_address_proves_nothing()
+
+
+def test_a_planted_route_that_moves_without_asking_the_address_in_use_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("veilcast.link.path_validation.GRACE_US", 0)
+    monkeypatch.setattr("veilcast.link.path_validation.PROBE_AFTER_US", 0)
+    with pytest.raises(AssertionError):
+        test_an_adversary_that_carries_all_cells_or_only_copies_them_moves_no_link(race_all, 4)
+
+
+@given(st.lists(st.tuples(st.sampled_from([CHALLENGE, RESPONSE]), st.binary(min_size=8, max_size=8)), max_size=3))
+def test_path_frames_are_read_as_written_and_leave_the_body_as_it_was(frames: list[tuple[int, bytes]]) -> None:
+    body = Transfer(timeout_us=1).fill(CELL_BODY - len(frames) * PATH_FRAME, 0)
+    whole = insert_path_frames(body, b"".join(write_path_frame(*frame) for frame in frames))
+    assert len(whole) == CELL_BODY
+    read, rest = split_path_frames(whole)
+    assert (list(read), rest) == (frames, body)
+
+
+@given(st.binary(max_size=CELL_BODY))
+def test_no_body_breaks_the_reader_of_path_frames(body: bytes) -> None:
+    for whole in (body, bytes(ACKNOWLEDGEMENTS) + b"\0\10\0\0\0\1" + body, bytes(ACKNOWLEDGEMENTS) + b"\0\10" + body):
+        frames, rest = split_path_frames(whole)
+        assert len(frames) <= PATH_FRAMES_MAX
+        assert len(rest) == len(whole) - len(frames) * PATH_FRAME
+
+
+def test_a_path_frame_of_no_kind_or_one_too_many_is_nonsense() -> None:
+    frame = write_path_frame(CHALLENGE, b"token 12")
+    for planted in (4 * frame, write_path_frame(3, b"token 12")):
+        town = linked_town()
+        line = town.machines["b"]._links[A].line
+        assert line is not None
+        body = (bytes(ACKNOWLEDGEMENTS) + planted).ljust(CELL_BODY, b"\0")
+        town.inject(B, A, line.generations.session.seal(body, town.now))
+        town.run(20_000)
+        assert town.machines["a"].counts["refused MalformedError"] == 1
