@@ -1,7 +1,8 @@
 """What each party of the relay holds, and what follows from it: a party that could compute more fails here.
 
-Views are written down in the algebra of `knowledge`, for two users; `Play` runs the real recipes with the same secrets,
-and a test holds every point of every view against what they made. So a recipe that shows more shows here.
+Views are written down in the algebra of `symbolic/group_knowledge`, for two users; `Play` runs the real recipes with
+the same secrets, and a test holds every point of every view against what they made. So a recipe that shows more shows
+here.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from knowledge import ONE, G, Number, Secrets, Sum, View, base, secret, told_apart
+sys.path.insert(0, str(Path(__file__).parents[1] / "symbolic"))
+from group_knowledge import ONE, G, Number, Secrets, Sum, View, base, secret, told_apart
 
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.secret import Secret
