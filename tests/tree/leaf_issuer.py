@@ -16,6 +16,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.standing import Certificates, tls_key
 from veilcast.machine import Address
 from veilcast.tree import descriptor
+from veilcast.tree.proofs import Prover
 from veilcast.wire.tree import Enrol
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "crypto"))
@@ -37,4 +38,5 @@ def forged_descriptor(adversary: Keyring, victim: bytes, box: bytes, address: Ad
     body = msgspec.msgpack.encode((address, box, true.since_us, now))
     signature = tls_key(adversary.membership.link).sign(body, purpose=b"veilcast/tree-node")
     certificates = forged_certificates(adversary, victim, MEMBER)
-    return msgspec.structs.replace(true, box=box, certificates=certificates, signature=signature)
+    forged = msgspec.structs.replace(true, box=box, certificates=certificates, signature=signature)
+    return Prover(adversary).prove(forged)

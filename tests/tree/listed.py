@@ -32,7 +32,7 @@ def network(count: int) -> tuple[Authority, Keyring, tuple[Keyring, ...]]:
 
 
 def address_of(number: int) -> Address:
-    return Address(f"{number:056d}.onion:4100")
+    return Address(f"node{number}.example:4100")
 
 
 def listed(count: int, seed: int = 1) -> list[Listed]:

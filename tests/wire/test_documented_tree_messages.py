@@ -30,9 +30,9 @@ ADDRESS = "a" * g.ADDRESS_MAX
 SIGNED = ((bytes(g.CERTIFICATE_MAX),) * 2, bytes(g.SIGNATURE))
 TAGS = ((bytes(g.TAG),) * g.SUBJECTS_MAX, *[()] * (g.GROUPS_MAX - 1))
 LARGEST: list[Message] = [
-    Enrol(NUMBER, ADDRESS, KEY, MOMENT, MOMENT, *SIGNED),
+    Enrol(NUMBER, ADDRESS, KEY, MOMENT, MOMENT, *SIGNED, bytes(g.SIGNATURE), bytes(g.PROOF)),
     Enrolled(NUMBER, MOMENT),
-    Fetch(NUMBER, MOMENT, PAGE),
+    Fetch(NUMBER, MOMENT, PAGE, bytes(g.PROOF)),
     Head(NUMBER, MOMENT, MOMENT, g.LISTED_MAX, (KEY,) * g.PAGES_MAX, *SIGNED),
     Page(NUMBER, MOMENT, PAGE, (Listed(ADDRESS, KEY, MOMENT, MOMENT),) * g.PAGE_NODES),
     Install(NUMBER, MOMENT, TAGS, bytes(g.INSTALL), bytes(g.PROOF)),

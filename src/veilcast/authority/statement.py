@@ -20,7 +20,7 @@ from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Certificates, Standing, tls_key
 from veilcast.authority.tls import check_path, standing_in
 from veilcast.crypto.sign import verify
-from veilcast.crypto.x509 import Path, check_chain
+from veilcast.crypto.x509 import Leaf, Path, check_chain
 from veilcast.errors import AuthorityError, ForgedError
 
 
@@ -44,14 +44,17 @@ class Reader:
         *_, self._anchor = _shown(keyring)
         self._keyring, self._revoked = keyring, revoked
 
-    def author(self, body: bytes, signed: Signed, standing: Standing, now: int, *, purpose: bytes) -> bytes:
-        """Who said it: the fingerprint of its link key. Raises `RemoteError` unless it stands in this role, now."""
+    def author(self, body: bytes, signed: Signed, standing: Standing, now: int, *, purpose: bytes) -> Leaf:
+        """The author's certificate. Raises `RemoteError` unless the author has this role and is valid now.
+
+        A sub-authority decides which name it certifies: only together with the issuer is the name the author's own.
+        """
         path = _verified((*signed.certificates, self._anchor), self._keyring.root)
         if standing_in(path.leaf, self._keyring.root) != standing:
             raise ForgedError("its author stands in another role")
         check_path(path, self._keyring, self._revoked, now)
         verify(path.leaf.public, body, signed.signature, purpose=purpose)
-        return path.leaf.name
+        return path.leaf
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ import hashlib
 from typing import Final
 
 from veilcast.crypto.secret import Secret
-from veilcast.crypto.sign import PUBLIC, SigningKey
+from veilcast.crypto.sign import PUBLIC, SigningKey, verify
 from veilcast.errors import MalformedError
 
 
@@ -31,6 +31,13 @@ class OnionKey:
         stretched[0] &= 0xF8
         stretched[31] = stretched[31] & 0x7F | 0x40
         return Secret(bytes(stretched))
+
+    def sign(self, message: bytes, *, purpose: bytes) -> bytes:
+        """A signature that proves to hold the service at `host` (`check_host_signature`).
+
+        Tor itself signs with keys that it derives from this one, never with this one.
+        """
+        return SigningKey(self._seed).sign(message, purpose=purpose)
 
     def __repr__(self) -> str:
         return "<OnionKey>"
@@ -51,6 +58,11 @@ def read_host(text: str) -> bytes:
     if len(public) != PUBLIC or host_of(public) != text:
         raise MalformedError("not the name of an onion service")
     return public
+
+
+def check_host_signature(host: str, message: bytes, signature: bytes, *, purpose: bytes) -> None:
+    """Raise a `RemoteError` unless the holder of the service at this host signed the message."""
+    verify(read_host(host), message, signature, purpose=purpose)
 
 
 def _checksum(public: bytes) -> bytes:

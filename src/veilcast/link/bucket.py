@@ -16,6 +16,10 @@ class TokenBucket:
         self._every_us, self._burst_us = every_us, burst * every_us
         self._full_us = 0
 
+    def has_token(self, now: int) -> bool:
+        """True if `take` would succeed now. Takes nothing."""
+        return max(self._full_us, now) + self._every_us - now <= self._burst_us
+
     def take(self, now: int, count: int = 1) -> bool:
         """Take a token, or as many; False if there are not so many, and then none is taken."""
         if self._full_us < now:

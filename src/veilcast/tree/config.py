@@ -175,8 +175,12 @@ class DirectoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one stream may ask: a burst, and then one every so often."""
     requests_burst: int = 2_048
     enrols_every_us: int = 1_000
-    """Enrolments that are checked, of all streams together; each costs a signature."""
+    """Enrolments that fail their check, of all streams together; each costs a signature. When there were more, only
+    nodes that are listed with the same certificates are heard."""
     enrols_burst: int = 1_024
+    renewals_every_us: int = 1_000_000
+    """Enrolments of one node that count: a burst, and then one every so often. Each move is written to the disk."""
+    renewals_burst: int = 8
 
     def __post_init__(self) -> None:
         at_least(self, "directory", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))

@@ -5,6 +5,11 @@ falls silent falls out. The directory signs a new edition of the listing when so
 and no more often than it is told to; it keeps the last few for those who are in the middle of one. All come through the
 anonymous network, each request on a stream of its own accord: the directory knows its nodes, and not who asks.
 
+The listing is for members: a request without a proof of the network key gets no answer, and costs one hash.
+
+A node is listed once, under the fingerprint of its certified link key. A sub-authority could certify its own key under
+the name of another authority's member. So a listed node answers to the authority that certified it, and to the root.
+
 On the disk is who was let in, and since when: origins are chosen among those who have been there for long, and must not
 all become newcomers when the directory starts anew. Renewals are not on the disk. A directory that comes back gives
 everybody one lease, and who does not renew it is gone then.
@@ -22,25 +27,28 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.statement import Reader
 from veilcast.crypto.derive import fingerprint
-from veilcast.errors import ExcessError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.link.bucket import TokenBucket
 from veilcast.machine import Address, Event, Frame, Listen
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.ledger import Ledger
 from veilcast.tree.config import DirectoryConfig
-from veilcast.tree.descriptor import check_descriptor
-from veilcast.tree.listing import AHEAD_US, Edition, Listing, publish
+from veilcast.tree.descriptor import AHEAD_US, check_descriptor
+from veilcast.tree.listing import Edition, Listing, publish
+from veilcast.tree.proofs import Prover
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Listed, Refused
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A node on the disk."""
+    """A node on the disk, as it came or moved last: the authority that certified it, and when it said so."""
 
     address: str
     box: bytes
     since_us: int
+    issuer: bytes = b""
+    issued_us: int = 0
 
 
 class Directory:
@@ -58,14 +66,16 @@ class Directory:
         records: Mapping[int, bytes] | None = None,
         revoked: Revoked | None = None,
     ) -> None:
-        self._config, self._keyring, self._reader = config, keyring, Reader(keyring, revoked)
+        self._config, self._keyring = config, keyring
+        self._reader, self._prover = Reader(keyring, revoked), Prover(keyring)
         records = records or {}
         self._ledger = Ledger(records)
         self._nodes: dict[bytes, _Node] = {}
         self._ends: Alarms[bytes] = Alarms()
         self._editions: deque[Edition] = deque(maxlen=config.versions)
         self._changed = True
-        self._enrols = TokenBucket(config.enrols_every_us, config.enrols_burst)
+        self._failures = TokenBucket(config.enrols_every_us, config.enrols_burst)
+        """What may still fail its check; a node that renews does not depend on it."""
         self._callers: dict[Address, TokenBucket] = {}
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("tree")]
@@ -136,37 +146,50 @@ class Directory:
             raise ExcessError("more requests than one stream is given")
 
     def _enrol(self, enrol: Enrol, source: Address, now: int) -> None:
-        if not self._enrols.take(now):
+        self._prover.check(enrol)
+        node = fingerprint(enrol.box)
+        known = self._nodes.get(node)
+        renews = known is not None and known.certificates == enrol.certificates
+        if not renews and not self._failures.has_token(now):
             self._answer(Refused(enrol.number, Code.LIMITED), source)
             return
         try:
-            node = self._checked(enrol, now)
+            self._check_time(enrol, known, now)
+            issuer = self._checked(enrol, known, now)
         except RemoteError:
+            self._failures.take(now)
             self._answer(Refused(enrol.number, Code.MALFORMED), source)
             raise
-        known = self._nodes.get(node)
         if known is None and len(self._nodes) >= self._config.nodes_max:
             self._answer(Refused(enrol.number, Code.FULL), source)
             return
-        if known is None or known.listed.address != enrol.address:
-            known = self._let_in(node, enrol, known, now)
+        if known is not None and not known.renewals.take(now):
+            self._answer(Refused(enrol.number, Code.LIMITED), source)
+            return
+        if known is None or (known.listed.address, known.issuer) != (enrol.address, issuer):
+            known = self._let_in(node, enrol, issuer, known, now)
         until_us = min(enrol.issued_us, now) + self._config.lease_us
-        known.issued_us = enrol.issued_us
+        known.issued_us, known.certificates = enrol.issued_us, enrol.certificates
         since_us = max(known.listed.since_us, min(enrol.since_us, now))
         self._renew(node, known, since_us, until_us)
         self._ledger.after(known.record, now, lambda _: self._answer(Enrolled(enrol.number, until_us), source))
 
-    def _checked(self, enrol: Enrol, now: int) -> bytes:
-        """The node that this is of, if it is no older than what is known of it."""
-        node = check_descriptor(enrol, self._reader, now)
-        known = self._nodes.get(node)
+    def _check_time(self, enrol: Enrol, known: _Node | None, now: int) -> None:
+        """Raise `StaleError` unless the descriptor is of this time, and no older than the one that is known."""
         if not now - self._config.lease_us < enrol.issued_us <= now + AHEAD_US:
             raise StaleError("the descriptor is not of this time")
         if known is not None and enrol.issued_us < known.issued_us:
             raise StaleError("the descriptor is older than the one that is known")
-        return node
+
+    def _checked(self, enrol: Enrol, known: _Node | None, now: int) -> bytes:
+        """The authority that certified the node. Raises `RemoteError` unless it may speak for this node."""
+        issuer = check_descriptor(enrol, self._reader, now)
+        if known is not None and issuer not in (known.issuer or issuer, self._keyring.root):
+            raise ForgedError("another authority certified the node of this name")
+        return issuer
 
     def _fetch(self, fetch: Fetch, source: Address, now: int) -> None:
+        self._prover.check(fetch)
         if fetch.page is None:
             head = self._newest(now).head
             self._answer(msgspec.structs.replace(head, number=fetch.number), source)
@@ -179,13 +202,17 @@ class Directory:
 
     # --- nodes and editions
 
-    def _let_in(self, node: bytes, enrol: Enrol, known: _Node | None, now: int) -> _Node:
-        """Whoever moves stays who it is, for as long as it has been there."""
+    def _let_in(self, node: bytes, enrol: Enrol, issuer: bytes, known: _Node | None, now: int) -> _Node:
+        """List a node that is new, or at a new address. A node that moves keeps its age and its allowance."""
         since_us = now if known is None else known.listed.since_us
-        kept = Kept(enrol.address, enrol.box, since_us)
+        kept = Kept(enrol.address, enrol.box, since_us, issuer, enrol.issued_us)
         record = self._ledger.keep(_ENCODER.encode(kept), None if known is None else known.record)
-        self._nodes[node] = _Node(record, Listed(enrol.address, enrol.box, since_us, 0))
+        self._nodes[node] = self._listed_as(kept, record, None if known is None else known.renewals)
         return self._nodes[node]
+
+    def _listed_as(self, kept: Kept, record: int, renewals: TokenBucket | None = None) -> _Node:
+        renewals = renewals or TokenBucket(self._config.renewals_every_us, self._config.renewals_burst)
+        return _Node(record, kept, renewals)
 
     def _renew(self, node: bytes, known: _Node, since_us: int, until_us: int) -> None:
         """Whoever says that it was started later than we knew has a new life from then on."""
@@ -211,7 +238,7 @@ class Directory:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TamperedError("a record of the directory's nodes is damaged") from error
         node = fingerprint(kept.box)
-        self._nodes[node] = _Node(record, Listed(kept.address, kept.box, kept.since_us, 0))
+        self._nodes[node] = self._listed_as(kept, record)
         self._renew(node, self._nodes[node], kept.since_us, now + self._config.lease_us)
 
     def _answer(self, message: Message, source: Address) -> None:
@@ -219,13 +246,15 @@ class Directory:
 
 
 class _Node:
-    """Its record on the disk, how it is listed, and when it said so last."""
+    """A listed node: its record on the disk, how it is listed, and what it showed when it enrolled last."""
 
-    __slots__ = ("issued_us", "listed", "record")
+    __slots__ = ("certificates", "issued_us", "issuer", "listed", "record", "renewals")
 
-    def __init__(self, record: int, listed: Listed) -> None:
-        self.record, self.listed = record, listed
-        self.issued_us = 0
+    def __init__(self, record: int, kept: Kept, renewals: TokenBucket) -> None:
+        self.record, self.renewals = record, renewals
+        self.listed = Listed(kept.address, kept.box, kept.since_us, 0)
+        self.issuer, self.issued_us = kept.issuer, kept.issued_us
+        self.certificates: tuple[bytes, ...] = ()
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+import msgspec
+
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.statement import Reader
 from veilcast.crypto.agree import public_of
@@ -27,6 +29,7 @@ from veilcast.parts.ways import way
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.descriptor import describe
 from veilcast.tree.listing import Gathering, Listing
+from veilcast.tree.proofs import Prover
 from veilcast.tree.purposes import DIRECTORY, FETCH, fresh
 from veilcast.tree.streams import Answer, Streams
 from veilcast.wire.messages import Message
@@ -50,7 +53,7 @@ class Membership:
     ) -> None:
         self._config, self._keyring, self._streams, self._changed, self._rng = config, keyring, streams, changed, rng
         self._directory, self._address, self._entropy = directory, address, entropy
-        self._reader, self._since_us = Reader(keyring), now
+        self._reader, self._prover, self._since_us = Reader(keyring), Prover(keyring), now
         self.home: Final = fingerprint(public_of(keyring.membership.link))
         self.listing = Listing(())
         self.enrolled_until_us = 0
@@ -85,7 +88,7 @@ class Membership:
             elif due == _FETCH:
                 self._gathering = None
                 self._fetching = way(self._directory, fresh(FETCH, self._entropy))
-                self._ask(self._fetching, lambda number: Fetch(number, 0, None), _FETCH, now)
+                self._ask(self._fetching, lambda number: self._prover.prove(Fetch(number, 0, None)), _FETCH, now)
 
     # --- inside
 
@@ -142,7 +145,8 @@ class Membership:
         page = gathering.wants()
         if page is not None and gathering.head.version != self.listing.version:
             version = gathering.head.version
-            self._ask(self._fetching, lambda number: Fetch(number, version, page), _FETCH, now)
+            asked = self._prover.prove(Fetch(0, version, page))
+            self._ask(self._fetching, lambda number: msgspec.structs.replace(asked, number=number), _FETCH, now)
             return
         self._gathering = None
         self._alarms.set(_FETCH, now + self._config.fetch_us)

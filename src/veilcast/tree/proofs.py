@@ -1,4 +1,4 @@
-"""Proofs: that whoever sends instructions or a publication is a member, and nothing of which one.
+"""Proofs: that the sender of a request is a member, and nothing of which one.
 
 Pure. All members share the network's key, and a proof is a hash under a key that comes from it. So nobody outside can
 fill tables or make others work; a member can, within the limits of each node, and cannot be told from any other: a
@@ -15,9 +15,9 @@ import msgspec
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto.derive import derive
 from veilcast.errors import ForgedError
-from veilcast.wire.tree import Groups, Install, Offer
+from veilcast.wire.tree import Enrol, Fetch, Groups, Install, Offer
 
-Request = TypeVar("Request", Install, Offer)
+Request = TypeVar("Request", Install, Offer, Enrol, Fetch)
 
 
 def context_of(until_us: int, groups: Groups) -> bytes:
@@ -35,15 +35,20 @@ class Prover:
         """The same request, with its proof."""
         return msgspec.structs.replace(request, proof=self._proof(request))
 
-    def check(self, request: Install | Offer) -> None:
+    def check(self, request: Install | Offer | Enrol | Fetch) -> None:
         if request.proof is None or not hmac.compare_digest(request.proof, self._proof(request)):
             raise ForgedError("no member sends this")
 
-    def _proof(self, request: Install | Offer) -> bytes:
+    def _proof(self, request: Install | Offer | Enrol | Fetch) -> bytes:
         """Of all but the number, which is the stream's."""
-        purpose = b"vc/tree-install" if isinstance(request, Install) else b"vc/tree-offer"
         plain = msgspec.structs.replace(request, number=0, proof=None)
-        return derive(self._key, purpose, _ENCODER.encode(plain)).reveal()
+        return derive(self._key, _PURPOSES[type(request)], _ENCODER.encode(plain)).reveal()
 
 
+_PURPOSES: Final[dict[type, bytes]] = {
+    Install: b"vc/tree-install",
+    Offer: b"vc/tree-offer",
+    Enrol: b"vc/tree-enrol",
+    Fetch: b"vc/tree-fetch",
+}
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -70,7 +70,8 @@ class Enrol(Message, frozen=True):
     """A node to the directory: list me, at this address, from now on for one lease. Signed by the certified member.
 
     `box` is the key of its membership, and `since_us` when it was started: who starts anew has forgotten what it was
-    told. Of two enrolments the one that was issued later counts.
+    told. Of two enrolments the one that was issued later counts. `holds` is a signature with the key of the onion
+    service at `address`, and nil where the address is no onion service. `proof` shows knowledge of the network key.
     """
 
     number: Counter
@@ -80,6 +81,8 @@ class Enrol(Message, frozen=True):
     issued_us: Moment
     certificates: Certificates
     signature: Signature
+    holds: Signature | None = None
+    proof: Proof | None = None
 
 
 class Enrolled(Message, frozen=True):
@@ -90,11 +93,15 @@ class Enrolled(Message, frozen=True):
 
 
 class Fetch(Message, frozen=True):
-    """To the directory: a page of this version of the listing; with no page, the head of the newest."""
+    """To the directory: a page of this version of the listing; with no page, the head of the newest.
+
+    `proof` shows knowledge of the network key: the listing is for members.
+    """
 
     number: Counter
     version: Moment
     page: Annotated[int, Meta(ge=0, le=g.PAGES_MAX - 1)] | None
+    proof: Proof | None = None
 
 
 class Head(Message, frozen=True):
