@@ -62,7 +62,7 @@ def test_a_second_writer_adds_to_the_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('["r",1,2,"a","b"]', "5 columns"),
+        ('["r",1,2,"a","b"]', "length 6"),
         ('["r",1,2,"a","b","large"]', "not a row"),
         ('["r",1,2,"a","b",1200', "not a row"),
         ("{}", "not a row"),

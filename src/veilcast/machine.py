@@ -75,14 +75,14 @@ class Durable(Protocol):
     def stored(self, record: int, now: int) -> None: ...
 
 
-class Publication(msgspec.Struct, frozen=True):
+class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a publisher says: attribute-value pairs to match on, and a body. Attributes may repeat (P2, section 3)."""
 
     pairs: tuple[tuple[str, Value], ...]
     body: bytes = b""
 
 
-class Note(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A publication as a subscriber gets it. The id is the same on every delivery of it, until it is acknowledged."""
 
     id: bytes

@@ -11,12 +11,14 @@ node; `Topology` and `Presence` anyone who maps the overlay. `Truth` holds the l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self, TypeVar
+from typing import IO, Any, Final, Self, TypeVar
 
 import msgspec
 
+from veilcast.decoding import JsonDecoder
 from veilcast.errors import StorageError, TamperedError
 
 
@@ -132,16 +134,16 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 def read_table(directory: Path, row_type: type[AnyRow]) -> Iterator[AnyRow]:
     """Yield the rows a `TableWriter` wrote, checked against their columns."""
     path = directory / f"{TABLE_OF[row_type]}.jsonl"
-    fields = msgspec.structs.fields(row_type)
+    decoder = _decoder(row_type)
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
-            try:
-                values = msgspec.json.decode(line, type=list[msgspec.Raw])
-                if len(values) != len(fields):
-                    raise TamperedError(f"{path}:{number} has {len(values)} columns, not {len(fields)}")
-                yield row_type(*(msgspec.json.decode(v, type=f.type) for v, f in zip(values, fields, strict=True)))
-            except msgspec.DecodeError as error:
-                raise TamperedError(f"{path}:{number} is not a row of {TABLE_OF[row_type]}: {error}") from error
+            yield row_type(*decoder.decode(line, f"{path}:{number}"))
+
+
+@cache
+def _decoder(row_type: type[Row]) -> JsonDecoder[tuple[Any, ...]]:
+    kinds = tuple(field.type for field in msgspec.structs.fields(row_type))
+    return JsonDecoder(tuple.__class_getitem__(kinds), TamperedError, f"is not a row of {TABLE_OF[row_type]}")
 
 
 TABLES: Final[dict[str, type[Row]]] = {

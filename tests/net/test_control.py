@@ -265,7 +265,7 @@ def test_what_is_no_message_ends_that_client_only(tmp_path: Path, garbage: bytes
 @given(st.binary(max_size=200))
 def test_bytes_decode_to_a_request_or_are_malformed(body: bytes) -> None:
     with contextlib.suppress(MalformedError):
-        number, _ = protocol._decode(protocol._REQUESTS, body)
+        number, _ = protocol._REQUESTS.decode(body)
         assert isinstance(number, int)
 
 
@@ -274,7 +274,7 @@ def test_an_illegal_interest_is_no_message(attribute: str, legal: bool) -> None:
     constraint = {"type": "equal", "attribute": attribute, "text": "b"}
     body = msgspec.msgpack.encode((1, {"type": "Subscribe", "constraints": [constraint]}))
     with contextlib.nullcontext() if legal else pytest.raises(MalformedError):
-        assert protocol._decode(protocol._REQUESTS, body) == (1, protocol.Subscribe((Equal(attribute, "b"),)))
+        assert protocol._REQUESTS.decode(body) == (1, protocol.Subscribe((Equal(attribute, "b"),)))
 
 
 def test_an_interest_in_nothing_is_refused(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from veilcast.crypto.certificate import Chain
 from veilcast.crypto.derive import digest
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.sign import SigningKey, verify
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Entropy, Publication
 from veilcast.wire.geometry import BODY_MAX, NOTE_ID
@@ -95,10 +96,7 @@ def open_notify(keys: TopicKeys, notify: Notify) -> Content:
 
 def read_content(plain: bytes) -> Content:
     """`MalformedError` for what is no publication."""
-    try:
-        return _DECODER.decode(plain)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError("what was sealed is not a publication") from error
+    return _DECODER.decode(plain)
 
 
 def _spell(keys: TopicKeys, content: Content) -> tuple[SigningKey, bytes]:
@@ -112,4 +110,4 @@ def _spell(keys: TopicKeys, content: Content) -> tuple[SigningKey, bytes]:
 
 _PURPOSE: Final = b"veilcast/notify"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Content)
+_DECODER: Final = MsgpackDecoder(Content, MalformedError, "what was sealed is not a publication", BODY_MAX)

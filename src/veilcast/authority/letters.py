@@ -16,6 +16,7 @@ import msgspec
 
 from veilcast.authority.content import Content, stream_of
 from veilcast.crypto.derive import digest
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Entropy, Event, Publication, Record, Settled
 from veilcast.wire.geometry import NOTE_ID
@@ -109,11 +110,8 @@ class Records:
 
 def read_record(data: bytes) -> tuple[Letter, ...]:
     """The letters of a publication that a node asked for to be recorded."""
-    try:
-        return _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TamperedError("a record of what was published is damaged") from error
+    return _DECODER.decode(data)
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[Letter, ...])
+_DECODER: Final = MsgpackDecoder(tuple[Letter, ...], TamperedError, "a record of what was published is damaged")

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, LocalError, RemoteError, VeilcastError
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import VeilcastError
 
 Plain = TypeVar("Plain", bound=msgspec.Struct)
 
@@ -27,10 +28,11 @@ def from_bytes(data: bytes, kind: type[Plain], blame: type[VeilcastError]) -> Pl
         raise blame(f"not a {kind.__name__.lower()}")
     if data[len(magic) : len(magic) + 1] != bytes((VERSION,)):
         raise blame(f"a {kind.__name__.lower()} of another version than {VERSION}")
-    try:
-        return msgspec.msgpack.decode(data[len(magic) + 1 :], type=kind, dec_hook=_read_secret)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RemoteError, ConfigError, LocalError) as error:
-        raise blame(f"not a {kind.__name__.lower()}: damaged, or made by something else") from error
+    if (kind, blame) not in _DECODERS:
+        text = f"not a {kind.__name__.lower()}: damaged, or made by something else"
+        _DECODERS[kind, blame] = MsgpackDecoder(kind, blame, text, hook=_read_secret)
+    value: Plain = _DECODERS[kind, blame].decode(data[len(magic) + 1 :])
+    return value
 
 
 def _write_secret(value: Any) -> Any:
@@ -55,4 +57,5 @@ MAGIC_OF: Final = {
     "Bulletin": b"VCbu",
     "TopicRecord": b"VCtr",
 }
+_DECODERS: Final[dict[tuple[type, type], MsgpackDecoder[Any]]] = {}
 _ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_write_secret)

@@ -10,7 +10,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC
 
 
-class Topic(msgspec.Struct, frozen=True):
+class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A declared topic with the key that all its epoch keys come from, and the bridges laid since."""
 
     record: TopicRecord
@@ -18,7 +18,7 @@ class Topic(msgspec.Struct, frozen=True):
     bridges: tuple[Bridge, ...] = ()
 
 
-class Given(msgspec.Struct, frozen=True):
+class Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a member holds of one topic. A publisher's public keys stand one after the other, one per epoch.
 
     The member has the topic's record as of then; its certificates go by the cover share in that one, until the next
@@ -39,7 +39,7 @@ class Given(msgspec.Struct, frozen=True):
         return 1 + max(0, end - max(self.first, effective))
 
 
-class Issued(msgspec.Struct, frozen=True):
+class Issued(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A certified key: its fingerprint, its topic ("" for a link key), and the last epoch of its certificate."""
 
     name: bytes
@@ -47,7 +47,7 @@ class Issued(msgspec.Struct, frozen=True):
     last: int
 
 
-class Member(msgspec.Struct, frozen=True):
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One member, by the name only the authority knows it under.
 
     `ended` has the grants that were revoked before their time. Bulletins have decoys in their place.

@@ -22,7 +22,7 @@ from veilcast.crypto.token import epoch_token, paper_token
 Role: TypeAlias = Literal["publisher", "subscriber"]
 
 
-class Bridge(msgspec.Struct, frozen=True):
+class Bridge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From epoch `first` on, keys are bridged with `secret`."""
 
     first: int

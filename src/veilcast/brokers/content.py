@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ from veilcast.brokers.sharing.scheme import Place, Scheme, majority
 from veilcast.crypto.derive import digest
 from veilcast.crypto.shares import MAX_SHARES, interpolate_many
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError
 
 
@@ -65,12 +66,9 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return _ENCODER.encode(self)
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
+    def decode(cls, data: bytes) -> Manifest:
         """`MalformedError` unless it is what `encode` makes: in other bytes the same would look like a second one."""
-        try:
-            manifest = msgspec.msgpack.decode(data, type=cls)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not a manifest") from error
+        manifest = _DECODER.decode(data)
         if manifest.encode() != data:
             raise MalformedError("a manifest in other bytes than it was made in")
         return manifest
@@ -198,3 +196,4 @@ PATIENCE: Final = 4
 
 _PURPOSE: Final = b"veilcast/content"
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(Manifest, MalformedError, "not a manifest")

@@ -26,6 +26,7 @@ from veilcast.authority.record import Profile
 from veilcast.authority.subjects import Groups, keyed, keyed_groups, said, subject_key, wanted
 from veilcast.brokers import predicates
 from veilcast.crypto.derive import digest
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError
 from veilcast.machine import Publication, Value
 from veilcast.topics import TOPIC, Conjunction, Constraint, Equal
@@ -135,16 +136,16 @@ class Predicates:
         return _write((label, *(pair for pair in publication.pairs if pair[0] in declared)))
 
     def read_advertisement(self, claim: Claim) -> Clear:
-        return _read(claim.interest, _CLEAR)
+        return _CLEAR.decode(claim.interest)
 
     def read_subscription(self, claim: Claim) -> Clear:
-        clear = _read(claim.interest, _CLEAR)
+        clear = _CLEAR.decode(claim.interest)
         if clear.others:
             raise MalformedError("a subscription has constraints, and nothing else")
         return clear
 
     def read_says(self, says: bytes) -> Publication:
-        return Publication(_read(says, _PAIRS))
+        return Publication(_PAIRS.decode(says))
 
 
 # --- hardened ---------------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ class Tags:
         return self._spell(keys, said(publication, keys.record), b"said")
 
     def read_advertisement(self, claim: Claim) -> Tagged:
-        tagged = _read(claim.interest, _TAGGED)
+        tagged = _TAGGED.decode(claim.interest)
         if claim.chain is None or tagged.topic != topic_tag(claim.chain.leaf.scope):
             raise ForgedError("an advertisement of another topic than its publisher was granted")
         if tagged.groups:
@@ -210,10 +211,10 @@ class Tags:
         return tagged
 
     def read_subscription(self, claim: Claim) -> Tagged:
-        return _read(claim.interest, _TAGGED)
+        return _TAGGED.decode(claim.interest)
 
     def read_says(self, says: bytes) -> Tagged:
-        tagged = _read(says, _TAGGED)
+        tagged = _TAGGED.decode(says)
         if len(tagged.groups) != 1:
             raise MalformedError("a publication has one group of tags")
         return tagged
@@ -247,16 +248,13 @@ def _write(what: object) -> bytes:
     return data
 
 
-def _read(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, LocalError, RecursionError) as error:
-        raise MalformedError("not in the language of these brokers") from error
-
-
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
-_CLEAR: Final = msgspec.msgpack.Decoder(Clear)
-_PAIRS: Final = msgspec.msgpack.Decoder(
-    Annotated[tuple[tuple[str, Value], ...], msgspec.Meta(min_length=1, max_length=g.SUBJECTS_MAX)]
+_FOREIGN: Final = "not in the language of these brokers"
+_CLEAR: Final = MsgpackDecoder(Clear, MalformedError, _FOREIGN, g.INTEREST_MAX)
+_PAIRS: Final = MsgpackDecoder(
+    Annotated[tuple[tuple[str, Value], ...], msgspec.Meta(min_length=1, max_length=g.SUBJECTS_MAX)],
+    MalformedError,
+    _FOREIGN,
+    g.INTEREST_MAX,
 )
-_TAGGED: Final = msgspec.msgpack.Decoder(Tagged)
+_TAGGED: Final = MsgpackDecoder(Tagged, MalformedError, _FOREIGN, g.INTEREST_MAX)

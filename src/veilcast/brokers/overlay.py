@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 import msgspec
 
@@ -25,6 +25,7 @@ from veilcast.brokers.topology import NODES_MAX, Topology
 from veilcast.crypto.derive import digest
 from veilcast.crypto.shares import MAX_SHARES
 from veilcast.crypto.sign import PUBLIC, SIGNATURE, SigningKey, verify
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ConfigError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire import geometry as g
@@ -170,20 +171,14 @@ class SignedOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     def verify(self, operator: bytes) -> Overlay:
         """What the operator said; raises unless it did."""
         verify(operator, self.body, self.signature, purpose=_PURPOSE)
-        try:
-            return _DECODER.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedError("not an overlay") from error
+        return _DECODER.decode(self.body)
 
     def encode(self) -> bytes:
         return _ENCODER.encode(self)
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
-        try:
-            return msgspec.msgpack.decode(data, type=cls)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not a signed overlay") from error
+    def decode(cls, data: bytes) -> SignedOverlay:
+        return _SIGNED.decode(data)
 
 
 def sign_overlay(overlay: Overlay, operator: SigningKey) -> SignedOverlay:
@@ -234,4 +229,5 @@ def calls(mine: bytes, theirs: bytes) -> bool:
 _HOP: Final = "node:"
 _PURPOSE: Final = b"veilcast/overlay"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Overlay)
+_DECODER: Final = MsgpackDecoder(Overlay, MalformedError, "not an overlay", g.SHARING_MAX)
+_SIGNED: Final = MsgpackDecoder(SignedOverlay, MalformedError, "not a signed overlay", g.SHARING_MAX)

@@ -31,6 +31,7 @@ from veilcast.brokers.spans import Span, Spans
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Event, Publication, Record
 from veilcast.parts.alarms import Alarms
@@ -293,10 +294,7 @@ def _short(name: bytes) -> bytes:
 
 
 def _read(stored: bytes) -> dict[tuple[bytes, int], int]:
-    try:
-        return {(name, span): times for name, span, times in _DECODER.decode(stored)}
-    except msgspec.DecodeError as error:
-        raise TamperedError("a record of claims that were withdrawn is damaged") from error
+    return {(name, span): times for name, span, times in _DECODER.decode(stored)}
 
 
 _Due: TypeAlias = tuple[bytes | None, Span | None]
@@ -309,4 +307,6 @@ WITHDRAWN: Final = 1
 """The record that says how often; those of publications come after."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(list[tuple[bytes, int, int]])
+_DECODER: Final = MsgpackDecoder(
+    list[tuple[bytes, int, int]], TamperedError, "a record of claims that were withdrawn is damaged"
+)

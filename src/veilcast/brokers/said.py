@@ -13,6 +13,7 @@ from veilcast.brokers.sharing.flooding import Vouched
 from veilcast.brokers.sharing.redistribution import Header, Root
 from veilcast.brokers.sharing.scheme import Scheme
 from veilcast.crypto.shares import MAX_SHARES
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import MalformedError
 from veilcast.wire import geometry as g
 
@@ -32,10 +33,7 @@ class Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     @classmethod
     def decode(cls, data: bytes) -> Said:
-        try:
-            return _DECODER.decode(data)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not what replicas say to one another") from error
+        return _DECODER.decode(data)
 
 
 def fitting(words: tuple[Vouched, ...]) -> list[tuple[Vouched, ...]]:
@@ -53,6 +51,6 @@ def fitting(words: tuple[Vouched, ...]) -> list[tuple[Vouched, ...]]:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Said)
+_DECODER: Final = MsgpackDecoder(Said, MalformedError, "not what replicas say to one another")
 _SAID: Final = 256
 """More than the rest of what is said takes, where there are words."""

@@ -8,7 +8,6 @@ no program can start a broker on somebody else's machine.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
@@ -34,7 +33,8 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
 from veilcast.cli.files import read_file
 from veilcast.cli.localoperator import LocalOperator
-from veilcast.errors import ConfigError, LocalError, UnreachableError
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import ConfigError, LocalError, TamperedError, UnreachableError
 from veilcast.node.broker_files import read_signed
 from veilcast.node.broker_keys import read_operator
 
@@ -315,9 +315,9 @@ def _report(
 
 def _read_facts(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(read_file(path))["brokers"]
+        told = _DECODER.decode(read_file(path))["brokers"]
         msgspec.convert([each for each in told.values() if each is not None], list[_Facts])
-    except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+    except (TamperedError, KeyError, AttributeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path} is not what `veilcast brokers status --json` printed") from error
     assert isinstance(told, dict)
     return told
@@ -339,6 +339,7 @@ class _Facts(msgspec.Struct):
     version: int
 
 
+_DECODER: Final = JsonDecoder(dict[str, Any], TamperedError, "not what was printed")
 _REPLICAS_MAX: Final = 100_000
 _STEP_S: Final = 180.0
 _LOOK_S: Final = 0.3

@@ -32,6 +32,7 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.files import read_file
 from veilcast.cli.localbrokers import NodePlan, OverlayPlan
 from veilcast.cli.localnet import Plan
+from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.node.tomlfile import naming_the_key
 
@@ -59,8 +60,9 @@ def add_command(verbs: Any, verb: Any) -> None:
 
 
 def plan_of(path: Path) -> Plan:
+    table = read_toml(read_file(path), path)
     try:
-        file = msgspec.toml.decode(read_file(path), type=UpFile)
+        file = msgspec.convert(table, UpFile)
         edges = tuple(member.edge for member in file.members)
         overlay = OverlayPlan(file.nodes, file.links, edges, file.spare, file.repository)
         roles = tuple(member.role for member in file.members)
@@ -81,8 +83,6 @@ def plan_of(path: Path) -> Plan:
     except ConfigError as error:
         reason = str(error).removeprefix("--")  # A key of this file is an option of `net up`.
         raise ConfigError(f"{path}: {reason}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a TOML file: {error}") from error
 
 
 def _up(arguments: argparse.Namespace, context: Context) -> Report:

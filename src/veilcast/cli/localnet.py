@@ -44,6 +44,7 @@ from veilcast.cli.localbrokers import OverlayPlan
 from veilcast.cli.plaintoml import spell
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
+from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError
 from veilcast.link.pacing import period_us
 from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
@@ -51,14 +52,14 @@ from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
 NodeRole: TypeAlias = Literal["publisher", "subscriber", "forwarder"]
 
 
-class SmallWorld(msgspec.Struct, frozen=True):
+class SmallWorld(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fixed neighbours, as in the papers' experiments."""
 
     neighbours: int
     rewire: float
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a network is to be. `topology` None lets certified members find one another."""
 
     nodes: int
@@ -214,13 +215,11 @@ def check_addresses(net: Net) -> None:
 
 def read_net(directory: Path) -> Net:
     try:
-        return msgspec.json.decode(net_file(directory).read_bytes(), type=Net)
+        return _DECODER.decode(net_file(directory).read_bytes(), net_file(directory))
     except OSError as error:
         raise StorageError(
             f"{directory} holds no network; make one with `veilcast net up N --dir {directory}`"
         ) from error
-    except msgspec.DecodeError as error:
-        raise TamperedError(f"{net_file(directory)} is not what `net up` wrote: {error}") from error
 
 
 def clear(directory: Path, net: Net) -> None:
@@ -360,6 +359,7 @@ _HOSTS: Final[dict[str, tuple[Standing, ...]]] = {
     "tree": (localtree.DIRECTORY,),
     "foil": (),
 }
+_DECODER: Final = JsonDecoder(Net, TamperedError, "is not what `net up` wrote")
 TOPIC: Final = "news/eu"
 _TOPICS: Final = {"foil": "stocks/acme"}
 PORT: Final = 4000

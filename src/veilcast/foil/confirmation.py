@@ -37,7 +37,8 @@ from veilcast.crypto.derive import derive, fingerprint
 from veilcast.crypto.noise import Keypair
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ExcessError, ForgedError, LocalError, MalformedError, RemoteError
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import ExcessError, ForgedError, MalformedError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.event import NUMBER_MAX, STREAM, Head, split
 from veilcast.foil.naming import ASK, TELL
@@ -137,7 +138,7 @@ class Asking:
 
     def tell(self, payload: bytes, now: int) -> None:
         """An answer has come; raises `RemoteError` for what is none of ours."""
-        told = _opened(_TELLS, unbox(self._pair, payload, purpose=_BOX))
+        told = _TELLS.decode(unbox(self._pair, payload, purpose=_BOX))
         key = (told.stream, chain_of(told.number))
         question = self._asked.get(key)
         if question is None or (question.nonce, question.number) != (told.nonce, told.number):
@@ -202,7 +203,7 @@ class Telling:
     def hear(self, span: Span, topic: str, stream: bytes, payload: bytes, now: int) -> None:
         """A question about a stream of ours, or a `RemoteError`. Whoever is not to be told hears nothing."""
         plain = unseal(_key(span.keys(topic)), payload, context=_ASK)
-        ask = _opened(_ASKS, unpad(plain))
+        ask = _ASKS.decode(unpad(plain))
         if ask.stream != stream:
             raise ForgedError("a question about another stream")
         ask.certificate.verify(self._keyring.root, Kind.MEMBER, epoch_of(now, self._keyring.epoch_us))
@@ -231,13 +232,6 @@ def ask_topic(prefix: str, stream: bytes) -> str:
     return f"{prefix}/{ASK}/{stream.hex()}"
 
 
-def _opened(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, LocalError, RemoteError) as error:
-        raise MalformedError("not a question or an answer") from error
-
-
 def _key(keys: TopicKeys) -> Secret:
     return derive(keys.content, b"vc/foil-ask")
 
@@ -248,8 +242,9 @@ TRIES_MAX: Final = 8
 """A publisher that has not answered by then is away, or does not want to."""
 
 _ROOM: Final = 1024
+_NEITHER: Final = "not a question or an answer"
 _ASK: Final = b"veilcast/foil-ask"
 _BOX: Final = b"vc/foil-tell"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_ASKS: Final = msgspec.msgpack.Decoder(Ask)
-_TELLS: Final = msgspec.msgpack.Decoder(Tell)
+_ASKS: Final = MsgpackDecoder(Ask, MalformedError, _NEITHER)
+_TELLS: Final = MsgpackDecoder(Tell, MalformedError, _NEITHER)

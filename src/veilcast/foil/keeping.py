@@ -18,6 +18,7 @@ import msgspec
 
 from veilcast.authority.letters import Letter
 from veilcast.crypto.secret import Secret
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, TamperedError
 from veilcast.foil.naming import Coordinate
 from veilcast.parts.ledger import Ledger, Then
@@ -38,19 +39,19 @@ class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     state: bytes
 
 
-class _Own(msgspec.Struct, frozen=True, array_like=True, tag="own"):
+class _Own(msgspec.Struct, frozen=True, array_like=True, tag="own", forbid_unknown_fields=True):
     secret: bytes
 
 
-class _Events(msgspec.Struct, frozen=True, array_like=True, tag="events"):
+class _Events(msgspec.Struct, frozen=True, array_like=True, tag="events", forbid_unknown_fields=True):
     items: tuple[Item, ...]
 
 
-class _Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+class _Read(msgspec.Struct, frozen=True, array_like=True, tag="read", forbid_unknown_fields=True):
     notes: bytes
 
 
-class _Open(msgspec.Struct, frozen=True, array_like=True, tag="open"):
+class _Open(msgspec.Struct, frozen=True, array_like=True, tag="open", forbid_unknown_fields=True):
     events: int
 
 
@@ -200,14 +201,11 @@ class Keeping:
 
 
 def _read(data: bytes) -> _Any:
-    try:
-        record: _Any = _DECODER.decode(data)
-        return record
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TamperedError("a record of what was published is damaged") from error
+    record: _Any = _DECODER.decode(data)
+    return record
 
 
 NEVER: Final = -1
 """No span."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_Any)
+_DECODER: Final = MsgpackDecoder(_Any, TamperedError, "a record of what was published is damaged")

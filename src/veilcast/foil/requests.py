@@ -27,6 +27,7 @@ from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.seal import OVERHEAD, seal, unseal
 from veilcast.crypto.secret import Secret
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, MalformedError
 from veilcast.machine import Entropy
 from veilcast.wire.geometry import MOMENT_MAX
@@ -88,11 +89,8 @@ def open_again(keys: TopicKeys, payload: bytes) -> list[Absence]:
     """Raises `RemoteError` for what no member of the topic sealed."""
     if len(payload) != SIZE:
         raise ForgedError("not a request")
-    try:
-        absences: list[Absence] = _DECODER.decode(unpad(unseal(_key(keys), payload, context=_AGAIN)))
-        return absences
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError("not a request") from error
+    absences: list[Absence] = _DECODER.decode(unpad(unseal(_key(keys), payload, context=_AGAIN)))
+    return absences
 
 
 def seal_here(keys: TopicKeys, entropy: Entropy) -> bytes:
@@ -114,4 +112,6 @@ SIZE: Final = _ROOM + OVERHEAD
 _AGAIN: Final = b"veilcast/foil-again"
 _HERE: Final = b"veilcast/foil-here"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Annotated[list[Absence], msgspec.Meta(max_length=ABSENCES_MAX)])
+_DECODER: Final = MsgpackDecoder(
+    Annotated[list[Absence], msgspec.Meta(max_length=ABSENCES_MAX)], MalformedError, "not a request", _ROOM
+)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import TamperedError
 from veilcast.foil.recall import Past
 from veilcast.foil.signflip import Coins
@@ -27,10 +28,11 @@ def pack(states: tuple[Any, ...]) -> bytes:
 
 def unpack(data: bytes) -> tuple[Any, ...]:
     """`TamperedError` for what was not packed here."""
+    plain = _DECODER.decode(data)
     try:
-        return tuple(map(_whole, msgspec.msgpack.decode(data, type=list[Any])))
-    except (msgspec.DecodeError, ValueError, TypeError, KeyError) as error:
-        raise TamperedError("the state of a generator is damaged") from error
+        return tuple(map(_whole, plain))
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise TamperedError(_DAMAGED) from error
 
 
 def _plain(value: Any) -> Any:
@@ -66,4 +68,6 @@ def _whole(value: Any) -> Any:
 
 _KINDS: Final[dict[str, Any]] = {kind.__name__: kind for kind in (Past, Lineages, Coins)}
 _ARRAYS: Final = ("<f8", "<i8")
+_DAMAGED: Final = "the state of a generator is damaged"
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(list[Any], TamperedError, _DAMAGED)

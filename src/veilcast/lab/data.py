@@ -26,13 +26,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from veilcast.errors import ConfigError, StorageError
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import traces
 from veilcast.lab.kernels import mesh
 from veilcast.lab.kernels.chance import below, stream
@@ -167,9 +167,9 @@ def _graph(file: EdgeFile, folder: Path) -> Graph:
 
 def _topics(file: SubscriptionFile, folder: Path, nodes: int) -> dict[str, NDArray[np.int32]]:
     try:
-        wanted = msgspec.json.decode(text(file, folder), type=dict[int, list[str]])
-    except msgspec.DecodeError as error:
-        raise unfit(file, folder, f"is no table of users and topics ({error})") from error
+        wanted = _WANTED.decode(text(file, folder))
+    except TamperedError as error:
+        raise unfit(file, folder, f"is no table of users and topics ({error.__cause__})") from error
     readers: dict[str, list[int]] = {}
     for user in sorted(wanted):
         for topic in dict.fromkeys(wanted[user]):
@@ -253,6 +253,7 @@ class Files:
         return [self.edges] if self.subscriptions is None else [self.edges, self.subscriptions]
 
 
+_WANTED: Final = JsonDecoder(dict[int, list[str]], TamperedError, "no table")
 _SNAP: Final = "https://snap.stanford.edu/data/p2p-Gnutella08.html"
 _GEMSEC: Final = "https://github.com/benedekrozemberczki/datasets (gemsec deezer, RO; gzipped)"
 PLANETLAB: Final = TimesFile(

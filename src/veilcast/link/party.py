@@ -20,8 +20,10 @@ from veilcast.authority.revoked import Revoked
 from veilcast.crypto.certificate import Chain, Kind
 from veilcast.crypto.derive import derive
 from veilcast.crypto.noise import Keypair
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ExpiredError, ForgedError, MalformedError
 from veilcast.machine import Entropy
+from veilcast.wire.geometry import MESSAGE_MAX
 
 
 class Party:
@@ -49,10 +51,7 @@ class Party:
         """The certificate of the peer who proved to hold this static key; raises unless it admits that peer."""
         if static == self.static.public:
             raise ForgedError("our own key, in somebody else's hand")
-        try:
-            chain = _DECODER.decode(shown)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise MalformedError("not a certificate") from error
+        chain = _DECODER.decode(shown)
         if chain.leaf.subject != static:
             raise ForgedError("the certificate is another's")
         epoch = self._epoch(now)
@@ -67,4 +66,4 @@ class Party:
         return epoch_of(now, self._keyring.epoch_us)
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(Chain)
+_DECODER: Final = MsgpackDecoder(Chain, MalformedError, "not a certificate", MESSAGE_MAX)

@@ -24,6 +24,7 @@ import msgspec
 
 from veilcast.crypto.certificate import Chain
 from veilcast.crypto.secret import Secret
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.link.doorbell import Doorbell
 from veilcast.link.recent import remember
@@ -364,10 +365,7 @@ class Certified:
 
 def read_anchors(data: bytes) -> list[Address]:
     """What was recorded in an earlier life."""
-    try:
-        return [Address(name) for name in msgspec.msgpack.decode(data, type=list[str])]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TamperedError("the record of anchors is damaged") from error
+    return [Address(name) for name in _DECODER.decode(data)]
 
 
 class _Try:
@@ -383,6 +381,7 @@ TRIES_MAX: Final = 4
 LOOKS_MAX: Final = 32
 """Tries at once of one whose neighbours fell silent together: one in five still there is enough to find some."""
 LONELY_LEAST: Final = 4
+_DECODER: Final = MsgpackDecoder(list[str], TamperedError, "the record of anchors is damaged")
 LONELY_SHARE: Final = 3
 """Lonely is who has some links and hears of less than a third."""
 PATIENCE_PERIODS: Final = 8

@@ -16,7 +16,7 @@ from veilcast.machine import Note, Publication
 from veilcast.topics import Conjunction
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a node is, and how hidden its member."""
 
     mode: str
@@ -47,7 +47,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What keeps the node from doing what it was asked for, in words for its owner; it goes on trying."""
 
 
-class Peer(msgspec.Struct, frozen=True, kw_only=True):
+class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One neighbour, for the eyes of the node's owner."""
 
     address: str

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from veilcast.errors import LocalError, UnreachableError, VeilcastError
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import LocalError, MalformedError, UnreachableError, VeilcastError
 from veilcast.net.privatesocket import PrivateSocket
 
 Answering: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
@@ -52,14 +53,11 @@ class Inquiries:
 
     def _reply(self, line: bytes) -> bytes:
         try:
-            question = json.loads(line)
-            if not isinstance(question, dict):
-                raise ValueError
-            answer = self._answer(question)
+            answer = self._answer(_QUESTIONS.decode(line))
+        except MalformedError:
+            answer = {"error": "this is no question"}
         except VeilcastError as error:
             answer = {"error": str(error)}
-        except (ValueError, UnicodeDecodeError, RecursionError):
-            answer = {"error": "this is no question"}
         return json.dumps(answer).encode() + b"\n"
 
 
@@ -75,10 +73,8 @@ def inquire(path: Path, question: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         raise UnreachableError(f"no broker answers at {path}; is it running?") from error
     try:
-        told = json.loads(line)
-        if not isinstance(told, dict):
-            raise ValueError
-    except (ValueError, RecursionError) as error:
+        told = _ANSWERS.decode(line)
+    except MalformedError as error:
         raise UnreachableError(f"what answers at {path} is no broker, or is ending") from error
     if "error" in told:
         raise LocalError(str(told["error"]))
@@ -90,3 +86,5 @@ QUESTION_MAX: Final = 1 << 17
 ANSWER_MAX: Final = 1 << 22
 QUESTION_S: Final = 5.0
 CLIENTS_MAX: Final = 8
+_QUESTIONS: Final = JsonDecoder(dict[str, Any], MalformedError, "no question", QUESTION_MAX)
+_ANSWERS: Final = JsonDecoder(dict[str, Any], MalformedError, "no answer", ANSWER_MAX)

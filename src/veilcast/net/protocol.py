@@ -8,17 +8,16 @@ client are answered in turn.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
 from veilcast import errors
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, VeilcastError
 from veilcast.machine import Note, Publication
 from veilcast.net.agent import Peer, Status
 from veilcast.topics import Constraint
-
-_T = TypeVar("_T")
 
 
 class Said(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -122,11 +121,11 @@ def _encode(message: object, at_most: int) -> bytes:
 
 
 async def read_request(reader: asyncio.StreamReader) -> tuple[int, Request]:
-    return _decode(_REQUESTS, await _read(reader, REQUEST_MAX))
+    return _REQUESTS.decode(await _read(reader, REQUEST_MAX))
 
 
 async def read_answer(reader: asyncio.StreamReader) -> tuple[int, Answer]:
-    return _decode(_ANSWERS, await _read(reader, ANSWER_MAX))
+    return _ANSWERS.decode(await _read(reader, ANSWER_MAX))
 
 
 async def _read(reader: asyncio.StreamReader, at_most: int) -> bytes:
@@ -134,13 +133,6 @@ async def _read(reader: asyncio.StreamReader, at_most: int) -> bytes:
     if size > at_most:
         raise MalformedError("a message longer than any of ours")
     return await reader.readexactly(size)
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[_T], body: bytes) -> _T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, LocalError, UnicodeDecodeError) as error:
-        raise MalformedError("bytes that are no message of ours") from error
 
 
 VERSION: Final = 1
@@ -153,5 +145,6 @@ WINDOW: Final = 16
 bounds what either side keeps in memory."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_REQUESTS: Final = msgspec.msgpack.Decoder(tuple[int, Request])
-_ANSWERS: Final = msgspec.msgpack.Decoder(tuple[int, Answer])
+_NONE_OF_OURS: Final = "bytes that are no message of ours"
+_REQUESTS: Final = MsgpackDecoder(tuple[int, Request], MalformedError, _NONE_OF_OURS, REQUEST_MAX)
+_ANSWERS: Final = MsgpackDecoder(tuple[int, Answer], MalformedError, _NONE_OF_OURS, ANSWER_MAX)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Final
 
+from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError, StorageError
 
 
 def control_path(config: Path) -> Path:
     """Paths in the file are relative to it."""
     try:
-        values = tomllib.loads(config.read_text())
+        values = read_toml(config.read_bytes(), config)
     except OSError as error:
         raise StorageError(f"cannot read {config}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{config}: {error}") from error
     for key in ("control", "state"):
         if not isinstance(values.get(key, ""), str):
             raise ConfigError(f"{config}: {key} must be a path")

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError
 
 
@@ -51,13 +52,12 @@ class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_network(path: Path) -> PrivateNetwork:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=PrivateNetwork)
+        return _DECODER.decode(path.read_bytes(), path)
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{path} is no file of a private Tor network: {error}") from error
 
 
+_DECODER: Final = JsonDecoder(PrivateNetwork, ConfigError, "is no file of a private Tor network")
 AUTHORITY: Final = re.compile(
     r"[A-Za-z0-9]{1,19} orport=[0-9]{1,5} no-v2 v3ident=[0-9A-F]{40}"
     r" (?P<host>(?:[0-9]{1,3}\.){3}[0-9]{1,3}):[0-9]{1,5} [0-9A-F]{40}",

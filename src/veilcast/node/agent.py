@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
 from veilcast.node.ledger import Forget, Keep
@@ -220,13 +221,15 @@ class Agent:
 
 
 def read_interest(data: bytes) -> Conjunction:
+    constraints = _DECODER.decode(data)
     try:
-        return All(*_DECODER.decode(data))
-    except (msgspec.DecodeError, UnicodeDecodeError, LocalError) as error:
-        raise TamperedError("a subscription in the node's state is damaged") from error
+        return All(*constraints)
+    except LocalError as error:
+        raise TamperedError(_DAMAGED) from error
 
 
 _ENDED: Final = 0
 """No subscription has this number, and the store keeps nothing for one that there is not."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[Equal | Range, ...])
+_DAMAGED: Final = "a subscription in the node's state is damaged"
+_DECODER: Final = MsgpackDecoder(tuple[Equal | Range, ...], TamperedError, _DAMAGED)

@@ -37,6 +37,7 @@ from veilcast.authority.record import Profile
 from veilcast.authority.vault import write_whole
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.overlay import ORIGIN, NodeEntry, Overlay, Replica, SignedOverlay
+from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError, ForgedError, RemoteError, StorageError, TamperedError
 from veilcast.node import tomlfile
 from veilcast.node.broker_keys import BrokerPublic, read_broker, read_operator
@@ -95,8 +96,9 @@ def parse_broker(toml: bytes, path: Path) -> BrokerFile:
 
 def load_overlay(path: Path, before: Overlay | None = None) -> Overlay:
     """What an operator describes; the one that follows `before`, whose nodes it changes or leaves as they are."""
+    table = read_toml(_read(path), path)
     try:
-        described = msgspec.toml.decode(_read(path), type=OverlayFile)
+        described = msgspec.convert(table, OverlayFile)
         check_links(described.links)
         _check_apart(described)
         nodes = [(node.name, _replicas(f"nodes.{node.name}.replicas", node.replicas)) for node in described.nodes]
@@ -105,8 +107,6 @@ def load_overlay(path: Path, before: Overlay | None = None) -> Overlay:
         raise ConfigError(f"{path}: {naming_the_key(str(error), kind=OverlayFile)}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a TOML file: {error}") from error
 
 
 def follow(before: Overlay | None, nodes: Sequence[tuple[str, Sequence[Replica]]], described: OverlayFile) -> Overlay:

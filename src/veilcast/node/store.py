@@ -14,6 +14,8 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from veilcast.crypto.secret import Secret
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import TamperedError
 from veilcast.machine import Entropy, Note, Publication
 from veilcast.node import ledger
 from veilcast.node.database import Database, Execute
@@ -176,9 +178,10 @@ class Store:
             run("DELETE FROM acknowledged WHERE place <= ?", (oldest,))
 
     def _read_publication(self, data: bytes, note: bytes) -> Publication:
-        return msgspec.msgpack.decode(self._database.unseal(data, "note", note), type=Publication)
+        return _DECODER.decode(self._database.unseal(data, "note", note))
 
 
+_DECODER: Final = MsgpackDecoder(Publication, TamperedError, "a notification in the node's state is damaged")
 _ARRIVE: Final = """
 INSERT INTO inbox (subscription, note, publication) SELECT :subscription, :note, :publication
 WHERE EXISTS (SELECT 1 FROM subscriptions WHERE subscription = :subscription)

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 import msgspec
 
 from veilcast.authority.record import Profile
+from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 
 
@@ -72,13 +73,12 @@ def parse(
     toml: bytes, path: Path, kind: type[_P], convert: Callable[[dict[str, Any]], _P], paths: Iterable[str] = ()
 ) -> _P:
     """A file's content, with its paths in full: those that every file has, and those at the keys of `paths`."""
+    table = read_toml(toml, path)
     try:
-        config = convert(msgspec.toml.decode(toml, type=dict[str, Any]))
+        config = convert(table)
         return in_full(config, (*_PATHS, *paths), path.parent)
     except (ConfigError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {naming_the_key(str(error), kind=kind)}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: not a TOML file: {error}") from error
 
 
 def in_full(table: _T, keys: Iterable[str], home: Path) -> _T:

@@ -20,6 +20,7 @@ from veilcast.authority.letters import Letter
 from veilcast.authority.subjects import Groups
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
 from veilcast.relay import bodies, joining
@@ -87,10 +88,7 @@ class PaperClient:
         if delivery.cipher is None:
             raise MalformedError("a delivery without the point of its key")
         body = bodies.open_body(Ciphertext.decode(delivery.cipher), delivery.sealed[NOTE_ID:], key)
-        try:
-            return _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedError("what was sealed is not a publication") from error
+        return _DECODER.decode(body)
 
 
 class PaperProxy:
@@ -163,4 +161,4 @@ FILTER: Final = bytes(LEASE_NAME)
 """What a client calls the one filter that it has."""
 _ALWAYS: Final = Span(0, MOMENT_MAX)
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Letter)
+_DECODER: Final = MsgpackDecoder(Letter, MalformedError, "what was sealed is not a publication")

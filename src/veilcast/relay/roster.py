@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from veilcast.crypto.group import Scalar
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import MalformedError, TamperedError
 from veilcast.machine import Address, Entropy
 from veilcast.parts.alarms import Alarms
@@ -24,7 +25,7 @@ from veilcast.relay.config import ProxyConfig
 from veilcast.wire.geometry import LEASE_NAME
 
 
-class Enrolled(msgspec.Struct, frozen=True, array_like=True, tag="client"):
+class Enrolled(msgspec.Struct, frozen=True, array_like=True, tag="client", forbid_unknown_fields=True):
     """The record of a client; `pseudonym` is the paper's, else empty."""
 
     client: str
@@ -32,7 +33,7 @@ class Enrolled(msgspec.Struct, frozen=True, array_like=True, tag="client"):
     pseudonym: bytes
 
 
-class Alias(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
+class Alias(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
     """The record of a lease."""
 
     client: str
@@ -177,10 +178,7 @@ class Roster:
 
 
 def _read(data: bytes) -> Enrolled | Alias:
-    try:
-        entry: Enrolled | Alias = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TamperedError("a record of the proxy's clients is damaged") from error
+    entry: Enrolled | Alias = _DECODER.decode(data)
     return entry
 
 
@@ -188,8 +186,9 @@ def _scalar(data: bytes) -> Scalar:
     try:
         return Scalar(data)
     except MalformedError as error:
-        raise TamperedError("a record of the proxy's clients is damaged") from error
+        raise TamperedError(_DAMAGED) from error
 
 
+_DAMAGED: Final = "a record of the proxy's clients is damaged"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Enrolled | Alias)
+_DECODER: Final = MsgpackDecoder(Enrolled | Alias, TamperedError, _DAMAGED)

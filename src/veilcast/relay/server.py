@@ -16,6 +16,7 @@ import msgspec
 
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.derive import digest
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
 from veilcast.parts.alarms import earliest
@@ -33,7 +34,7 @@ from veilcast.wire.messages import Message
 from veilcast.wire.relay import Blind, Blinded, Code, Lease, Receipt, Release, Reply, Resume, Submit
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
+class Standing(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
     """The record of a lease; of one of several under the same name, its part."""
 
     name: bytes
@@ -44,7 +45,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
     key: bytes
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, tag="note"):
+class Kept(msgspec.Struct, frozen=True, array_like=True, tag="note", forbid_unknown_fields=True):
     """The record of a publication that readers still lack."""
 
     id: bytes
@@ -336,12 +337,9 @@ def _stamp(data: bytes) -> bytes:
 
 
 def _read(data: bytes) -> Standing | Kept:
-    try:
-        entry: Standing | Kept = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TamperedError("a record of the server's is damaged") from error
+    entry: Standing | Kept = _DECODER.decode(data)
     return entry
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Standing | Kept)
+_DECODER: Final = MsgpackDecoder(Standing | Kept, TamperedError, "a record of the server's is damaged")

@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, islice
-from typing import Final, NamedTuple, TypeAlias
-
-import msgspec
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from veilcast.brokers.sharing.paper import Parcel, Statement
 from veilcast.brokers.sharing.redistribution import Delivery, First, Header, Portion
 from veilcast.crypto import shares
 from veilcast.crypto.group import ORDER
 from veilcast.crypto.secret import Secret
-from veilcast.errors import RemoteError
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import MalformedError, RemoteError
 from veilcast.wire.brokers import FirstShare, LastShare, NextShare, Push, Spoken
 from veilcast.wire.messages import Message
 
@@ -237,8 +236,8 @@ def _inside(data: object, depth: int) -> Iterator[bytes]:
     if isinstance(data, bytes) and len(data) >= PORTION_MIN and depth:
         yield data
         try:
-            data = msgspec.msgpack.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            data = _DECODER.decode(data)
+        except MalformedError:
             return
     if isinstance(data, list):
         for each in data:
@@ -246,6 +245,7 @@ def _inside(data: object, depth: int) -> Iterator[bytes]:
                 yield from _inside(each, depth - isinstance(each, bytes))
 
 
+_DECODER: Final = MsgpackDecoder(Any, MalformedError, "nothing is encoded there")
 TRIES_MAX: Final = 5_000
 """Of what could be taken together for one thing that is hidden: a bound on work, which no test reaches."""
 DEPTH_MAX: Final = 5

@@ -19,7 +19,8 @@ from typing import Final
 
 import msgspec
 
-from veilcast.errors import ConfigError, RemoteError
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import ConfigError, RemoteError, TamperedError
 from veilcast.machine import Address, Disconnect, Event, Frame, Record
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.wire import mqtt
@@ -60,7 +61,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"broker.{name} must be between 0 and 1000000")
 
 
-class Saved(msgspec.Struct, frozen=True, array_like=True):
+class Saved(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A session on the disk."""
 
     client: str
@@ -261,4 +262,4 @@ class _Session:
 
 
 _PICTURE: Final = 1
-_DECODER: Final = msgspec.msgpack.Decoder(list[Saved])
+_DECODER: Final = MsgpackDecoder(list[Saved], TamperedError, "a picture of the sessions is damaged")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.sim.engine import Counts, SimulationError
 from veilcast.sim.faults import KINDS, AnyFault, inject, swarm
@@ -104,9 +105,10 @@ def load(name_or_path: str | Path) -> Scenario:
 
 
 def parse(toml: bytes, name: str) -> Config:
+    table = read_toml(toml, f"scenario {name}")
     try:
-        return msgspec.toml.decode(toml, type=Config)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
+        return msgspec.convert(table, Config)
+    except (msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"scenario {name}: {error}") from error
 
 

@@ -22,7 +22,7 @@ from veilcast.topics.dyadic import largest_cover
 from veilcast.topics.interests import TOPIC, Range, check_attribute, is_number
 
 
-class Strings(msgspec.Struct, frozen=True, tag="strings"):
+class Strings(msgspec.Struct, frozen=True, tag="strings", forbid_unknown_fields=True):
     """The attribute holds strings, compared for equality."""
 
     attribute: str
@@ -31,7 +31,7 @@ class Strings(msgspec.Struct, frozen=True, tag="strings"):
         check_attribute(self.attribute)
 
 
-class Integers(msgspec.Struct, frozen=True, tag="integers"):
+class Integers(msgspec.Struct, frozen=True, tag="integers", forbid_unknown_fields=True):
     """The attribute holds whole numbers low..high, routed by the first `bits` bits of their offset from low.
 
     With as many bits as the values need, matching is exact; with fewer, neighbours share a cell. The mesh, which has no
@@ -75,7 +75,7 @@ class Integers(msgspec.Struct, frozen=True, tag="integers"):
         return (self.high - self.low).bit_length()
 
 
-class Reals(msgspec.Struct, frozen=True, tag="reals"):
+class Reals(msgspec.Struct, frozen=True, tag="reals", forbid_unknown_fields=True):
     """The attribute holds numbers low..high, whole ones too, routed by `2**bits` cells of equal size.
 
     `routing` is as for integers.
@@ -124,7 +124,7 @@ class Reals(msgspec.Struct, frozen=True, tag="reals"):
 Domain: TypeAlias = Strings | Integers | Reals
 
 
-class Schema(msgspec.Struct, frozen=True):
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The declared attributes of a topic. "topic" itself, where labels live, is always among them."""
 
     domains: tuple[Domain, ...] = ()

@@ -49,7 +49,7 @@ class Conjunction:
         return True
 
 
-class Equal(Conjunction, msgspec.Struct, frozen=True, tag="equal"):
+class Equal(Conjunction, msgspec.Struct, frozen=True, tag="equal", forbid_unknown_fields=True):
     """The attribute has this string."""
 
     attribute: str
@@ -67,7 +67,7 @@ class Equal(Conjunction, msgspec.Struct, frozen=True, tag="equal"):
         return isinstance(value, str) and value == self.text
 
 
-class Range(Conjunction, msgspec.Struct, frozen=True, tag="range"):
+class Range(Conjunction, msgspec.Struct, frozen=True, tag="range", forbid_unknown_fields=True):
     """The attribute has a number between the ends. An end is closed unless said to be open; None is no end.
 
     `Range("temp", 20, 25)` is 20 <= temp <= 25; `Range("price", 9.5, None, low_open=True)` is price > 9.5.

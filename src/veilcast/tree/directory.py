@@ -27,6 +27,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.statement import Reader
 from veilcast.crypto.derive import fingerprint
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.link.bucket import TokenBucket
 from veilcast.machine import Address, Event, Frame, Listen
@@ -41,7 +42,7 @@ from veilcast.wire.messages import Message
 from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Listed, Refused
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A node on the disk, as it came or moved last: the authority that certified it, and when it said so."""
 
     address: str
@@ -233,10 +234,7 @@ class Directory:
         return newest
 
     def _restore(self, record: int, data: bytes, now: int) -> None:
-        try:
-            kept = _DECODER.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise TamperedError("a record of the directory's nodes is damaged") from error
+        kept = _DECODER.decode(data)
         node = fingerprint(kept.box)
         self._nodes[node] = self._listed_as(kept, record)
         self._renew(node, self._nodes[node], kept.since_us, now + self._config.lease_us)
@@ -258,4 +256,4 @@ class _Node:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Kept)
+_DECODER: Final = MsgpackDecoder(Kept, TamperedError, "a record of the directory's nodes is damaged")

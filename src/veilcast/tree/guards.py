@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import TamperedError
 from veilcast.machine import Event, Record
 from veilcast.tree.listing import Listing
@@ -65,15 +66,14 @@ class Guards:
 
 
 def _read(kept: bytes) -> list[list[bytes]]:
-    try:
-        places = msgspec.msgpack.decode(kept, type=list[list[bytes]])
-    except msgspec.DecodeError as error:
-        raise TamperedError("the record of the guards is damaged") from error
+    places = _DECODER.decode(kept)
     if any(len(guard) != NODE for place in places for guard in place):
-        raise TamperedError("the record of the guards is damaged")
+        raise TamperedError(_DAMAGED)
     return places
 
 
+_DAMAGED: Final = "the record of the guards is damaged"
+_DECODER: Final = MsgpackDecoder(list[list[bytes]], TamperedError, _DAMAGED)
 GUARDS: Final = 1
 """The number of the record that they stand in."""
 DEPUTIES: Final = 3

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire import brokers, messages, relay, tree
 from veilcast.wire.geometry import MESSAGE_MAX
@@ -38,10 +39,7 @@ def decode(data: bytes) -> Message:
     decoder = _DECODERS.get(data[0])
     if decoder is None:
         raise MalformedError("an unknown type of message")
-    try:
-        message = decoder.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError("not a message of its type") from error
+    message = decoder.decode(memoryview(data)[1:])
     if _ENCODER.encode(message) != data[1:]:
         raise MalformedError("not the one encoding of its message")
     return message
@@ -56,5 +54,8 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
 """Every type of message there is; each mode counts its own."""
 
 _TYPE_BYTE: Final = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
-_DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in TYPE_BYTES.items()}
+_DECODERS: Final = {
+    number: MsgpackDecoder(kind, MalformedError, "not a message of its type", MESSAGE_MAX)
+    for number, kind in TYPE_BYTES.items()
+}
 _ENCODER: Final = msgspec.msgpack.Encoder()

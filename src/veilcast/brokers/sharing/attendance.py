@@ -39,6 +39,7 @@ import msgspec
 
 from veilcast.brokers.sharing.scheme import majority
 from veilcast.crypto.shares import MAX_SHARES
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import MalformedError
 
 Name = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -88,10 +89,7 @@ def size_max(holders: int, replicas: int) -> int:
 
 def decode(word: bytes) -> Roll:
     """`MalformedError` unless it is what `encode` makes of a roll: there is one word for each."""
-    try:
-        rows, absent, aside, brief = _DECODER.decode(word)
-    except msgspec.DecodeError as error:
-        raise MalformedError("not a roll of dealings") from error
+    rows, absent, aside, brief = _DECODER.decode(word)
     roll = Roll({holder: Dealt(name, old) for holder, name, old in rows}, tuple(absent), tuple(aside), brief)
     if encode(roll) != word or len(set(absent)) < len(absent) or len(set(aside)) < len(aside):
         raise MalformedError("a roll of dealings in another order")
@@ -153,4 +151,6 @@ def contributors(left: Table, holders: int) -> tuple[int, ...] | None:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[tuple[Index, Name, Name]], list[Index], list[Index], bool])
+_DECODER: Final = MsgpackDecoder(
+    tuple[list[tuple[Index, Name, Name]], list[Index], list[Index], bool], MalformedError, "not a roll of dealings"
+)

@@ -27,6 +27,7 @@ from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.shares import MAX_SIZE, Share
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError
 from veilcast.machine import Entropy
 
@@ -101,10 +102,7 @@ class Parcel(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        try:
-            trail, index, piece = _DECODER.decode(data)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not a parcel") from error
+        trail, index, piece = _DECODER.decode(data)
         return cls(trail, index, Secret(piece))
 
 
@@ -190,6 +188,8 @@ def _signed(statement: Statement) -> bytes:
 HOPS_MAX: Final = 64
 _PURPOSE: Final = b"veilcast/split"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(
-    tuple[tuple[Statement, ...], int, Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_SIZE)]]
+_DECODER: Final = MsgpackDecoder(
+    tuple[tuple[Statement, ...], int, Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_SIZE)]],
+    MalformedError,
+    "not a parcel",
 )

@@ -35,6 +35,7 @@ from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.crypto import dealing
 from veilcast.crypto.derive import digest
 from veilcast.crypto.sign import SigningKey
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError
 
 
@@ -320,7 +321,7 @@ class Receiving:
         """What a word settles, for whoever checks it; what in it does not hold settles nothing."""
         try:
             evidence = _DECODER.decode(word)
-        except (msgspec.DecodeError, MalformedError):
+        except MalformedError:
             return []
         settled = []
         for shown in evidence:
@@ -343,4 +344,4 @@ class _Agreed(NamedTuple):
 
 _FACES: Final = 2
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(list[bytes])
+_DECODER: Final = MsgpackDecoder(list[bytes], MalformedError, "not evidence")

@@ -27,6 +27,7 @@ from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SIGNATURE, SigningKey, verify
+from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Entropy
 
@@ -111,10 +112,7 @@ class First(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        try:
-            root, share = _FIRST.decode(data)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not a publisher's share") from error
+        root, share = _FIRST.decode(data)
         return cls(root, Share.decode(share))
 
 
@@ -130,10 +128,7 @@ class Portion(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        try:
-            root, header, share = _DECODER.decode(data)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not a portion") from error
+        root, header, share = _DECODER.decode(data)
         return cls(root, header, Share.decode(share))
 
     def check(self, roster: Roster) -> None:
@@ -154,10 +149,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        try:
-            root, points, share = _DELIVERY.decode(data)
-        except msgspec.DecodeError as error:
-            raise MalformedError("not a share for a reader") from error
+        root, points, share = _DELIVERY.decode(data)
         return cls(root, points, Share.decode(share))
 
 
@@ -308,6 +300,6 @@ def _signed(said: Root | Header) -> bytes:
 _ROOT: Final = b"veilcast/dealt"
 _HEADER: Final = b"veilcast/redealt"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[Root, Header, bytes])
-_FIRST: Final = msgspec.msgpack.Decoder(tuple[Root, bytes])
-_DELIVERY: Final = msgspec.msgpack.Decoder(tuple[Root, Points, bytes])
+_DECODER: Final = MsgpackDecoder(tuple[Root, Header, bytes], MalformedError, "not a portion")
+_FIRST: Final = MsgpackDecoder(tuple[Root, bytes], MalformedError, "not a publisher's share")
+_DELIVERY: Final = MsgpackDecoder(tuple[Root, Points, bytes], MalformedError, "not a share for a reader")

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError
 
 Kind = TypeVar("Kind")
@@ -70,10 +71,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     if text.lstrip()[:1] not in ("[", "{"):
         # Cells without a name go under None, and names without a cell have none.
         return [{name: cell or "" for name, cell in row.items() if name} for row in csv.DictReader(io.StringIO(text))]
-    try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from error
+    found = _DECODER.decode(text, path)
     rows = found.get("nodes") if isinstance(found, dict) else found
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ConfigError(f"{path} is no list of objects")
@@ -87,4 +85,5 @@ def _convert(path: Path, number: int, row: dict[str, Any], kind: type[Kind]) -> 
         raise ConfigError(f"{path}: entry {number}: {error}") from error
 
 
+_DECODER: Final = JsonDecoder(Any, ConfigError, "is no JSON")
 ROLES: Final = ("publisher", "subscriber")

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from veilcast import observe
+from veilcast.decoding import JsonDecoder
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 
@@ -64,8 +65,8 @@ def rows(part: Part, row: type[observe.Row]) -> list[tuple[Any, ...]]:
     decoder = _decoder(row)
     try:
         return decoder.decode_lines(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        at, reason = _wrong_line(data, decoder) or (0, str(error))
+    except TamperedError as error:
+        at, reason = _wrong_line(data, decoder) or (0, str(error.__cause__))
         where = f"{part.path}, the line at byte {part.start + at:,},"
         raise TamperedError(f"{where} is no row of {observe.TABLE_OF[row]}: {reason}") from error
 
@@ -78,21 +79,21 @@ def to_table(values: list[tuple[Any, ...]], row: type[observe.Row]) -> pa.Table:
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 
-def _wrong_line(data: bytes, decoder: msgspec.json.Decoder[tuple[Any, ...]]) -> tuple[int, str] | None:
+def _wrong_line(data: bytes, decoder: JsonDecoder[tuple[Any, ...]]) -> tuple[int, str] | None:
     at = 0
     for line in data.splitlines(keepends=True):
         try:
             decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return at, str(error)
+        except TamperedError as error:
+            return at, str(error.__cause__)
         at += len(line)
     return None
 
 
 @cache
-def _decoder(row: type[observe.Row]) -> msgspec.json.Decoder[tuple[Any, ...]]:
+def _decoder(row: type[observe.Row]) -> JsonDecoder[tuple[Any, ...]]:
     kinds = tuple(_kind(field) for field in msgspec.structs.fields(row))
-    return msgspec.json.Decoder(tuple.__class_getitem__(kinds))
+    return JsonDecoder(tuple.__class_getitem__(kinds), TamperedError, "is no row")
 
 
 def _kind(field: msgspec.structs.FieldInfo) -> Any:

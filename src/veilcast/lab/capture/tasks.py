@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 import pyarrow as pa
 
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import TamperedError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -47,7 +50,8 @@ def ask(
     except SPARK_ERRORS as error:
         raise told(error) from error
     answered = {row["number"]: row["answer"] for row in rows}
-    return [msgspec.msgpack.decode(answered[number], type=answer) for number in range(len(jobs))]
+    decoder = MsgpackDecoder(answer, TamperedError, "a worker's answer is damaged")
+    return [decoder.decode(answered[number]) for number in range(len(jobs))]
 
 
 def frame(

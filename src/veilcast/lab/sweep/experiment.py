@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.lab.sweep.matrix import Matrix
 from veilcast.lab.sweep.params import Params
@@ -235,9 +236,10 @@ def load(name_or_path: str | Path) -> tuple[str, Experiment]:
 
 
 def parse(toml: bytes, name: str) -> Experiment:
+    table = read_toml(toml, f"experiment {name}")
     try:
-        return msgspec.toml.decode(toml, type=Experiment)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
+        return msgspec.convert(table, Experiment)
+    except (msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"experiment {name}: {error}") from error
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 from pyspark.sql import SparkSession
 
+from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import data, own_trace
 from veilcast.lab.spark.shipping import fingerprint, package_root
@@ -110,11 +111,11 @@ def describe(
 def read(path: Path) -> Manifest:
     """Raises `StorageError` for what cannot be read, and `TamperedError` for what is no manifest of ours."""
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest = _DECODER.decode(path.read_bytes(), path)
         manifest.defined()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
+    except ConfigError as error:
         raise TamperedError(f"{path} is no manifest of ours: {error}") from error
     if manifest.experiment != path.stem:
         raise TamperedError(f"{path} is the manifest of {manifest.experiment}")
@@ -167,6 +168,7 @@ def _git(*words: str) -> str:
         return ""
 
 
+_DECODER: Final = JsonDecoder(Manifest, TamperedError, "is no manifest of ours")
 _COMPUTING: Final = ("numpy", "numba", "scipy")
 """Libraries another version of which may give another number."""
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 
-class Portion(msgspec.Struct, frozen=True, order=True):
+class Portion(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """The seeds from `first` to `last`, both included."""
 
     first: int

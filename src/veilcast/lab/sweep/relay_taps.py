@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-import msgspec
-
 from veilcast.authority.record import Profile
 from veilcast.crypto.bulk import one_by_one
 from veilcast.crypto.group import Point, Scalar
+from veilcast.decoding import MsgpackDecoder
+from veilcast.errors import TamperedError
 from veilcast.machine import Address, Event, Frame, Record
 from veilcast.observe import Server
 from veilcast.relay.hardened import HardenedServer
@@ -98,4 +98,4 @@ class Taps(Checker):
         return [tag(move(Point(subject), self._transformations[proxy, client])) for subject in flat]
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(_Entry)
+_DECODER: Final = MsgpackDecoder(_Entry, TamperedError, "not a record of a proxy")

@@ -17,7 +17,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from veilcast.errors import LocalError, VeilcastError
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import LocalError, TamperedError, VeilcastError
 from veilcast.lab.sweep.engines import Engine
 from veilcast.lab.sweep.params import Params
 from veilcast.lab.tables import Measured, arrow_schema
@@ -54,7 +55,7 @@ class Task(msgspec.Struct, frozen=True):
     def _rows(self, cell: str, params: bytes, seed: int) -> list[_Row]:
         run = f"cell {cell}, seed {seed}"
         try:
-            decoded = msgspec.json.decode(params, type=Params)
+            decoded = _PARAMS.decode(params)
             measures = self.run(decoded, seed, Path(self.data) if self.data is not None else None)
         except VeilcastError:
             raise
@@ -77,5 +78,6 @@ def _check(run: str, rows: list[_Row]) -> None:
             raise LocalError(f"{run}: {after[2]} {after[3]} at {after[4]} is there twice")
 
 
+_PARAMS: Final = JsonDecoder(Params, TamperedError, "the parameters of a run are damaged")
 TOOK: Final = "took"
 """The column of how long its run took, in seconds."""
