@@ -7,12 +7,12 @@ from random import Random
 
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import RemoteError
+from veilcast.link.prefixes import Prefix
 from veilcast.machine import Address
 from veilcast.mesh.certified import Certified
 from veilcast.mesh.config import Certified as Rules
 from veilcast.mesh.config import Config
 from veilcast.mesh.credentials import Credentials
-from veilcast.mesh.prefixes import Prefix
 from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import connected
 from veilcast.sim.mesh import own_keyring, prefix_of

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from veilcast.link.prefixes import Prefix
 from veilcast.machine import Address
-from veilcast.mesh.prefixes import Prefix
 
 
 class Book:

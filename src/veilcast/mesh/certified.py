@@ -27,13 +27,13 @@ from veilcast.crypto.secret import Secret
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.link.doorbell import Doorbell
+from veilcast.link.prefixes import Prefix
 from veilcast.link.recent import remember
 from veilcast.machine import Address
 from veilcast.mesh.book import Book
 from veilcast.mesh.config import Config
 from veilcast.mesh.credentials import Credentials, Meeting, Proofs
 from veilcast.mesh.neighbourhood import Door
-from veilcast.mesh.prefixes import Prefix
 from veilcast.mesh.slots import Link, Slots
 from veilcast.wire.messages import Admit, Answer, Knock, Message, Replace, Show
 

@@ -17,6 +17,7 @@ from veilcast.authority.content import Content, place_id
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Records
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
+from veilcast.link.prefixes import Prefix
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
@@ -32,7 +33,6 @@ from veilcast.mesh.load import Load
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
-from veilcast.mesh.prefixes import Prefix
 from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import Conjunction, topic_of, topics_of

@@ -1,7 +1,7 @@
 """Those who call us: from a connection of anybody to a stream of a guest who is let in.
 
-What strangers can do is limited before they are known: so many handshakes at a time, where the oldest gives way to a
-new one, and a few seconds for each. So whoever holds connections open and says nothing shuts nobody out.
+What strangers can do is limited before they are known: so many handshakes at a time, in shares by prefix
+(`handshake_slots`), and a few seconds for each. So strangers that hold connections open shut nobody else out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from veilcast.errors import RemoteError
 from veilcast.machine import Address
 from veilcast.net.address import SocketAddress, name, parse, unusable
 from veilcast.net.ends import CROWDED, EXHAUSTED, LATE, Ends
+from veilcast.net.handshake_slots import HandshakeSlots
 from veilcast.net.limits import Limits
 from veilcast.net.stream import Stream
 from veilcast.net.wrap import Guest, Way
@@ -41,7 +42,7 @@ class Callers:
         self._limits, self._now, self._ends, self._let_in = limits, now, ends, let_in
         self._listeners: list[socket.socket] = []
         self._strangers: dict[Stream, asyncio.TimerHandle] = {}
-        """The oldest first."""
+        self._slots = HandshakeSlots[Stream](limits.handshakes, lambda stream: stream.answered)
         self.accepted = 0
         """Connections, whatever became of them."""
 
@@ -65,6 +66,7 @@ class Callers:
         self._listeners.clear()
         for stream, alarm in self._strangers.items():
             alarm.cancel()
+            self._slots.remove(stream)
             stream.end()
         self._strangers.clear()
 
@@ -76,6 +78,7 @@ class Callers:
             stream.drop(str(error))
         else:
             self._strangers.pop(stream).cancel()
+            self._slots.remove(stream)
             self._let_in(stream, guest)
 
     def heard(self, stream: Stream, records: list[bytes]) -> None:
@@ -88,12 +91,13 @@ class Callers:
         alarm = self._strangers.pop(stream, None)
         if alarm is not None:
             alarm.cancel()
+            self._slots.remove(stream)
         self._ends.add(reason)
 
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(ACCEPTS):
             try:
-                caller, _ = bound.accept()
+                caller, source = bound.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -102,10 +106,12 @@ class Callers:
                     return
                 continue  # Gone before it was taken.
             self.accepted += 1
-            if len(self._strangers) >= self._limits.handshakes:
-                next(iter(self._strangers)).drop(CROWDED)
+            victim = self._slots.victim()
+            if victim is not None:
+                victim.drop(CROWDED)
             stream = Stream(caller, self._way.answer(), self._way.framing, self, self._loop, self._limits, called=True)
             self._strangers[stream] = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
+            self._slots.add(stream, name(source))
             stream.start()
 
     def _rest(self, bound: socket.socket) -> None:

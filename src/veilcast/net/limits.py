@@ -27,7 +27,7 @@ class Limits:
     calls: int = 64
     """Peers that we call, or try to."""
     handshakes: int = 256
-    """Of strangers, at a time; the oldest gives way to a new one."""
+    """Handshakes of strangers at a time; `handshake_slots` says which gives way to a new one."""
     handshake_s: float = 5.0
     """For all of it, from the connection to the welcome."""
     backoff_s: float = 0.25

@@ -74,6 +74,11 @@ class Stream:
         self.sent = 0
         """How many it has taken, so that a stream that stands still can be told from a slow one."""
 
+    @property
+    def answered(self) -> bool:
+        """Whether we have sent anything, or are about to."""
+        return self.sent + self.unsent > 0
+
     def start(self) -> None:
         """Begin on a socket that is connected."""
         self._loop.add_reader(self._socket, self._readable)

@@ -20,10 +20,10 @@ from veilcast.brokers.client import Client as BrokersClient
 from veilcast.brokers.paths import Paths
 from veilcast.errors import ConfigError
 from veilcast.foil.member import FoilMember
+from veilcast.link.prefixes import of_ip
 from veilcast.machine import Address, Durable, Entropy, Member, Peers
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
-from veilcast.mesh.prefixes import of_ip
 from veilcast.node import broker_member, foil_member, relay_member, tree_member
 from veilcast.node.broker_member import BrokersSettings
 from veilcast.node.foil_member import FoilSettings

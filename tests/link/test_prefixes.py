@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilcast.link.prefixes import of_ip
 from veilcast.machine import Address
-from veilcast.mesh.prefixes import of_ip
 
 
 def same(u: str, v: str) -> bool:
