@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from random import Random
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
-from veilcast.link.pacing import RATES, SECOND_US, Slots, Sway, period_us
+from veilcast.link.pacing import RATES, SECOND_US, STEP_SHARE, STRETCH_DRAWS, STRETCH_PPB, Slots, Sway, period_us
 
 RATE = st.sampled_from(RATES)
 PHASE = st.integers(0, SECOND_US - 1)
@@ -118,12 +119,62 @@ def test_a_cell_leaves_within_a_quarter_of_the_period_after_its_slot(
 ) -> None:
     period = period_us(rate)
     slots = Slots(rate, phase_us=phase, now=start, sway=Sway(Secret(Random(seed).randbytes(32))))
-    grid = Slots(rate, phase_us=phase, now=start)
     sways = []
     for _ in range(200):
-        sways.append(slots.next_us - grid.next_us)
+        sways.append(slots.next_us - slots._slot_ps // 1_000_000)
         assert slots.due(slots.next_us)
-        assert grid.due(grid.next_us)
     assert all(0 <= sway < period // 4 for sway in sways)
     assert slots.missed == 0
     assert min(sways) < period / 16 < 3 * period / 16 < max(sways)
+
+
+@given(RATE, PHASE, START, st.integers(0, 1 << 32))
+def test_slots_of_a_link_do_a_random_walk_about_a_period_of_its_own(
+    rate: int, phase: int, start: int, seed: int
+) -> None:
+    period = period_us(rate)
+    slots = Slots(rate, phase_us=phase, now=start, sway=Sway(Secret(Random(seed).randbytes(32))))
+    at = []
+    for _ in range(400):
+        at.append(slots._slot_ps / 1_000_000)
+        slots.due(slots.next_us)
+    gaps = [later - earlier for earlier, later in pairwise(at)]
+    own = period * (1 + slots._stretch_ppb / 1e9)
+    assert abs(slots._stretch_ppb) <= STRETCH_DRAWS * STRETCH_PPB
+    assert all(abs(gap - own) <= period / STEP_SHARE + 1 for gap in gaps)
+    assert abs(sum(gaps) / len(gaps) - own) < 5 * period / STEP_SHARE / math.sqrt(3 * len(gaps))
+    assert max(gaps) - min(gaps) > period / STEP_SHARE
+
+
+def test_periods_of_links_spread_as_the_docs_say_and_have_no_sharp_ends() -> None:
+    sway = Sway(Secret(bytes(32)))
+    drawn = [Slots(4, phase_us=0, now=0, sway=sway)._stretch_ppb / 1000 for _ in range(2000)]
+    assert len(set(drawn)) > 1990
+    spread = math.sqrt(sum(each**2 for each in drawn) / 2000)
+    assert 5_400 < spread < 6_150
+    assert abs(sum(drawn) / 2000) < 4 * spread / math.sqrt(2000)
+    assert sum(abs(each) > 15_000 for each in drawn) < 20
+
+
+@given(st.integers(0, 100), st.integers(0, 1 << 32))
+def test_signed_draws_are_even(bound: int, seed: int) -> None:
+    sway = Sway(Secret(Random(seed).randbytes(32)))
+    drawn = [sway.draw_signed(bound) for _ in range(100)]
+    assert all(-bound <= each <= bound for each in drawn)
+    assert {sway.draw_signed(1) for _ in range(100)} == {-1, 0, 1}
+
+
+@given(RATE, RATE, PHASE, st.integers(1, 20 * SECOND_US), st.integers(0, 1 << 32))
+def test_a_rate_changes_at_the_edge_also_where_slots_walk(
+    before: int, after: int, phase: int, edge: int, seed: int
+) -> None:
+    slots = Slots(before, phase_us=phase, now=0, sway=Sway(Secret(Random(seed).randbytes(32))))
+    slots.change(after, edge_us=edge, now=0)
+    at = []
+    while slots.next_us < edge + 5 * SECOND_US:
+        at.append(slots._slot_ps // 1_000_000)
+        assert slots.due(slots.next_us)
+    least = period_us(max(before, after)) * (1 - 0.02 - 2 / STEP_SHARE)
+    assert all(later - earlier >= least for earlier, later in pairwise(at))
+    assert min(slot for slot in at if slot >= edge) < edge + 1.04 * period_us(after) + period_us(before) / 4
+    assert slots.period_us == period_us(after)

@@ -103,6 +103,15 @@ def test_one_stopped_cell_that_is_sent_on_from_elsewhere_moves_no_link(wire: str
     assert lost_links(town) == []
 
 
+def test_challenges_that_come_by_one_way_are_all_answered() -> None:
+    """An adversary that carries both challenges from one address must not have the second hide the first."""
+    route = Route(B, random.Random(1).randbytes)
+    tokens = [b"token  1", b"token  2"]
+    route.hear(B, [(CHALLENGE, tokens[0])], follow=True, now=0)
+    route.hear(B, [(CHALLENGE, tokens[1]), (CHALLENGE, b"token  3")], follow=True, now=0)
+    assert route.next_cell(0)[1] == b"".join(write_path_frame(RESPONSE, token) for token in tokens)
+
+
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("attack", [redirect_all, race_all, relay])
 def test_an_adversary_that_carries_all_cells_or_only_copies_them_moves_no_link(attack: object, rate: int) -> None:
@@ -289,8 +298,11 @@ def test_a_planted_route_that_believes_every_answer_is_caught(monkeypatch: pytes
 def test_a_planted_route_that_moves_without_asking_the_address_in_use_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("veilcast.link.path_validation.GRACE_US", 0)
-    monkeypatch.setattr("veilcast.link.path_validation.PROBE_AFTER_US", 0)
+    def believe(route: Route, token: bytes, source: Address, now: int) -> None:
+        if route._check is not None and (token, source) == (route._check.token, route._check.address):
+            route._check.is_answered = True
+
+    monkeypatch.setattr(Route, "_hear_response", believe)
     with pytest.raises(AssertionError):
         test_an_adversary_that_carries_all_cells_or_only_copies_them_moves_no_link(race_all, 4)
 

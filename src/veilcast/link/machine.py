@@ -30,7 +30,7 @@ from veilcast.link.generations import Generations
 from veilcast.link.handshake import Contact
 from veilcast.link.hosts import Host, host_of
 from veilcast.link.link import Line, Link
-from veilcast.link.pacing import RATES, SECOND_US, SWAY_KEY, Slots, Sway
+from veilcast.link.pacing import RATES, SECOND_US, SWAY_KEY, Slots, Sway, spread_late_cells
 from veilcast.link.party import Party
 from veilcast.link.path_table import PathTable
 from veilcast.link.path_validation import Route
@@ -92,7 +92,11 @@ class LinkMachine:
             self.counts[f"refused {type(error).__name__}"] += 1
 
     def handle_timer(self, now: int) -> None:
-        for link in self._alarms.due(now):
+        links = self._alarms.due(now)
+        if self._sway is not None and len(links) > 1:
+            cells_per_second = len(self._links) * self._rate
+            spread_late_cells([link.slots for link in links], self._sway, cells_per_second, now)
+        for link in links:
             if link.slots.due(now):
                 self._keep(link, now)
             elif not self._cells:

@@ -1,17 +1,27 @@
-"""When cells leave: near a grid of instants that was fixed before anything was known of what they carry.
+"""When cells leave: in slots that were fixed before anything was known of what they carry.
 
-The slots of a link are the instants `phase + k * period`. A timer that comes late sends one cell and goes on to the
-next slot; what was missed is not made up for, since a burst would tell how busy this machine was. Rates divide one
-another, so with one phase every slot of a slower rate is a slot of the faster ones: a change of rate at an epoch's edge
-puts no two slots closer together than the faster period.
+Claims, each for an observer who sees every cell of every link:
 
-A busy machine is late by some tenths of a millisecond more than an idle one, and who watches many cells sees that. So
-each cell leaves some time after its slot that is drawn anew for it, up to a quarter of the period: its lateness is lost
-in what nobody can predict.
+1. *Busy or idle.* A slot depends on no content. A timer that comes late sends one cell and goes on to the next slot;
+   what was missed is not made up for. A busy machine is late by some tenths of a millisecond more than an idle one, so
+   each cell leaves some time after its slot that is drawn anew, up to a quarter of the period (`Sway`): the lateness is
+   lost in what nobody can predict.
+2. *Bursts.* After a stall the cells of many links are due at once. `spread_late_cells` lets as many leave at once as do
+   when timers are on time, and defers each of the others once, by a draw of up to twice the length of the stall.
+3. *Clock skew.* Slots on an exact grid of the machine's clock would show its frequency error, to under 1 ppm after some
+   minutes, and an observer would know the machine again (Kohno, Broido and Claffy 2005). So each link has a period of
+   its own, drawn once, some tenths of a percent longer or shorter than that of its class (`STRETCH_PPB`): the error of
+   a clock, some 10 ppm, is lost in the draw, however long the observer watches. And each slot moves all later ones a
+   little (`STEP_SHARE`): the phase of a link does a random walk. The walk hides how the error of the clock changes,
+   alike on all links.
+
+Rates divide one another, and a change of rate at an epoch's edge puts no two slots closer together than the faster
+period, but for one step of the walk.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -28,7 +38,8 @@ def period_us(rate: int) -> int:
 
 
 class Sway:
-    """How long after its slot a cell leaves. Made from a key: whoever could predict it could take it away."""
+    """Draws that nobody can predict, for the times of cells. Made from a key, as an observer who could predict a draw
+    could subtract it."""
 
     def __init__(self, key: Secret) -> None:
         self._key, self._block = key, 0
@@ -40,52 +51,93 @@ class Sway:
             self._words += _WORDS.unpack(derive(self._key, b"vc/sway", self._block.to_bytes(8, "big")).reveal())
         return self._words.pop() * below >> 32
 
+    def draw_signed(self, bound: int) -> int:
+        """A number from -bound to bound."""
+        drawn = self.draw(2 * bound + 1)
+        return drawn >> 1 if drawn % 2 == 0 else -(drawn + 1 >> 1)
+
 
 class Slots:
     """The slots of one link. Draw `phase_us` for each link from all `SECOND_US`, so that no two links keep step.
 
-    Without a `sway` cells leave on the slot.
+    Without a `sway` slots are an exact grid, and cells leave on the slot.
     """
 
     def __init__(self, rate: int, *, phase_us: int, now: int, sway: Sway | None = None) -> None:
         if not 0 <= phase_us < SECOND_US:
             raise LocalError("a phase is less than a second")
-        self._phase_us, self._sway = phase_us, sway
+        self._sway = sway
         self._change: tuple[int, int] | None = None
+        self._stretch_ppb = 0 if sway is None else sum(sway.draw_signed(STRETCH_PPB) for _ in range(STRETCH_DRAWS))
         self.period_us = period_us(rate)
+        """The period of the class; that of the link differs by its stretch."""
         self.missed = 0
         """Slots in which no cell could leave, since the timer came too late."""
-        self._go_to(self._slot_from(now))
+        self.is_deferred = False
+        first_us = now + (phase_us - now) % self.period_us
+        self._last_ps = first_us * _PS - self._stretched_ps()
+        self._go_to(first_us * _PS)
 
     def due(self, now: int) -> bool:
         """Whether a cell is to leave now. True once for each slot, and once for all that have passed."""
         if now < self.next_us:
             return False
-        self.missed += (now - self._slot_us) // self.period_us
-        self._go_to(self._slot_from(now + 1))
+        self._last_ps = self._slot_ps
+        self.missed += self._advance(now + 1) - 1
         return True
+
+    def defer(self, to_us: int) -> None:
+        """Let the cell that is due leave later. The slots that follow stay as they are."""
+        self.next_us, self.is_deferred = to_us, True
 
     def change(self, rate: int, *, edge_us: int, now: int) -> None:
         """Keep this rate from the coming edge of an epoch on; of several changes that wait, the last counts."""
         if edge_us <= now:
             raise LocalError("a rate changes at an edge to come")
         self._change = (edge_us, period_us(rate))
-        if self._slot_us >= edge_us:
-            self._go_to(self._slot_from(edge_us))
+        if self._slot_ps >= edge_us * _PS:
+            self._advance(edge_us)
 
-    def _go_to(self, slot_us: int) -> None:
-        self._slot_us = self.next_us = slot_us
+    def _advance(self, earliest_us: int) -> int:
+        """Go to the first slot after the last that is not before this time. Returns how many periods that is."""
+        periods, slot_ps = self._first_from(earliest_us)
+        if self._change is not None and slot_ps >= self._change[0] * _PS:
+            (edge_us, self.period_us), self._change = self._change, None
+            earliest_us = max(earliest_us, edge_us)
+            periods, slot_ps = self._first_from(earliest_us)
+        if self._sway is not None:
+            slot_ps += self._sway.draw_signed(self.period_us * _PS // STEP_SHARE)
+        self._go_to(max(slot_ps, earliest_us * _PS))
+        return periods
+
+    def _first_from(self, earliest_us: int) -> tuple[int, int]:
+        period_ps = self._stretched_ps()
+        periods = max(1, -((self._last_ps - earliest_us * _PS) // period_ps))
+        return periods, self._last_ps + periods * period_ps
+
+    def _stretched_ps(self) -> int:
+        return self.period_us * (_BILLION + self._stretch_ppb) // _PPB_PER_PS
+
+    def _go_to(self, slot_ps: int) -> None:
+        self._slot_ps, self.is_deferred = slot_ps, False
+        self.next_us = slot_ps // _PS
         if self._sway is not None:
             self.next_us += self._sway.draw(self.period_us // SWAY_SHARE)
 
-    def _slot_from(self, earliest_us: int) -> int:
-        """The first slot that is not before this time."""
-        slot_us = earliest_us + (self._phase_us - earliest_us) % self.period_us
-        if self._change is not None and slot_us >= self._change[0]:
-            (edge_us, self.period_us), self._change = self._change, None
-            earliest_us = max(earliest_us, edge_us)
-            slot_us = earliest_us + (self._phase_us - earliest_us) % self.period_us
-        return slot_us
+
+def spread_late_cells(links: Sequence[Slots], sway: Sway, cells_per_second: int, now: int) -> None:
+    """Defer cells that are due together, in the order in which they were due, so that they leave one by one.
+
+    As many leave now as are due in one tick of a timer that is on time. A cell is deferred once: a machine that is busy
+    for long sends late, and together, rather than less.
+    """
+    late = [slots for slots in links if slots.next_us <= now and not slots.is_deferred]
+    at_once = 1 + cells_per_second * TICK_US // SECOND_US
+    if len(late) <= at_once:
+        return
+    spread_us = max(SPREAD_MIN_US, 2 * (now - late[0].next_us))
+    for slots in late[at_once:]:
+        slots.defer(now + 1 + sway.draw(min(spread_us, slots.period_us // SWAY_SHARE)))
 
 
 RATES: Final = (1, 4, 16)
@@ -94,6 +146,23 @@ RATES: Final = (1, 4, 16)
 SWAY_SHARE: Final = 4
 """A cell leaves within this part of its period."""
 
+STRETCH_PPB: Final = 5_000_000
+STRETCH_DRAWS: Final = 4
+"""How much longer or shorter the period of a link is: a sum of draws, each of at most 0.5 % in parts of 10^9. One draw
+would have sharp ends, and the middle between the ends of n links would show the clock to a part of n. Of a sum, an
+observer can do no better than the mean, which is off by 5,774 ppm / sqrt(n)."""
+
+STEP_SHARE: Final = 64
+"""A slot moves all later ones by at most this part of the period."""
+
+TICK_US: Final = 1_000
+"""The resolution of timers: what is due within one leaves together."""
+SPREAD_MIN_US: Final = 2_000
+
 SECOND_US: Final = 1_000_000
+_PS: Final = 1_000_000
+"""Picoseconds in a microsecond: slots are this fine, or the rounding of periods would show the clock behind it."""
+_BILLION: Final = 1_000_000_000
+_PPB_PER_PS: Final = _BILLION // _PS
 SWAY_KEY: Final = 32
 _WORDS: Final = Struct(">8I")

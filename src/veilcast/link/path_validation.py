@@ -59,7 +59,8 @@ class Route:
         self.listed: tuple[Address, ...] = ()
         self._entropy = entropy
         self._check: _Check | None = None
-        self._answers: dict[Address, bytes] = {}
+        self._answers: list[bytes] = []
+        """Challenges of the peer, the earliest first: none is lost to a later one."""
         self._slots = PROBE_SLOTS
         self._rest_us = 0
         self._home_us, self._home_every_us = 0, HOME_FIRST_US
@@ -77,8 +78,8 @@ class Route:
         for kind, token in frames:
             if kind == RESPONSE:
                 self._hear_response(token, source, now)
-            elif source in self._answers or len(self._answers) < ANSWERS_MAX:
-                self._answers[source] = token
+            elif token not in self._answers and len(self._answers) < ANSWERS_MAX:
+                self._answers.append(token)
         if source != self.path and follow:
             self._suspect(source, now)
         self._settle(now)
@@ -89,7 +90,7 @@ class Route:
         if self._check is None and self._is_home_due(now):
             self._check = self._check_of(self.home, now)
         self._slots += 1
-        frames = b"".join(write_path_frame(RESPONSE, token) for token in self._answers.values())
+        frames = b"".join(write_path_frame(RESPONSE, token) for token in self._answers)
         self._answers.clear()
         check = self._check
         if check is None:

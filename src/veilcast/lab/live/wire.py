@@ -28,8 +28,8 @@ class Wire(Wrapper):
 
     def handle_timer(self, now: int) -> None:
         for link in self.inner._links.values():
-            if link.slots.next_us <= now:
-                self._due[link.path] = link.slots.next_us
+            if link.slots.next_us <= now and not link.slots.is_deferred:
+                self._due[link.route.path] = link.slots.next_us
         super().handle_timer(now)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:

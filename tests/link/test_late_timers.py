@@ -1,0 +1,107 @@
+"""Late timers over many links: cells that a stall has held up leave one by one, and none is lost."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from veilcast.crypto.secret import Secret
+from veilcast.link import machine
+from veilcast.link.config import LinkConfig
+from veilcast.link.pacing import SECOND_US, Slots, Sway, spread_late_cells
+from veilcast.machine import Address
+
+sys.path.insert(0, str(Path(__file__).parent))
+from talkers import Street
+
+HUB = Address("hub")
+
+
+def star(links: int, rate: int) -> Street:
+    """A hub with this many links, all up."""
+    street = Street(HUB, *[f"n{place}" for place in range(links)], config=LinkConfig(rate=rate), watched=True)
+    for place in range(links):
+        street.tell(HUB, f"n{place}", b"hello")
+    street.run(6 * SECOND_US)
+    assert len(street.links(HUB).peers()) == links
+    return street
+
+
+def stall(street: Street, stall_us: int, times: int) -> list[int]:
+    """Stop the hub now and then for so long; the times of its cells."""
+    start, rng, peers = street.now - street.start, Random(stall_us), street.links(HUB).peers()
+    for turn in range(times):
+        street.tell(HUB, peers[turn % len(peers)], b"work")
+        street.run(SECOND_US // 2 + rng.randrange(SECOND_US))
+        if stall_us:
+            street.pause(HUB)
+            street.run(stall_us)
+            street.resume(HUB)
+    street.run(SECOND_US)
+    return sorted(at for at, source, *_ in street.wire.seen if source == HUB and at > start)
+
+
+def most_at_once(times: list[int], within_us: int = 1) -> int:
+    """The most cells that left within one such stretch of time."""
+    most = first = 0
+    for last, at in enumerate(times):
+        while at - times[first] >= within_us:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+@pytest.mark.parametrize(("links", "rate"), [(24, 16), (8, 4)])
+def test_many_links_never_burst_after_a_stall(links: int, rate: int) -> None:
+    """At one instant no more cells leave than when timers are on time, and in a millisecond at most twice as many."""
+    on_time = stall(star(links, rate), 0, 60)
+    for stall_us in (5_000, 20_000, 50_000):
+        street = star(links, rate)
+        late = stall(street, stall_us, 60)
+        assert most_at_once(late) <= max(2, most_at_once(on_time))
+        assert most_at_once(late, 1_000) <= 2 * most_at_once(on_time, 1_000)
+        assert street.links(HUB).status(street.now)["slots missed"] <= len(late) / 100
+        seconds = (late[-1] - late[0]) / SECOND_US
+        assert abs(len(late) / seconds / (links * rate) - 1) < 0.02
+
+
+def test_a_planted_machine_that_sends_all_late_cells_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "spread_late_cells", lambda *arguments: None)
+    with pytest.raises(AssertionError):
+        test_many_links_never_burst_after_a_stall(24, 16)
+
+
+def test_a_cell_is_deferred_once_and_its_later_slots_stay() -> None:
+    sway, grid = Sway(Secret(bytes(32))), [Slots(16, phase_us=phase, now=0) for phase in range(0, 20_000, 1_000)]
+    before = [slots.next_us for slots in grid]
+    spread_late_cells(grid, sway, 320, 30_000)
+    assert [slots.next_us for slots in grid][:1] == before[:1]
+    assert all(30_000 < slots.next_us <= 30_000 + 62_500 // 4 for slots in grid[1:])
+    assert Counter(slots.is_deferred for slots in grid) == {True: 19, False: 1}
+    spread_late_cells(grid, sway, 320, 61_400)
+    for slots, first in zip(grid, before, strict=True):
+        assert slots.due(61_400)
+        assert (slots.next_us - first) % 62_500 == 0
+        assert not slots.is_deferred
+
+
+def test_as_many_leave_at_once_as_are_due_in_one_tick() -> None:
+    """128 links at 16 cells a second are due two in a millisecond: one at a time would fall behind."""
+    grid = [Slots(16, phase_us=phase, now=0) for phase in range(8)]
+    spread_late_cells(grid, Sway(Secret(bytes(32))), 128 * 16, 10_000)
+    assert [slots.is_deferred for slots in grid] == [False] * 3 + [True] * 5
+
+
+def test_times_of_a_busy_hub_are_those_of_an_idle_one_also_after_stalls() -> None:
+    wires = []
+    for is_busy in (False, True):
+        street = star(12, 16)
+        if is_busy:
+            for place in range(12):
+                street.tell(HUB, f"n{place}", b"\1" * 20_000)
+        wires.append(stall(street, 20_000, 20))
+    assert wires[0] == wires[1]
