@@ -20,6 +20,10 @@ class TokenBucket:
         """True if `take` would succeed now. Takes nothing."""
         return max(self._full_us, now) + self._every_us - now <= self._burst_us
 
+    def charge(self, now: int, count: int) -> None:
+        """Take so many tokens, whether they are there or not. While the bucket owes tokens, `take` gets none."""
+        self._full_us = max(self._full_us, now) + count * self._every_us
+
     def take(self, now: int, count: int = 1) -> bool:
         """Take a token, or as many; False if there are not so many, and then none is taken."""
         if self._full_us < now:

@@ -90,8 +90,15 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Instructions that this node takes from all others: a burst, and then one every so often."""
     installs_burst: int = 4_096
     messages_every_us: int = 2_000
-    """The same for messages of all kinds on one stream."""
+    """The same for messages of all kinds on one stream; an offer counts as many as it makes copies."""
     messages_burst: int = 256
+    trees_each: int = 4
+    """Trees that want one publication, for each listed node. An origin makes no more copies than that of one offer; if
+    more entries match, it draws among them."""
+    copies_every_us: int = 1_000
+    """Copies that an origin makes of all offers: a burst, and then one every so often. What is more is refused, and its
+    publisher tries another origin."""
+    copies_burst: int = 4_096
 
     # --- subscribing
     subscriptions_max: int = 64

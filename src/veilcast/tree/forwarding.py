@@ -5,12 +5,17 @@ A publication is matched once, by the origin that its publisher chose; from ther
 of the next node's table, and no more is known of it. A message that comes again under the same entry is answered and
 dropped, so nothing can go in circles. What waits for somebody who is away, under an entry that is turned to somebody
 else, goes there, too.
+
+Installers are anonymous, and one of them can install many entries with one tag. So an origin bounds the copies of one
+offer by the size of the listing (`trees_each`), and those of all offers by a rate. If more entries match, the origin
+draws among them: an installer of many entries lowers the chance of the others, and makes no more copies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 from typing import Final
 
 import msgspec
@@ -20,6 +25,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.crypto.derive import digest
 from veilcast.crypto.noise import Keypair
 from veilcast.errors import ExcessError, MalformedError, StaleError
+from veilcast.link.bucket import TokenBucket
 from veilcast.link.recent import remember
 from veilcast.tree.bundles import open_layer
 from veilcast.tree.config import TreeConfig
@@ -40,9 +46,13 @@ class Forwarding:
         keyring: Keyring,
         hops: Hops,
         arrive: Callable[[Carry, int], bool],
+        rng: Random,
     ) -> None:
         """`arrive` takes what has come to the end of its way, and says whether it was that."""
-        self._config, self._hops, self._arrive = config, hops, arrive
+        self._config, self._hops, self._arrive, self._rng = config, hops, arrive, rng
+        self._copies = TokenBucket(config.copies_every_us, config.copies_burst)
+        self.listed = 0
+        """Nodes of the listing."""
         self._epoch_us = keyring.epoch_us
         self._box = Keypair(keyring.membership.link)
         self._prover = Prover(keyring)
@@ -77,17 +87,24 @@ class Forwarding:
             passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL), proof=None)
             self._hops.send(child, self._prover.prove(passed), now)
 
-    def offer(self, offer: Offer, now: int) -> None:
-        """Match a publication, and send a copy along each tree that wants it; raises `RemoteError`."""
+    def offer(self, offer: Offer, now: int) -> int:
+        """Match a publication, and send a copy along each tree that wants it: so many. Raises `RemoteError`."""
         self._prover.check(offer)
         if offer.labels is not None:
             raise MalformedError("not an offer of the hardened profile")
         if (_OFFERED, offer.message) in self._seen:
-            return
+            return 0
         matched = self._entries.match([tag for group in offer.groups for tag in group])
+        most = min(max(COPIES_LEAST, self._config.trees_each * self.listed), self._config.copies_burst)
+        if len(matched) > most:
+            self._hops.dropped += len(matched) - most
+            matched = self._rng.sample(matched, most)
+        if not self._copies.take(now, len(matched)):
+            raise ExcessError("more copies than an origin makes")
         self._remember(_OFFERED, offer.message)
         for entry in matched:
             self._pass_on(entry, offer.message, offer.body, now)
+        return len(matched)
 
     def carry(self, carry: Carry, now: int) -> None:
         """Send it on to where its entry says; `StaleError` for an entry that we do not have."""
@@ -122,5 +139,7 @@ _OFFERED: Final = b""
 """In the place of an entry: seen as its origin."""
 _INSTALLED: Final = b"install"
 """In the place of an entry: seen as an instruction."""
+COPIES_LEAST: Final = 64
+"""So many copies of one offer are made in the smallest network."""
 EPOCHS_AHEAD: Final = 4
 """No entry reaches further than to the end of the epoch after the next, and one of grace."""

@@ -41,7 +41,7 @@ class Hardened:
         self.copies = config.copies
         self._prover = Prover(keyring)
         self._topics = Topics(config.profile, keyring)
-        self._forwarding = Forwarding(config, keyring, outfit.hops, self._arrive)
+        self._forwarding = Forwarding(config, keyring, outfit.hops, self._arrive, rng)
         self._guards = Guards(config.chain, home, rng, outfit.records.get(GUARDS))
         self._planting = Planting(config, streams, self._prover, home, where, self._forwarding.install, rng, entropy)
         self._ends = Ends(keyring.membership.link, keyring.epoch_us, ENDS_EACH * config.subscriptions_max)
@@ -87,6 +87,7 @@ class Hardened:
         self._subscribing.remove(number)
 
     def listed(self, listing: Listing, now: int) -> None:
+        self._forwarding.listed = len(listing)
         self._subscribing.listed(listing, now)
 
     def next_us(self) -> int | None:

@@ -33,6 +33,11 @@ class Limits:
             del self._callers[next(iter(self._callers))]
         return bucket.take(now)
 
+    def charge(self, caller: Address, count: int, now: int) -> None:
+        """Count so many messages more against this stream. It may owe them: then it is not heard for that long."""
+        if (bucket := self._callers.get(caller)) is not None:
+            bucket.charge(now, count)
+
     def allows_install(self, now: int) -> bool:
         return self._installs.take(now)
 

@@ -229,7 +229,7 @@ class TreeNode:
                         raise ExcessError("more instructions than a node takes")
                     self._part.install(message, now)
                 case Offer():
-                    self._part.offer(message, now)
+                    self._limits.charge(source, self._part.offer(message, now), now)
                 case Carry():
                     self._part.carry(message, now)
                 case _:

@@ -71,10 +71,15 @@ class Paper:
         self._wishes = Wishes(config.subscriptions_max)
         box = Keypair(keyring.membership.link)
         self._pouring = Pouring(config, box, outfit.hops, self._pass_by, self._arrive, rng, outfit.now)
-        self.install, self.offer, self.carry = self._pouring.install, self._pouring.offer, self._pouring.carry
+        self.install, self.carry = self._pouring.install, self._pouring.carry
         self._listing = Listing(())
         self._trees: dict[bytes, Tree] = {}
         self._parcels: Alarms[Parcel] = Alarms()
+
+    def offer(self, offer: Offer, now: int) -> int:
+        """Nothing is charged: here offers also come on the streams on which nodes hand things on."""
+        self._pouring.offer(offer, now)
+        return 0
 
     def offer_of(self, letter: Letter, now: int) -> Offer:
         keys = self._topics.keys(letter.topic, self._topics.epoch(now))

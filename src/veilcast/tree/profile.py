@@ -58,7 +58,8 @@ class Part(Protocol):
 
     def install(self, install: Install, now: int) -> None: ...
 
-    def offer(self, offer: Offer, now: int) -> None: ...
+    def offer(self, offer: Offer, now: int) -> int:
+        """Match a publication. Returns the number of copies that are charged to the stream it came on."""
 
     def carry(self, carry: Carry, now: int) -> None: ...
 
