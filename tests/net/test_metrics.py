@@ -46,7 +46,9 @@ async def ask(server: MetricsServer, request: bytes) -> bytes:
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])
 def test_a_scrape_gets_what_is_known_now(listen: str) -> None:
     async def test(server: MetricsServer) -> None:
-        head, body = (await ask(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).split(b"\r\n\r\n")
+        head, body = (await ask(server, f"GET /metrics HTTP/1.1\r\nHost: {server.address}\r\n\r\n".encode())).split(
+            b"\r\n\r\n"
+        )
         assert head.startswith(b"HTTP/1.1 200 OK")
         assert f"Content-Length: {len(body)}".encode() in head
         assert b"# TYPE veilcast_cells_sent_total counter\nveilcast_cells_sent_total 7.0\n" in body
@@ -61,7 +63,50 @@ def test_a_scrape_gets_what_is_known_now(listen: str) -> None:
 )
 def test_nothing_else_is_served(line: bytes, status: bytes) -> None:
     async def test(server: MetricsServer) -> None:
-        assert (await ask(server, line + b"\r\n\r\n")).split(b" ")[1] == status
+        assert (await ask(server, line + b"\r\nHost: localhost\r\n\r\n")).split(b" ")[1] == status
+
+    with_server(test)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.0.0.1:9100", "localhost", "localhost:1", "LocalHost:9100", "  localhost  "],
+)
+def test_a_request_that_names_us_is_answered_by_any_port(host: str) -> None:
+    async def test(server: MetricsServer) -> None:
+        request = f"GET /metrics HTTP/1.1\r\nAccept: */*\r\nhost:{host}\r\n\r\n"
+        assert (await ask(server, request.encode())).split(b" ")[1] == b"200"
+
+    with_server(test)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "",
+        "Host:\r\n",
+        "Host: evil.example:9100\r\n",
+        "Host: evil.example\r\nHost: localhost\r\n",
+        "Host: localhost\r\nHost: localhost\r\n",
+        "Host: localhost.evil.example\r\n",
+        "Host: 127.0.0.1.evil.example\r\n",
+        "Host: 127.0.0.2\r\n",
+        "Host: 127x0x0x1\r\n",
+        "Host: localhost:9100@evil.example\r\n",
+        "Host: localhost:\r\n",
+        "Host: localh\u00f6st\r\n",
+        "X-Host: localhost\r\n",
+        "Host : localhost\r\n",
+    ],
+)
+@pytest.mark.parametrize("line", ["GET /metrics HTTP/1.1", "GET /metrics HTTP/1.0", "GET /other HTTP/1.1"])
+def test_a_page_whose_name_points_at_loopback_reads_nothing(line: str, fields: str) -> None:
+    """DNS rebinding: the browser connects here, and sends the name of the page's own site."""
+
+    async def test(server: MetricsServer) -> None:
+        answer = await ask(server, f"{line}\r\n{fields}\r\n".encode())
+        assert answer.split(b" ")[1] == b"421"
+        assert b"veilcast" not in answer
 
     with_server(test)
 

@@ -117,7 +117,7 @@ def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: 
             await started.wait()
             assert parse(drivers[0].addresses[0])[1][1] > 0
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             text = (await reader.read()).decode()
             writer.close()
             await writer.wait_closed()

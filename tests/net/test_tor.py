@@ -7,7 +7,7 @@ import pytest
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
 from veilcast.net import tor
-from veilcast.net.tor import Tor
+from veilcast.net.tor import OnionService, Tor
 from veilcast.net.torcontrol import TorControl
 from veilcast.net.torprocess import TorProcess
 
@@ -16,7 +16,10 @@ TARGET = ("127.0.0.1", 4000)
 
 
 class Scripted(TorControl):
-    """Answers by what a command begins with."""
+    """Answers by what a command begins with; refuses a command that has `refuses` in it."""
+
+    refuses = ""
+    refusal = ""
 
     def __init__(self, answers: dict[str, list[str]], events: list[str] | None = None) -> None:
         self.answers = {
@@ -29,6 +32,8 @@ class Scripted(TorControl):
 
     def ask(self, command: str) -> list[str]:
         self.asked.append(command)
+        if self.refuses and self.refuses in command:
+            raise LocalError(self.refusal)
         return next(answer for begin, answer in self.answers.items() if command.startswith(begin))
 
     def await_event(self, within_s: float) -> str:
@@ -54,6 +59,41 @@ def test_what_is_no_key_is_not_given_to_tor(key: str) -> None:
     with pytest.raises(ConfigError):
         Tor(control).serve(TARGET, key=key)
     assert "ADD_ONION" not in "".join(control.asked)
+
+
+def test_callers_work_for_an_answer_under_load_where_tor_knows_how() -> None:
+    """What is refused is what a Tor 0.4.8 says."""
+    control = Scripted({"ADD_ONION": [f"ServiceID={NAME}", f"PrivateKey={KEY}", "OK"]})
+    Tor(control).serve(TARGET)
+    assert " PoWDefensesEnabled=1 " in control.asked[-1]
+    control.refuses = "PoW"
+    control.refusal = 'Tor refuses: 512 Bad arguments to ADD_ONION: Unrecognized keyword argument "PoWDefensesEnabled"'
+    assert Tor(control).serve(TARGET).key == KEY
+    assert "PoW" not in control.asked[-1]
+    control.refuses, control.refusal = "ADD_ONION", "Tor refuses: 550 something else"
+    with pytest.raises(LocalError, match="something else"):
+        Tor(control).serve(TARGET)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["OK"],
+        [f"PrivateKey={KEY}", "OK"],
+        [f"ServiceID={NAME}", "OK"],
+        ["ServiceID=evil.example", f"PrivateKey={KEY}", "OK"],
+        [f"ServiceID={NAME}", "PrivateKey=RSA1024:x", "OK"],
+    ],
+)
+def test_an_answer_without_a_service_or_its_key_is_a_named_error(answer: list[str]) -> None:
+    with pytest.raises(LocalError, match="is it Tor that answers"):
+        Tor(Scripted({"ADD_ONION": answer})).serve(TARGET)
+
+
+def test_an_event_that_ends_too_soon_is_passed_over() -> None:
+    control = Scripted({}, ["HS_DESC UPLOADED", f"HS_DESC UPLOADED {NAME} UNKNOWN x"])
+    Tor(control).await_reachable([OnionService(Address(f"{NAME}.onion:80"), KEY)], 1.0)
+    assert control.coming == []
 
 
 def test_a_service_can_be_found_when_its_descriptor_is_with_others() -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import hmac
+import itertools
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -179,3 +182,78 @@ def test_a_cookie_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | 
 def test_where_nobody_listens_is_told(where: str) -> None:
     with pytest.raises(UnreachableError, match="no Tor answers at"):
         TorControl(where)
+
+
+@contextmanager
+def endless(piece: str) -> Iterator[str]:
+    """Listens as a control port, and answers the first command with this piece again and again, until we leave."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sent: list[int] = []
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(4096)
+                while True:
+                    sent.append(connection.send(piece.encode()))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        host, number = server.getsockname()
+        try:
+            yield f"{host}:{number}"
+        finally:
+            thread.join()
+        assert sum(sent) < 16 * torcontrol.ANSWER_BYTES, "system buffers included"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "250-one more line\r\n" * 50,
+        "250-\r\n" * 500,
+        "250+data=\r\n" + "a line of data\r\n" * 100,
+        "650 EVENT\r\n" * 100,
+        "650-" + "x" * 8000 + "\r\n",
+        "x" * 4096,
+    ],
+    ids=["lines", "empty lines", "data", "events", "long events", "no line"],
+)
+def test_an_answer_without_end_is_given_up(piece: str) -> None:
+    with endless(piece) as where, pytest.raises(LocalError, match="no control port"):
+        TorControl(where)
+
+
+def test_an_answer_that_drips_has_one_time_limit_for_all_of_it(monkeypatch: pytest.MonkeyPatch, cookie: Path) -> None:
+    """A second passes between any two looks at the clock, and every line comes at once."""
+    seconds = itertools.count()
+    monkeypatch.setattr(torcontrol, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    drip = "250-line\r\n" * 100 + "250 OK\r\n"
+    with port(lambda _: drip) as where, pytest.raises(LocalError, match="does not answer"):
+        TorControl(where)
+
+
+def test_long_events_are_cut(cookie: Path) -> None:
+    flood = ("650 EVENT " + "x" * 100_000 + "\r\n") * 5 + "250 OK\r\n"
+    with port(Tor(cookie, flood)) as where, TorControl(where) as control:
+        control.ask("SETEVENTS")
+        assert [len(event) for event in control.events] == [torcontrol.EVENT_MAX] * 5
+
+
+def test_events_that_nobody_waits_for_are_bounded_too(cookie: Path) -> None:
+    """A line without an end, unasked: it is read in pieces, and then this is no Tor."""
+    ours, theirs = socket.socketpair()
+    with port(Tor(cookie)) as where, TorControl(where) as control, theirs:
+        control._socket.close()
+        control._socket = ours
+        theirs.setblocking(False)
+
+        def pump() -> None:
+            for _ in range(4 * torcontrol.ANSWER_BYTES // torcontrol.READ):
+                with contextlib.suppress(BlockingIOError):
+                    theirs.send(b"x" * 65536)
+                control.look()
+
+        with pytest.raises(LocalError):
+            pump()
+        assert len(control._buffer) <= torcontrol.ANSWER_BYTES + torcontrol.READ

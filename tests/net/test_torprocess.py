@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from veilcast.errors import LocalError, StorageError, UnreachableError
 from veilcast.net import torprocess
+from veilcast.net.tor import Tor
 from veilcast.net.torprocess import TorProcess, find
 
 OFFLINE = ("DisableNetwork 1", f"__OwningControllerProcess {os.getpid()}")
@@ -45,6 +47,22 @@ def test_whoever_has_its_directory_can_ask_it_and_end_it_and_nobody_else(process
     assert not stranger.halt()
     with pytest.raises(UnreachableError, match="no tor runs in"):
         stranger.control()
+
+
+@pytest.mark.all_only
+def test_a_real_tor_knows_what_we_ask_for_an_onion_service(process: TorProcess) -> None:
+    """From 0.4.9 on it takes proof of work without a second question."""
+    process.start(OFFLINE)
+    with process.control(30.0) as control:
+        version = tuple(int(part) for part in re.findall(r"\d+", control.value("version"))[:3])
+        asked: list[str] = []
+        ask = control.ask
+        control.ask = lambda command: asked.append(command) or ask(command)  # type: ignore[method-assign, func-returns-value]
+        anonymity = object.__new__(Tor)  # Offline it has no SocksPort, and so nothing to call through.
+        anonymity._control = control
+        service = anonymity.serve(("127.0.0.1", 4000))
+        assert service.address.endswith(".onion:80")
+        assert sum(command.startswith("ADD_ONION") for command in asked) == (1 if version >= (0, 4, 9) else 2)
 
 
 @pytest.mark.all_only

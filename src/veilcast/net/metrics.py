@@ -1,5 +1,9 @@
 """Numbers for Prometheus, on loopback: `GET /metrics` and nothing else.
 
+A request must name us as its `Host`: the address that we listen at, or localhost, with any port. A page in the member's
+browser can have the name of its own site point at loopback (DNS rebinding) and then read what answers there; but the
+browser sends that site's name.
+
 A metric has a name from `METRICS` and no labels, so there is no place where a topic or a peer could appear. The server
 is ours and small: it reads one request of bounded length in bounded time, answers, and closes.
 """
@@ -9,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
@@ -73,7 +78,7 @@ class MetricsServer:
             self._answering.add(task)
             async with asyncio.timeout(REQUEST_S):
                 request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._response(request.split(b"\r\n", 1)[0]))
+                writer.write(self._response(request))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # A request that does not come, or is none, gets no answer.
@@ -85,8 +90,11 @@ class MetricsServer:
                     await writer.wait_closed()
             writer.transport.abort()
 
-    def _response(self, line: bytes) -> bytes:
+    def _response(self, request: bytes) -> bytes:
+        line, *fields = request.split(b"\r\n")
         match line.split(b" "):
+            case _ if not self._is_for_us(fields):
+                status, body = "421 Misdirected Request", b"this is another host\n"
             case [b"GET", b"/metrics", b"HTTP/1.0" | b"HTTP/1.1"]:
                 status, body = "200 OK", render(self._numbers()).encode()
             case [b"GET", _, b"HTTP/1.0" | b"HTTP/1.1"]:
@@ -95,6 +103,12 @@ class MetricsServer:
                 status, body = "405 Method Not Allowed", b"only GET\n"
         head = f"HTTP/1.1 {status}\r\nContent-Type: {_TYPE}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         return head.encode() + body
+
+    def _is_for_us(self, fields: list[bytes]) -> bool:
+        named = [field.partition(b":")[2].strip() for field in fields if field.lower().startswith(b"host:")]
+        host = named[0].decode("ascii", "replace").lower() if len(named) == 1 else ""
+        own = f"[{self._at[0]}]" if ":" in self._at[0] else self._at[0]
+        return re.fullmatch(rf"(localhost|{re.escape(own)})(:[0-9]{{1,5}})?", host, re.ASCII) is not None
 
 
 METRICS: Final[dict[str, tuple[Kind, str]]] = {

@@ -57,9 +57,21 @@ class Tor:
         if key is not None and not KEY.fullmatch(key):
             raise ConfigError("this is no key of an onion service")
         self._control.ask("SETEVENTS HS_DESC")
-        said = self._control.ask(f"ADD_ONION {key or 'NEW:ED25519-V3'} {_LIMITS} Port={port},{name(target)}")
+        said = self._add_onion(key or "NEW:ED25519-V3", f"Port={port},{name(target)}")
         values = dict(line.split("=", 1) for line in said if "=" in line)
-        return OnionService(Address(f"{values['ServiceID']}.onion:{port}"), key or values["PrivateKey"])
+        service, made = values.get("ServiceID", ""), key or values.get("PrivateKey", "")
+        if not SERVICE.fullmatch(service) or not KEY.fullmatch(made):
+            raise LocalError("Tor made an onion service and does not say which; is it Tor that answers there?")
+        return OnionService(Address(f"{service}.onion:{port}"), made)
+
+    def _add_onion(self, key: str, target: str) -> list[str]:
+        """With proof of work for callers under load if this Tor knows it. Tor 0.4.8 takes that from its torrc alone."""
+        try:
+            return self._control.ask(f"ADD_ONION {key} {_LIMITS} {_WORK} {target}")
+        except LocalError as refused:
+            if "PoW" not in str(refused):
+                raise
+            return self._control.ask(f"ADD_ONION {key} {_LIMITS} {target}")
 
     def await_reachable(self, services: Sequence[OnionService], within_s: float) -> None:
         """Return when others can find these services, of which nobody has asked before."""
@@ -70,7 +82,7 @@ class Tor:
                 event = self._control.await_event(deadline - time.monotonic()).split()
             except TimeoutError as error:
                 raise LocalError(f"an onion service cannot be found after {within_s:g} s") from error
-            if event[:2] == ["HS_DESC", "UPLOADED"]:
+            if event[:2] == ["HS_DESC", "UPLOADED"] and len(event) > 2:
                 missing.discard(event[2])
         self._control.ask("SETEVENTS")
 
@@ -164,9 +176,12 @@ def _socks(control: TorControl) -> SocketAddress:
 
 
 KEY: Final = re.compile(r"ED25519-V3:[A-Za-z0-9+/]{86}==", re.ASCII)
+SERVICE: Final = re.compile(r"[a-z2-7]{56}", re.ASCII)
 LOOK_S: Final = 0.1
 _CALLS: Final = ("MaxCircuitDirtiness 10 seconds", "MaxClientCircuitsPending 1024")
 """Every call of ours has a circuit of its own: when it is over nobody uses that circuit again, and Tor would keep it
 for ten minutes; and more of them are under way than a browser has, which Tor would let wait for one another."""
 _LIMITS: Final = "Flags=MaxStreamsCloseCircuit MaxStreams=8"
 """Ours use a circuit for one stream; who opens many on one is not like us."""
+_WORK: Final = "PoWDefensesEnabled=1"
+"""While more callers come than Tor can answer, those that did more work are answered first (Tor's proposal 327)."""

@@ -5,7 +5,8 @@ last. Whoever reads a cookie file may give commands. With SAFECOOKIE both sides 
 neither says it: so a stranger who listens where Tor used to does not get it, and what answers is the Tor whose file we
 read, and no other. (Tor's control-spec, sections 2 and 3.24.)
 
-Without asyncio, and with a limit on every wait.
+Without asyncio. An answer is limited in lines, in bytes and in time as a whole, events between its lines included: what
+listens at the port may be no Tor, and has proved nothing before the end of SAFECOOKIE.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class TorControl:
         self.events: deque[str] = deque(maxlen=EVENTS)
         """What came unasked, the oldest first, without its code."""
         self._buffer = bytearray()
+        self._budget = _Budget(0.0)
         self._socket = _connected(where)
         try:
             self._log_in(cookie)
@@ -56,8 +58,9 @@ class TorControl:
         if "\r" in command or "\n" in command:
             raise LocalError("a command for Tor is one line")
         try:
+            self._socket.settimeout(ANSWER_S)
             self._socket.sendall(command.encode("ascii") + b"\r\n")
-            return self._answer()
+            return self._answer(ANSWER_S)
         except TimeoutError as error:
             raise LocalError("Tor does not answer") from error
         except OSError as error:
@@ -71,46 +74,49 @@ class TorControl:
         """The next that comes, or has come; `TimeoutError` if none does."""
         deadline = time.monotonic() + within_s
         while not self.events:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             try:
-                self._answer(events_too=True)
+                self._answer(max(0.001, deadline - time.monotonic()), events_too=True)
             except ConnectionError as error:
                 raise LocalError(GONE) from error
-            finally:
-                self._socket.settimeout(ANSWER_S)
         return self.events.popleft()
 
     def look(self) -> None:
         """Take the events that are here already, and drop them; `LocalError` if nothing will come any more."""
         self._socket.setblocking(False)  # MSG_DONTWAIT would not keep Python from waiting until the timeout.
         try:
-            while data := self._socket.recv(READ):
+            for _ in range(LOOKS):
+                data = self._socket.recv(READ)
                 self._buffer += data
                 del self._buffer[: self._buffer.rfind(b"\n") + 1]
+                if not data or len(self._buffer) > ANSWER_BYTES:
+                    break
+            else:
+                return  # There may be more, and other work to do before it.
         except BlockingIOError:
             return
         except OSError:
             pass
-        finally:
-            self._socket.settimeout(ANSWER_S)
         raise LocalError(GONE)
 
     # --- lines ------------------------------------------------------------------------------------------------
 
-    def _answer(self, *, events_too: bool = False) -> list[str]:
-        """Up to the last line of an answer; or, if an event will do, of either."""
+    def _answer(self, within_s: float, *, events_too: bool = False) -> list[str]:
+        """Up to the last line of an answer; or, if an event will do, of either. `TimeoutError` if that takes longer."""
+        self._budget = _Budget(within_s)
         lines: list[str] = []
         while True:
             code, more, text = self._line()
             if more == "+":
+                parts = [text]
                 while (part := self._text()) != ".":
-                    text += "\n" + part.removeprefix(".")
+                    parts.append(part.removeprefix("."))
+                text = "\n".join(parts)
             lines.append(text)
             if more != " ":
                 continue
             if not code.startswith("6"):
                 break
-            self.events.append("\n".join(lines))
+            self.events.append("\n".join(lines)[:EVENT_MAX])
             if events_too:
                 return []
             lines.clear()
@@ -129,12 +135,14 @@ class TorControl:
         while (end := self._buffer.find(b"\r\n")) < 0:
             if len(self._buffer) > ANSWER_BYTES:
                 raise LocalError(NO_TOR)
+            self._socket.settimeout(self._budget.seconds_left())
             data = self._socket.recv(READ)
             if not data:
                 raise ConnectionResetError
             self._buffer += data
         line = self._buffer[:end].decode("ascii", "replace")
         del self._buffer[: end + 2]
+        self._budget.charge(end + 2)
         return line
 
     # --- who we are -------------------------------------------------------------------------------------------
@@ -161,6 +169,29 @@ class TorControl:
         if not hmac.compare_digest(hmac.digest(_SERVER, talk, "sha256"), bytes.fromhex(match[1])):
             raise LocalError("what listens there is not the Tor whose cookie we have")
         self.ask(f"AUTHENTICATE {hmac.digest(_CONTROLLER, talk, 'sha256').hex()}")
+
+
+class _Budget:
+    """What one answer may still take."""
+
+    def __init__(self, within_s: float) -> None:
+        self._deadline = time.monotonic() + within_s
+        self._lines, self._bytes = ANSWER_LINES, ANSWER_BYTES
+
+    def seconds_left(self) -> float:
+        """Raises `TimeoutError` if there are none."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def charge(self, size: int) -> None:
+        """Count a line of so many bytes; raises if that is too much, or comes too late."""
+        self._lines -= 1
+        self._bytes -= size
+        if self._lines < 0 or self._bytes < 0:
+            raise LocalError(NO_TOR)
+        self.seconds_left()
 
 
 def _connected(where: str) -> socket.socket:
@@ -197,7 +228,13 @@ def _printable(text: str) -> str:
 LINE: Final = re.compile(r"(?P<code>[0-9]{3})(?P<more>[-+ ])(?P<text>.*)", re.ASCII)
 READ: Final = 4096
 ANSWER_S: Final = 10.0
+"""For a whole answer."""
 ANSWER_BYTES: Final = 1 << 20
+ANSWER_LINES: Final = 1 << 14
+EVENT_MAX: Final = 4096
+"""Characters that are kept of an event; those that we ask for are a tenth as long."""
+LOOKS: Final = 64
+"""Pieces that are read at a time of events that nobody waits for."""
 EVENTS: Final = 1024
 GONE: Final = "Tor has ended, or does not listen to us any longer"
 NO_TOR: Final = "what listens there is no control port of Tor"
