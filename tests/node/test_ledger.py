@@ -30,8 +30,8 @@ def test_the_next_life_gets_what_was_kept_and_not_forgotten(disk: Path) -> None:
 def test_entries_are_done_all_or_none(disk: Path) -> None:
     with opened(disk) as ledger:
         ledger.write([Keep(1, b"one")])
-        with pytest.raises(StorageError):
-            ledger.write([Keep(2, b"two"), Keep("no number", b"three")])  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            ledger.write([Keep(2, b"two"), Keep(3, "no bytes")])  # type: ignore[arg-type]
         assert ledger.kept() == {1: b"one"}
         ledger.write([Keep(2, b"two")])
         assert ledger.kept() == {1: b"one", 2: b"two"}

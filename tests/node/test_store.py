@@ -7,16 +7,23 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from random import Random
+from typing import Any
+from unittest.mock import patch
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from veilcast.crypto.derive import derive
+from veilcast.crypto.seal import OVERHEAD, seal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import PermissionsError, StorageError, TamperedError
 from veilcast.machine import Note, Publication
+from veilcast.node import acknowledged
 from veilcast.node.ledger import Forget, Keep
 from veilcast.node.store import FILE, Acknowledge, Arrive, Change, Remember, Store, Subscribe, Unsubscribe
 
@@ -114,8 +121,8 @@ def test_the_memory_of_what_was_acknowledged_is_bounded(disk: Path) -> None:
     with opened(disk, unread=100, remembered=5) as store:
         store.write([Subscribe(1, b"a"), *(Arrive(1, note(number)) for number in range(20))])
         store.write([Acknowledge(1, note(number).id) for number in range(20)])
-        [(count,)] = store._database._reader.execute("SELECT count(*) FROM acknowledged")
-        assert count == 5
+        [(size,)] = store._database.read("SELECT sum(length(names)) FROM acknowledged")
+        assert size == 5 * acknowledged.SIZE + OVERHEAD
         store.write([Arrive(1, note(number)) for number in range(20)])
         assert waiting(store) == list(range(15)), "the last five are known"
 
@@ -192,14 +199,25 @@ def test_the_diskof_another_keyring_is_refused_and_not_touched(disk: Path) -> No
         assert store.records() == {1: b"x"}
 
 
-def test_what_was_changed_on_the_disk_is_noticed(disk: Path) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE slots SET data = (SELECT data FROM slots WHERE slot = 1)",
+        "DELETE FROM slots WHERE slot = 0",
+        "DELETE FROM slots",
+        "UPDATE acknowledged SET names = zeroblob(length(names))",
+        "DELETE FROM acknowledged",
+        "UPDATE acknowledged SET place = place + 1",
+    ],
+)
+def test_what_was_changed_on_the_disk_is_noticed(statement: str, disk: Path) -> None:
     with opened(disk) as store:
-        store.write([Keep(1, b"x"), Keep(2, b"y")])
+        store.write([Keep(1, b"x"), Keep(2, b"y"), Subscribe(1, b"all")])
     with sqlite3.connect(disk / FILE) as plain:
-        plain.execute("UPDATE records SET data = (SELECT data FROM records WHERE record = 1)")
+        plain.execute(statement)
     plain.close()
-    with opened(disk) as store, pytest.raises(TamperedError, match="damaged"):
-        store.records()
+    with pytest.raises(TamperedError, match=r"damaged|missing"), opened(disk) as store:
+        store.write([Arrive(1, note(1))])
 
 
 def test_a_file_that_is_no_database_or_of_another_version_is_refused(disk: Path) -> None:
@@ -255,3 +273,153 @@ def test_what_is_no_directory_is_refused(disk: Path) -> None:
     (disk / "file").write_text("")
     with pytest.raises(StorageError, match="is not a directory; name another"):
         opened(disk / "file")
+
+
+# --- what version 1 has left --------------------------------------------------------------------------------
+
+
+VERSION_1 = """
+CREATE TABLE records (record INTEGER PRIMARY KEY, data BLOB NOT NULL, published INTEGER NOT NULL);
+CREATE TABLE subscriptions (subscription INTEGER PRIMARY KEY AUTOINCREMENT, interest BLOB NOT NULL);
+CREATE TABLE inbox (place INTEGER PRIMARY KEY AUTOINCREMENT, subscription INTEGER NOT NULL, note BLOB NOT NULL,
+    publication BLOB NOT NULL, UNIQUE (subscription, note));
+CREATE TABLE acknowledged (place INTEGER PRIMARY KEY AUTOINCREMENT, subscription INTEGER NOT NULL, note BLOB NOT NULL,
+    UNIQUE (subscription, note));
+CREATE TABLE state (name TEXT PRIMARY KEY, data BLOB NOT NULL);
+PRAGMA user_version = 1;
+"""
+
+
+@cache
+def name_of(number: int) -> bytes:
+    return Random(f"id {number}").randbytes(16)
+
+
+def write_version_1(directory: Path) -> None:
+    """Two subscriptions, of which the second ended; two unread notifications, 400 acknowledged, and 400 deleted."""
+
+    def sealed(data: bytes, context: str | bytes) -> bytes:
+        bound = context if isinstance(context, bytes) else context.encode()
+        return seal(derive(SECRET, b"vc/node-state"), data, context=bound, entropy=Random(context).randbytes)
+
+    directory.mkdir(mode=0o700)
+    (directory / FILE).touch(mode=0o600)
+    with sqlite3.connect(directory / FILE, isolation_level=None) as plain:
+        plain.execute("PRAGMA journal_mode = WAL")
+        plain.execute("PRAGMA secure_delete = OFF")
+        plain.executescript(VERSION_1)
+        plain.execute("INSERT INTO state VALUES ('owner', ?)", (sealed(b"", "state owner"),))
+        plain.execute("INSERT INTO state VALUES ('links', ?)", (sealed(b"keys", "state links"),))
+        plain.execute("INSERT INTO records VALUES (1, ?, 0)", (sealed(b"anchors", "record 1"),))
+        plain.execute("INSERT INTO records VALUES (3, ?, 1)", (sealed(b"waiting", "record 3"),))
+        plain.execute("INSERT INTO subscriptions VALUES (2, ?)", (sealed(b"ended", "interest 2"),))
+        plain.execute("DELETE FROM subscriptions")
+        plain.execute("INSERT INTO subscriptions VALUES (1, ?)", (sealed(b"all", "interest 1"),))
+        for number in range(800):
+            plain.execute("INSERT INTO acknowledged (subscription, note) VALUES (1, ?)", (name_of(number),))
+        plain.execute("DELETE FROM acknowledged WHERE place <= 400")
+        for number in (801, 800):
+            data = sealed(msgspec.msgpack.encode(note(number).publication), b"note " + name_of(number))
+            plain.execute(
+                "INSERT INTO inbox (subscription, note, publication) VALUES (1, ?, ?)", (name_of(number), data)
+            )
+    plain.close()
+
+
+def ids_in_clear(directory: Path) -> set[int]:
+    data = b"".join(file.read_bytes() for file in directory.iterdir())
+    return {number for number in range(802) if name_of(number) in data}
+
+
+def check_converted(directory: Path) -> None:
+    with opened(directory, remembered=65_536) as store:
+        assert store.records() == {1: b"anchors", 3: b"waiting"}
+        assert store.published() == [3]
+        assert (store.subscriptions(), store.last_subscription()) == ({1: b"all"}, 2)
+        assert store.remembered("links") == b"keys"
+        assert [place.note.id for place in store.unread(1)] == [name_of(801), name_of(800)]
+        store.write([Arrive(1, Note(name_of(number), note(1).publication)) for number in range(400, 800)])
+        assert store.count_unread() == {1: 2}, "all that was acknowledged is known"
+        assert not ids_in_clear(directory)
+    assert not ids_in_clear(directory)
+
+
+def test_the_state_of_version_1_is_converted_and_its_clear_ids_are_wiped(disk: Path) -> None:
+    write_version_1(disk / "state")
+    assert len(ids_in_clear(disk / "state")) > 402, "what was deleted is there too"
+    check_converted(disk / "state")
+    check_converted(disk / "state")
+
+
+def test_the_state_of_version_1_under_another_keyring_is_refused_and_not_touched(disk: Path) -> None:
+    write_version_1(disk / "state")
+    with pytest.raises(TamperedError, match="another keyring"):
+        opened(disk / "state", Secret(b"z" * 32))
+    check_converted(disk / "state")
+
+
+def test_a_conversion_that_is_killed_at_any_statement_is_done_at_the_next_start(disk: Path) -> None:
+    """Each time the process ends between two statements: its files are taken as they are then."""
+    copies: list[Path] = []
+
+    class Watched(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            copies.append(disk / f"copy {len(copies)}")
+            shutil.copytree(disk / "state", copies[-1])
+            return super().execute(*arguments)
+
+    write_version_1(disk / "state")
+    connect = partial(sqlite3.connect, factory=Watched)
+    with patch("veilcast.node.database.sqlite3.connect", connect):
+        opened(disk / "state", remembered=65_536).close()
+    assert len(copies) > 20
+    for copy in copies[:: max(1, len(copies) // 12)]:
+        copy.chmod(0o700)
+        check_converted(copy)
+
+
+# --- what a locked disk shows -------------------------------------------------------------------------------
+
+
+def sizes(directory: Path) -> tuple[Any, ...]:
+    with sqlite3.connect(directory / FILE) as plain:
+        rows = plain.execute("SELECT length(data), count(*) FROM slots GROUP BY 1").fetchall()
+        rows += plain.execute("SELECT length(names), count(*) FROM acknowledged GROUP BY 1").fetchall()
+    plain.close()
+    return rows, (directory / FILE).stat().st_size, sorted(file.name for file in directory.iterdir())
+
+
+def test_a_disk_that_was_much_used_has_the_shape_of_an_empty_one(disk: Path) -> None:
+    opened(disk / "empty", remembered=1000).close()
+    with opened(disk / "used", unread=500, remembered=1000) as store:
+        store.write([Subscribe(number, b"interest") for number in range(1, 20)])
+        for batch in range(30):
+            store.write([Keep(number, b"x" * 400, True) for number in range(batch, batch + 9)])
+            store.write([Arrive(1, note(number)) for number in range(100 * batch, 100 * batch + 100)])
+            store.write([Acknowledge(1, note(number).id) for number in range(100 * batch, 100 * batch + 97)])
+            store.write([Forget(number) for number in range(batch, batch + 9)])
+        store.write([Remember("links", b"keys"), Unsubscribe(3)])
+        assert store.count_unread() == {1: 90}
+    assert sizes(disk / "used") == sizes(disk / "empty")
+
+
+def test_a_backlog_shows_while_it_waits_and_no_longer_at_the_next_start(disk: Path) -> None:
+    opened(disk / "empty").close()
+    with opened(disk / "used", unread=9999) as store:
+        store.write([Subscribe(1, b"all"), *(Arrive(1, note(number)) for number in range(2000))])
+    assert sizes(disk / "used")[0] != sizes(disk / "empty")[0]
+    with opened(disk / "used", unread=9999) as store:
+        assert len(waiting(store)) == 1000
+        store.write([Acknowledge(1, note(number).id) for number in range(2000)])
+    opened(disk / "used").close()
+    assert sizes(disk / "used")[0] == sizes(disk / "empty")[0], "the file stays as long as it was"
+
+
+def test_another_number_of_remembered_ids_keeps_what_is_known(disk: Path) -> None:
+    with opened(disk, unread=999, remembered=500) as store:
+        store.write([Subscribe(1, b"all"), *(Arrive(1, note(number)) for number in range(100))])
+        store.write([Acknowledge(1, note(number).id) for number in range(100)])
+    for remembered in (5000, 1000):
+        with opened(disk, unread=999, remembered=remembered) as store:
+            store.write([Arrive(1, note(number)) for number in range(100)])
+            assert waiting(store) == []

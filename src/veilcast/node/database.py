@@ -1,9 +1,10 @@
 """A database of one process's own: SQLite in a private directory, sealed, and sure of what it has committed.
 
-Whoever is killed at any moment finds what it last committed: the database is written ahead and flushed before a write
-counts (WAL, `synchronous=FULL`). All changes of one moment are one transaction, so nothing is ever half there. What is
-said is sealed with a key of the owner's keyring: whoever finds the disk sees how much there is, and when it came, but
-not what. The directory is held by one process (flock) and is nobody else's to read.
+A process that is killed at any moment finds what it last committed: the database is written ahead and flushed before a
+write counts (WAL, `synchronous=FULL`). All changes of one moment are one transaction. Everything in it is sealed with a
+key of the owner's keyring and padded (`slots`, `acknowledged`), and what is deleted is overwritten (`secure_delete`).
+A thief of the disk sees how many slots there are of each size class, and after a kill, which ones changed last. The
+directory is held by one process (flock), and only its owner may read it.
 
 There are two connections. Writing may be done in a thread of its own, so that waiting for the disk never delays a link;
 reading gives what was committed last.
@@ -21,27 +22,34 @@ from typing import Any, Final, TypeAlias
 
 from veilcast.authority.vault import alone, flush_directory
 from veilcast.crypto.derive import derive
-from veilcast.crypto.seal import seal, unseal
+from veilcast.crypto.seal import Sealer
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, PermissionsError, StorageError, TamperedError
 from veilcast.machine import Entropy
+from veilcast.node import acknowledged, slots
+from veilcast.node.acknowledged import Acknowledged
+from veilcast.node.convert import take_old
+from veilcast.node.slots import Slots
 
 Execute: TypeAlias = Callable[..., sqlite3.Cursor]
 
 
 class Database:
-    """`tables` makes them, in a file that has none yet; how much they hold is for those to bound who fill them."""
+    """`remembered` is the number of acknowledged notifications to know, if any. The owner bounds the items."""
 
-    def __init__(self, directory: Path, file: str, tables: str, secret: Secret, entropy: Entropy) -> None:
+    def __init__(self, directory: Path, file: str, secret: Secret, entropy: Entropy, *, remembered: int = 0) -> None:
         self._file, self._entropy = file, entropy
-        self._key = derive(secret, b"vc/node-state")
+        key = derive(secret, b"vc/node-state")
+        self._sealer = Sealer(key)
+        self.slots = Slots(self)
+        self.acknowledged = Acknowledged(self, key, remembered)
         with ExitStack() as stack:
             _make_private(directory, file)
             stack.enter_context(alone(directory, by="another node; stop that one first, or name another directory"))
             with self._naming(directory):
-                self._writer = stack.enter_context(_opened(directory / file, tables))
-                self._reader = stack.enter_context(_opened(directory / file, tables))
-            self._check_owner(directory)
+                self._writer = stack.enter_context(_opened(directory / file))
+                self._reader = stack.enter_context(_opened(directory / file))
+                self._prepare(directory / file)
             self._stack = stack.pop_all()
 
     def close(self) -> None:
@@ -64,32 +72,68 @@ class Database:
         with self._naming(self._file):
             return self._reader.execute(query, values).fetchall()
 
-    def remember(self, run: Execute, name: str, data: bytes) -> None:
-        """Keep something under a name of its own, in a transaction."""
-        run("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, self.seal(data, "state", name)))
-
-    def remembered(self, name: str) -> bytes | None:
-        rows = self.read("SELECT data FROM state WHERE name = ?", name)
-        return next((self.unseal(data, "state", name) for (data,) in rows), None)
+    def add_rows(self, statement: str, rows: Iterator[tuple[Any, ...]]) -> None:
+        """Execute a statement for each of these rows, in a transaction."""
+        self._writer.executemany(statement, rows)
 
     def seal(self, data: bytes, kind: str, name: int | str | bytes) -> bytes:
-        return seal(self._key, data, context=_context(kind, name), entropy=self._entropy)
+        return self._sealer.seal(data, context=_context(kind, name), entropy=self._entropy)
 
     def unseal(self, data: bytes, kind: str, name: int | str | bytes) -> bytes:
         try:
-            return unseal(self._key, data, context=_context(kind, name))
+            return self._sealer.unseal(data, context=_context(kind, name))
         except ForgedError as error:
             raise TamperedError(f"a {kind} in {self._file} is damaged, or of another keyring") from error
 
+    def _prepare(self, path: Path) -> None:
+        """Make what a new file lacks, convert what an older version wrote, and build the index."""
+        [(version,)] = self.read("PRAGMA user_version")
+        if version not in (NEW, OLD, UNWIPED, VERSION):
+            raise StorageError(f"{path} is of version {version}, and this node writes version {VERSION}")
+        if version != NEW:
+            self._check_owner(path.parent)
+        if version in (NEW, OLD):
+            with self.transaction() as run:
+                self._make(run, old=version == OLD)
+        if version != VERSION:
+            self._wipe()
+        self.slots.load()
+        with self.transaction() as run:
+            self.slots.trim(run)
+            self.acknowledged.fit(run)
+
+    def _make(self, run: Execute, *, old: bool) -> None:
+        found = take_old(run, self.unseal) if old else None
+        for table in (slots.TABLE, acknowledged.TABLE, _STATE):
+            run(table)
+        run("INSERT INTO state VALUES (?, ?)", (_OWNER, self.seal(b"", "state", _OWNER)))
+        self.slots.grow()
+        names = []
+        if found is not None:
+            for name, data in found.items:
+                self.slots.put(run, name, data)
+            names = [self.acknowledged.name(*one) for one in found.acknowledged]
+        self.acknowledged.make(run, names)
+        run(f"PRAGMA user_version = {UNWIPED}")
+
+    def _wipe(self) -> None:
+        """Rewrite the whole file: pages that an earlier version freed may still hold what it deleted."""
+        self._writer.execute("VACUUM")
+        with self.transaction() as run:
+            run("CREATE TABLE reserve (data BLOB)")
+            run("INSERT INTO reserve VALUES (zeroblob(?))", (RESERVE,))
+            run("DROP TABLE reserve")
+        # The version says that this is done: a process that is killed before the log is in the file begins again.
+        for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", f"PRAGMA user_version = {VERSION}"):
+            self._writer.execute(statement).fetchall()
+
     def _check_owner(self, directory: Path) -> None:
         """Refuse the state of another keyring before anything is written to it."""
-        try:
-            known = self.remembered(_OWNER)
-        except TamperedError as error:
-            raise TamperedError(f"{directory} is the state of another keyring; name another directory") from error
-        if known is None:
-            with self.transaction() as run:
-                self.remember(run, _OWNER, b"")
+        for (data,) in self.read("SELECT data FROM state WHERE name = ?", _OWNER):
+            try:
+                self.unseal(data, "state", _OWNER)
+            except TamperedError as error:
+                raise TamperedError(f"{directory} is the state of another keyring; name another directory") from error
 
     @contextmanager
     def _naming(self, what: object) -> Iterator[None]:
@@ -118,18 +162,15 @@ def _make_private(directory: Path, file: str) -> None:
 
 
 @contextmanager
-def _opened(path: Path, tables: str) -> Iterator[sqlite3.Connection]:
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that begins no transaction by itself, and may be handed from thread to thread."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        [(version,)] = connection.execute("PRAGMA user_version")
-        if version not in (0, VERSION):
-            raise StorageError(f"{path} is of version {version}, and this node writes version {VERSION}")
-        if version == 0:
-            connection.executescript(f"BEGIN IMMEDIATE;{tables}{_STATE}PRAGMA user_version = {VERSION};COMMIT;")
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
         yield connection
+        # What was deleted must not stay in the log when the node is off.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()
 
@@ -138,6 +179,12 @@ def _context(kind: str, name: int | str | bytes) -> bytes:
     return kind.encode() + b" " + (name if isinstance(name, bytes) else str(name).encode())
 
 
-VERSION: Final = 1
+VERSION: Final = 3
+UNWIPED: Final = 2
+"""All of it is converted; the file may still have pages with what was deleted before."""
+OLD: Final = 1
+NEW: Final = 0
+RESERVE: Final = 1 << 20
+"""Bytes of zeros in the file from the start, so that a small backlog does not show in its size."""
 _OWNER: Final = "owner"
 _STATE: Final = "CREATE TABLE state (name TEXT PRIMARY KEY, data BLOB NOT NULL);"

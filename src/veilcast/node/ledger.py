@@ -14,6 +14,7 @@ import msgspec
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Entropy
 from veilcast.node.database import Database, Execute
+from veilcast.node.slots import Name
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -34,44 +35,48 @@ Entry: TypeAlias = Keep | Forget
 
 
 class Records:
-    """The table of records in a database; how many there are is for the machine to bound."""
+    """The records in a database; the machine bounds their number."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._slots = database.slots
 
     def apply(self, run: Execute, entry: Entry) -> None:
         match entry:
             case Keep(record, data, published):
-                row = (record, self._database.seal(data, "record", record), published)
-                run("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
+                self._slots.put(run, Name(_KIND, record), bytes([published]) + data)
             case Forget(record):
-                run("DELETE FROM records WHERE record = ?", (record,))
+                self._slots.drop(run, Name(_KIND, record))
 
     def kept(self) -> dict[int, bytes]:
         """What the machine's earlier lives had stored and did not settle."""
-        rows = self._database.read("SELECT record, data FROM records ORDER BY record")
-        return {record: self._database.unseal(data, "record", record) for record, data in rows}
+        return {record: data[1:] for record, data in self._all()}
 
     def published(self) -> list[int]:
         """Those among them that are publications."""
-        return [
-            record for (record,) in self._database.read("SELECT record FROM records WHERE published ORDER BY record")
-        ]
+        return [record for record, data in self._all() if data[0]]
+
+    def _all(self) -> list[tuple[int, bytes]]:
+        found = ((name.number, self._slots.get(name)) for name in self._slots.names(_KIND))
+        return sorted((record, data) for record, data in found if data is not None)
 
 
 class Ledger:
     """A database of records and nothing else."""
 
     def __init__(self, directory: Path, secret: Secret, entropy: Entropy) -> None:
-        self._database = Database(directory, FILE, TABLE, secret, entropy)
+        self._database = Database(directory, FILE, secret, entropy)
         self._records = Records(self._database)
         self.kept = self._records.kept
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Do all of it or nothing, and return when it is on the disk."""
-        with self._database.transaction() as run:
-            for entry in entries:
-                self._records.apply(run, entry)
+        try:
+            with self._database.transaction() as run:
+                for entry in entries:
+                    self._records.apply(run, entry)
+        except BaseException:
+            self._database.slots.load()
+            raise
 
     def close(self) -> None:
         self._database.close()
@@ -84,4 +89,4 @@ class Ledger:
 
 
 FILE: Final = "ledger.sqlite"
-TABLE: Final = "CREATE TABLE records (record INTEGER PRIMARY KEY, data BLOB NOT NULL, published INTEGER NOT NULL);"
+_KIND: Final = "record"

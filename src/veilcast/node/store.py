@@ -6,7 +6,6 @@ The machine's records, and for the clients their subscriptions, with what came f
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -15,11 +14,11 @@ import msgspec
 
 from veilcast.crypto.secret import Secret
 from veilcast.decoding import MsgpackDecoder
-from veilcast.errors import TamperedError
+from veilcast.errors import StorageError, TamperedError
 from veilcast.machine import Entropy, Note, Publication
-from veilcast.node import ledger
 from veilcast.node.database import Database, Execute
 from veilcast.node.ledger import Forget, Keep, Records
+from veilcast.node.slots import Name
 
 
 class Subscribe(msgspec.Struct, frozen=True):
@@ -65,18 +64,24 @@ class Place(NamedTuple):
 
 
 class Store:
-    """Bounded: `unread_max` notes for each subscription, `remembered_max` ids of acknowledged ones.
+    """Bounded: `unread_max` notes for each subscription, and a table for `remembered_max` acknowledged ones.
 
-    How many records and subscriptions there are is for those to bound who make them.
+    The machine bounds its records, and the agent its subscriptions.
     """
 
     def __init__(
         self, directory: Path, secret: Secret, entropy: Entropy, *, unread_max: int, remembered_max: int
     ) -> None:
-        self._unread_max, self._remembered_max = unread_max, remembered_max
-        self._database = Database(directory, FILE, _TABLES, secret, entropy)
+        self._unread_max = unread_max
+        self._database = Database(directory, FILE, secret, entropy, remembered=remembered_max)
+        self._slots, self._acknowledged = self._database.slots, self._database.acknowledged
         self._records = Records(self._database)
-        self._waiting = Counter(self.count_unread())
+        self._unread: dict[int, dict[bytes, Name]] = {}
+        """For each subscription, the slots of what waits for it by the ids, in the order of arrival."""
+        self._place = 0
+        """The last place in the order of arrival that was given away."""
+        self._last = 0
+        self._index()
 
     def close(self) -> None:
         self._database.close()
@@ -100,7 +105,8 @@ class Store:
                     elif not self._arrive(run, change.subscription, change.note):
                         refused.append(change.note.id)
         except BaseException:
-            self._waiting = Counter(self.count_unread())
+            self._slots.load()
+            self._index()
             raise
         return refused
 
@@ -115,98 +121,80 @@ class Store:
         return self._records.published()
 
     def subscriptions(self) -> dict[int, bytes]:
-        rows = self._database.read("SELECT subscription, interest FROM subscriptions ORDER BY subscription")
-        return {number: self._database.unseal(data, "interest", number) for number, data in rows}
+        found = ((name.number, self._slots.get(name)) for name in self._slots.names("subscription"))
+        return dict(sorted((number, data) for number, data in found if data is not None))
 
     def last_subscription(self) -> int:
         """The highest number that a subscription ever had, also one that has ended."""
-        rows = self._database.read("SELECT seq FROM sqlite_sequence WHERE name = 'subscriptions'")
-        return next((int(last) for (last,) in rows), 0)
+        return int.from_bytes(self._slots.get(_LAST) or b"", "big")
 
     def unread(self, subscription: int, after: int = 0, limit: int = 64) -> list[Place]:
         """The next notes that wait for a subscription's acknowledgement, in the order in which they came."""
-        rows = self._database.read(
-            "SELECT place, note, publication FROM inbox WHERE subscription = ? AND place > ? ORDER BY place LIMIT ?",
-            *(subscription, after, limit),
-        )
-        return [Place(place, Note(note, self._read_publication(data, note))) for place, note, data in rows]
+        waiting = list(self._unread.get(subscription, {}).values())
+        found: list[Place] = []
+        for name in waiting:
+            if name.place <= after:
+                continue
+            data = self._slots.get(name) if len(found) < limit else None
+            if data is None:
+                break  # It is being written; nothing behind it is on the disk yet.
+            found.append(Place(name.place, Note(name.text, _DECODER.decode(data))))
+        return found
 
     def count_unread(self) -> dict[int, int]:
         """How many notes wait for each subscription that has any."""
-        return dict(
-            self._database.read("SELECT subscription, count(*) FROM inbox GROUP BY subscription ORDER BY subscription")
-        )
+        return {number: len(waiting) for number, waiting in sorted(self._unread.items()) if waiting}
 
     def remembered(self, name: str) -> bytes | None:
-        return self._database.remembered(name)
+        return self._slots.get(Name("state", text=name.encode()))
 
     # --- inside
+
+    def _index(self) -> None:
+        """Find what waits for which subscription, in what is committed."""
+        self._unread, self._last = {}, self.last_subscription()
+        names = sorted(self._slots.names("note"), key=lambda name: name.place)
+        for name in names:
+            self._unread.setdefault(name.number, {})[name.text] = name
+        self._place = max([self._place, *(name.place for name in names)])
 
     def _apply(self, run: Execute, change: Change) -> None:
         match change:
             case Keep() | Forget():
                 self._records.apply(run, change)
             case Subscribe(number, interest):
-                run(
-                    "INSERT INTO subscriptions VALUES (?, ?)",
-                    (number, self._database.seal(interest, "interest", number)),
-                )
+                if Name("subscription", number) in self._slots:
+                    raise StorageError(f"there is a subscription {number} already")
+                self._slots.put(run, Name("subscription", number), interest)
+                if number > self._last:
+                    self._last = number
+                    self._slots.put(run, _LAST, number.to_bytes(8, "big"))
             case Unsubscribe(number):
-                self._waiting.pop(number, None)
-                for table in ("subscriptions", "inbox", "acknowledged"):
-                    run(f"DELETE FROM {table} WHERE subscription = ?", (number,))  # noqa: S608 (our own three words)
+                self._slots.drop(run, Name("subscription", number))
+                for name in self._unread.pop(number, {}).values():
+                    self._slots.drop(run, name)
             case Acknowledge(number, note):
-                self._acknowledge(run, number, note)
-            case Remember(name, data):
-                self._database.remember(run, name, data)
+                waiting = self._unread.get(number, {})
+                if note in waiting:
+                    self._slots.drop(run, waiting.pop(note))
+                    self._acknowledged.add(run, number, note)
+            case Remember(title, data):
+                self._slots.put(run, Name("state", text=title.encode()), data)
 
     def _arrive(self, run: Execute, subscription: int, note: Note) -> bool:
         """False if there is no room for it."""
-        name = {"subscription": subscription, "note": note.id}
-        if self._waiting[subscription] >= self._unread_max:
-            return bool(run(_KNOWN, name).fetchall())
-        data = self._database.seal(msgspec.msgpack.encode(note.publication), "note", note.id)
-        self._waiting[subscription] += run(_ARRIVE, {**name, "publication": data}).rowcount
+        waiting = self._unread.get(subscription, {})
+        if note.id in waiting or self._acknowledged.has(run, subscription, note.id):
+            return True
+        if len(waiting) >= self._unread_max:
+            return False
+        if Name("subscription", subscription) in self._slots:
+            self._place += 1
+            self._unread.setdefault(subscription, {})[note.id] = name = Name("note", subscription, self._place, note.id)
+            self._slots.put(run, name, msgspec.msgpack.encode(note.publication))
         return True
-
-    def _acknowledge(self, run: Execute, subscription: int, note: bytes) -> None:
-        gone = run("DELETE FROM inbox WHERE subscription = ? AND note = ?", (subscription, note))
-        if gone.rowcount:
-            self._waiting[subscription] -= 1
-            added = run("INSERT INTO acknowledged (subscription, note) VALUES (?, ?)", (subscription, note))
-            oldest = (added.lastrowid or 0) - self._remembered_max
-            run("DELETE FROM acknowledged WHERE place <= ?", (oldest,))
-
-    def _read_publication(self, data: bytes, note: bytes) -> Publication:
-        return _DECODER.decode(self._database.unseal(data, "note", note))
 
 
 _DECODER: Final = MsgpackDecoder(Publication, TamperedError, "a notification in the node's state is damaged")
-_ARRIVE: Final = """
-INSERT INTO inbox (subscription, note, publication) SELECT :subscription, :note, :publication
-WHERE EXISTS (SELECT 1 FROM subscriptions WHERE subscription = :subscription)
-AND NOT EXISTS (SELECT 1 FROM acknowledged WHERE subscription = :subscription AND note = :note)
-ON CONFLICT DO NOTHING
-"""
-_KNOWN: Final = """
-SELECT 1 FROM inbox WHERE subscription = :subscription AND note = :note
-UNION SELECT 1 FROM acknowledged WHERE subscription = :subscription AND note = :note
-"""
 FILE: Final = "node.sqlite"
-_TABLES: Final = f"""
-{ledger.TABLE}
-CREATE TABLE subscriptions (subscription INTEGER PRIMARY KEY AUTOINCREMENT, interest BLOB NOT NULL);
-CREATE TABLE inbox (
-    place INTEGER PRIMARY KEY AUTOINCREMENT,
-    subscription INTEGER NOT NULL,
-    note BLOB NOT NULL,
-    publication BLOB NOT NULL,
-    UNIQUE (subscription, note)
-);
-CREATE TABLE acknowledged (
-    place INTEGER PRIMARY KEY AUTOINCREMENT,
-    subscription INTEGER NOT NULL,
-    note BLOB NOT NULL,
-    UNIQUE (subscription, note)
-);
-"""
+_LAST: Final = Name("last")
