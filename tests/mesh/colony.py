@@ -116,10 +116,7 @@ class _Door:
         heard = any(self.is_there(name) for name in self._colony.nodes[self._name].neighbours())
         return 0 if heard else now + (1 << 40)
 
-    def carries(self, name: Address) -> bool:
-        return False
-
-    def open(self, name: Address, now: int) -> None:
+    def open(self, name: Address, now: int, key: bytes = b"", *, chosen: bool = True) -> None:
         pass
 
     def close(self, name: Address, now: int) -> None:
@@ -129,5 +126,5 @@ class _Door:
         self._colony.mail.append((self._name, name, message))
         self._colony.sent.append((self._name, name, message))
 
-    def record(self, data: bytes) -> None:
+    def record(self, anchors: list[Address]) -> None:
         pass

@@ -116,8 +116,7 @@ class FakeDoor:
         self._street, self._name = street, name
         self.opened: list[Address] = []
         self.closed: list[Address] = []
-        self.records: list[bytes] = []
-        self.carrying: dict[Address, None] = {}
+        self.records: list[list[Address]] = []
         self.silent_us = 0
         self.fresh = True
 
@@ -131,10 +130,7 @@ class FakeDoor:
     def unheard_us(self, now: int) -> int:
         return self.silent_us
 
-    def carries(self, name: Address) -> bool:
-        return name in self.carrying
-
-    def open(self, name: Address, now: int) -> None:
+    def open(self, name: Address, now: int, key: bytes = b"", *, chosen: bool = True) -> None:
         self.opened.append(name)
 
     def close(self, name: Address, now: int) -> None:
@@ -144,5 +140,5 @@ class FakeDoor:
         self._street.mail.append((self._name, name, message))
         self._street.sent.append((self._name, name, message))
 
-    def record(self, data: bytes) -> None:
-        self.records.append(data)
+    def record(self, anchors: list[Address]) -> None:
+        self.records.append(anchors)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from veilcast.mesh.certified import read_anchors
 from veilcast.mesh.links import OF_NEIGHBOURHOOD
+from veilcast.mesh.neighbour_record import read_neighbour_record
 from veilcast.sim import scenario
 
 
@@ -20,7 +20,7 @@ def test_a_node_that_starts_again_finds_its_anchors_on_its_disk() -> None:
     world.run(25_000_000)
     name = loaded.config.population.addresses()[5]
     chosen = world.machine(name).neighbourhood.slots.chosen()
-    anchors = read_anchors((world._hosts[name].disk or {})[OF_NEIGHBOURHOOD])
+    anchors = read_neighbour_record((world._hosts[name].disk or {})[OF_NEIGHBOURHOOD]).anchors
     world.crash(name)
     world.restart(name)
     assert anchors

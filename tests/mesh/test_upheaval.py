@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from veilcast.machine import Address
-from veilcast.mesh.certified import LONELY_LEAST, LOOKS_MAX
 from veilcast.mesh.config import Certified as Rules
+from veilcast.mesh.knock_limits import LONELY_LEAST, LOOKS_MAX
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.upheaval import LASTS_PERIODS, LEAST, RECENT_MAX, RECENT_PERIODS, Upheaval
 from veilcast.wire.messages import Knock

@@ -18,7 +18,7 @@ from veilcast.mesh.hardened import Hardened
 from veilcast.sim.chance import generator
 from veilcast.sim.checkers import Checker
 from veilcast.sim.links import Links
-from veilcast.sim.mesh import TOPIC, MeshPopulation
+from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.world import World
 
 PERIOD_US = 1_000_000
@@ -91,8 +91,7 @@ def _first_relay(world: World, publisher: Address) -> Address | None:
     conduct = world.machine(publisher)._conduct
     if not isinstance(conduct, Hardened):
         return None
-    lineage = conduct._keys_of(TOPIC, world.now // EPOCH_US).record.lineage
-    return conduct._stems._habits.successor(lineage, conduct.known())
+    return conduct.first_relay.address()
 
 
 def costs(profile: str, degree: int, cover: float, offline: float, insiders: float, seeds: range) -> list[Cost]:

@@ -30,10 +30,6 @@ class Branches:
     def tokens(self) -> list[bytes]:
         return list(dict.fromkeys((*self._outward, *self._inward)))
 
-    def carries(self, neighbour: Address) -> bool:
-        """Whether notes of any topic come or go by this neighbour."""
-        return any(neighbour in held for table in (self._outward, self._inward) for held in table.values())
-
     def add(self, token: bytes, neighbour: Address) -> bool:
         """A neighbour wants the topic; False if there is no room for it."""
         if token not in self._outward and len(self._outward) >= self._tokens_max:

@@ -18,21 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import Final
 
 import msgspec
 
 from veilcast.crypto.certificate import Chain
 from veilcast.crypto.secret import Secret
-from veilcast.decoding import MsgpackDecoder
-from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.link.doorbell import Doorbell
 from veilcast.link.prefixes import Prefix
 from veilcast.link.recent import remember
 from veilcast.machine import Address
+from veilcast.mesh import knock_limits as limits
 from veilcast.mesh.book import Book
 from veilcast.mesh.config import Config
-from veilcast.mesh.credentials import Credentials, Meeting, Proofs
+from veilcast.mesh.credentials import Attempt, Credentials, Meeting, Proofs
+from veilcast.mesh.first_relay import FirstRelay
 from veilcast.mesh.neighbourhood import Door
 from veilcast.mesh.slots import Link, Slots
 from veilcast.wire.messages import Admit, Answer, Knock, Message, Replace, Show
@@ -54,6 +54,7 @@ class Certified:
         rng: Random,
         now: int,
         anchors: Iterable[Address] = (),
+        relay: FirstRelay | None = None,
     ) -> None:
         self._rules, self._name, self._door, self._credentials = config.certified, name, door, credentials
         self._prefix, self._rng, self._period_us = prefix, rng, config.heartbeat_us
@@ -70,20 +71,23 @@ class Certified:
         rules = config.certified
         self.slots = Slots(
             chosen_max=rules.outbound,
-            come_max=config.neighbours_max - rules.outbound - rules.reunions,
+            come_max=config.neighbours_max - rules.outbound - rules.reunions - (relay is not None),
             prefix_max=rules.prefix_max,
             rng=rng,
         )
         self.book = Book(rules.book_max, rules.source_max, prefix, rng)
-        self._tries: dict[Address, _Try] = {}
+        self._tries: dict[Address, Attempt] = {}
         self._failed: dict[Address, int] = {}
         self._resting: dict[Address, int] = {}
         self._knocks = Doorbell(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
         self._shows = Doorbell(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
         self._answers = 0
         self._probe_us = now + self._until_probe()
+        self._relay, self._relay_us, self._settled_us = relay, now, now + limits.SETTLE_PERIODS * config.heartbeat_us
+        if relay is not None:
+            relay.is_settled = False
         self._epoch = credentials.epoch(now)
-        self._patience_us = ISOLATION_PERIODS * config.heartbeat_us
+        self._patience_us = limits.ISOLATION_PERIODS * config.heartbeat_us
         self._begin_us = now + self._patience_us
         self._look_us = now
         self._left = False
@@ -113,7 +117,7 @@ class Certified:
             self._close(name, now)
         if chosen:
             self.book.fail(name)
-            remember(self._failed, name, now + FAILED_PERIODS * self._period_us, FAILED_MAX)
+            remember(self._failed, name, now + limits.FAILED_PERIODS * self._period_us, limits.FAILED_MAX)
 
     def beat(self, now: int) -> None:
         self._answers = 0
@@ -122,12 +126,15 @@ class Certified:
         self._end_what_is_over(now)
         if not self._credentials.stand(now):
             return
+        if self._relay is not None:
+            self._call_relay(self._relay, now)
         if now >= self._probe_us:
             self._probe(now)
         if now >= self._look_us and self._is_lonely(now):
             self._look_around(now)
         while self._wanted() > 0 and (name := self._next_choice(now)) is not None:
             self._knock(name, now, stay=True)
+        self._adopt(now)
         self._moor()
 
     def leave(self, now: int) -> None:
@@ -148,7 +155,7 @@ class Certified:
 
     def _knock(self, name: Address, now: int, *, stay: bool, again: bool = False) -> None:
         nonce = self._credentials.nonce()
-        self._tries[name] = _Try(nonce, stay, again, now + PATIENCE_PERIODS * self._period_us)
+        self._tries[name] = Attempt(nonce, stay, again, now + limits.PATIENCE_PERIODS * self._period_us)
         self._door.send(name, Knock(nonce))
 
     def _answer(self, knock: Knock, source: Address, now: int) -> None:
@@ -167,7 +174,8 @@ class Certified:
         meeting = Meeting(self._name, source, attempt.nonce, answer.cookie, epoch)
         try:
             self._credentials.check_member(peer, now)
-            self._check_single(peer, source)
+            if not self._is_single(peer, source):
+                raise ForgedError("a certificate that another address is linked by")
             proofs = self._credentials.prove(peer, meeting, now)
         except RemoteError:
             self._fail(source)
@@ -198,7 +206,8 @@ class Certified:
         proofs = self._credentials.prove(show.certificate, meeting, now)
         if Secret(show.proof) != proofs.knocker:
             raise ForgedError("a certificate without its key")
-        self._check_single(show.certificate, source)
+        if not self._is_single(show.certificate, source):
+            raise ForgedError("a certificate that another address is linked by")
         return proofs
 
     def _enter(self, admit: Admit, source: Address, now: int) -> None:
@@ -217,10 +226,9 @@ class Certified:
             return
         extra = self._rules.reunions if attempt.again else 0
         if not admit.linked:
-            remember(self._resting, source, now + REST_PERIODS * self._period_us, RESTING_MAX)
-        elif self.slots.may_choose(self._prefix(source), extra) and self._is_single(attempt.certificate, source):
-            self.slots.choose(source, self._link(source, attempt.certificate, chosen=True))
-            self._door.open(source, now)
+            remember(self._resting, source, now + limits.REST_PERIODS * self._period_us, limits.RESTING_MAX)
+        elif self._has_room(source, attempt.certificate, extra) and self._is_single(attempt.certificate, source):
+            self._choose(source, attempt.certificate, now)
         else:
             self._door.send(source, Replace(None))
 
@@ -239,29 +247,34 @@ class Certified:
             ]
             if silent:
                 self._close(silent[-1], now)
-        leaver = self.slots.admit(source, self._link(source, peer, chosen=False), self._door.carries)
+        if self._is_relay(peer):
+            self._choose(source, peer, now)
+            return True
+        leaver = self.slots.admit(source, Link.to(self._prefix(source), peer, chosen=False))
         if leaver == source:
             return False
         if leaver is not None:
             self._door.close(leaver, now)
             self._door.send(leaver, Replace(None))
-        self._door.open(source, now)
+        self._door.open(source, now, peer.leaf.subject, chosen=False)
         return True
+
+    def _choose(self, name: Address, peer: Chain, now: int) -> None:
+        self.slots.choose(name, Link.to(self._prefix(name), peer, chosen=True))
+        self._door.open(name, now, peer.leaf.subject)
+
+    def _has_room(self, name: Address, peer: Chain, extra: int) -> bool:
+        return self._is_relay(peer) or self.slots.may_choose(self._prefix(name), extra)
+
+    def _is_relay(self, peer: Chain) -> bool:
+        return self._relay is not None and self._relay.key == peer.leaf.subject
 
     def _close(self, name: Address, now: int) -> None:
         if self.slots.free(name):
             self._door.close(name, now)
 
-    def _link(self, name: Address, peer: Chain, *, chosen: bool) -> Link:
-        last = peer.leaf.last if peer.delegation is None else min(peer.leaf.last, peer.delegation.last)
-        return Link(self._prefix(name), peer.leaf.subject, last, chosen)
-
     def _is_single(self, peer: Chain, name: Address) -> bool:
         return self.slots.holder(peer.leaf.subject) in (None, name)
-
-    def _check_single(self, peer: Chain, name: Address) -> None:
-        if not self._is_single(peer, name):
-            raise ForgedError("a certificate that another address is linked by")
 
     def _end_what_is_over(self, now: int) -> None:
         """Tries without an answer, links whose certificates have ended; and all links, if we hear nobody any more."""
@@ -285,7 +298,7 @@ class Certified:
     def _wanted(self) -> int:
         """How many more to knock at."""
         staying = sum(attempt.stay and not attempt.again for attempt in self._tries.values())
-        return min(self._rules.outbound - len(self.slots.chosen()) - staying, TRIES_MAX - len(self._tries))
+        return min(self._rules.outbound - len(self.slots.chosen()) - staying, limits.TRIES_MAX - len(self._tries))
 
     def _next_choice(self, now: int) -> Address | None:
         while self._waiting_anchors:
@@ -299,11 +312,33 @@ class Certified:
             chosen = self._rng.choice(contacts) if contacts else None
         return chosen
 
+    def _adopt(self, now: int) -> None:
+        """Where all that we know are linked already, choose among these as from any others: by the book."""
+        if self._tries or self._wanted() <= 0:
+            return
+        came = {name: link for name, link in self.slots.links.items() if not link.chosen}
+        name = self.book.choose(lambda name: name in came and self.slots.may_choose(came[name].prefix))
+        if name is not None:
+            self.slots.choose(name, msgspec.structs.replace(came[name], chosen=True))
+            self._door.open(name, now, came[name].subject)
+
     def _fits(self, name: Address, now: int) -> bool:
         if name == self._name or name in self.slots or name in self._tries or self._resting.get(name, 0) > now:
             return False
         prefix = self._prefix(name)
         return self.slots.may_choose(prefix) and all(self._prefix(other) != prefix for other in self._tries)
+
+    def _call_relay(self, relay: FirstRelay, now: int) -> None:
+        """Knock at the first relay now and then while it is away. It may be chosen once our own links are complete."""
+        if relay.record is None:
+            chosen = len(self.slots.chosen())
+            relay.is_settled = chosen >= self._rules.outbound or (chosen > 0 and now >= self._settled_us)
+            return
+        name = Address(relay.record.address)
+        known = name in self.slots or name in self._tries or self._resting.get(name, 0) > now
+        if now >= self._relay_us and not known and name != self._name and self.slots.holder(relay.record.key) is None:
+            self._relay_us = now + self._until_probe()
+            self._knock(name, now, stay=True, again=True)
 
     def _probe(self, now: int) -> None:
         self._probe_us = now + self._until_probe()
@@ -312,7 +347,7 @@ class Certified:
             [name for name in names if name not in self.slots and name not in self._tries]
             for names in (self._failed, self.book.unproven)
         )
-        if len(self._tries) > TRIES_MAX:
+        if len(self._tries) > limits.TRIES_MAX:
             return
         if failed and (not unproven or self._rng.random() < 0.5):
             self._knock(self._rng.choice(failed), now, stay=True, again=True)
@@ -325,19 +360,19 @@ class Certified:
 
     def _is_lonely(self, now: int) -> bool:
         fresh = sum(self._door.is_fresh(name, now) for name in self.slots.links)
-        return len(self.slots.links) >= LONELY_LEAST and LONELY_SHARE * fresh < len(self.slots.links)
+        return len(self.slots.links) >= limits.LONELY_LEAST and limits.LONELY_SHARE * fresh < len(self.slots.links)
 
     def _look_around(self, now: int) -> None:
         """Most neighbours fell silent together. Before it is certain that they failed, knock at many others at once."""
-        self._look_us = now + PATIENCE_PERIODS * self._period_us
-        for name in self.book.sample(LOOKS_MAX):
+        self._look_us = now + limits.PATIENCE_PERIODS * self._period_us
+        for name in self.book.sample(limits.LOOKS_MAX):
             is_known = name in self.slots or name in self._tries or self._resting.get(name, 0) > now
-            if name != self._name and not is_known and len(self._tries) < LOOKS_MAX:
+            if name != self._name and not is_known and len(self._tries) < limits.LOOKS_MAX:
                 self._knock(name, now, stay=True, again=True)
 
     # --- what we know
 
-    def _attempt(self, source: Address, nonce: bytes) -> _Try:
+    def _attempt(self, source: Address, nonce: bytes) -> Attempt:
         attempt = self._tries.get(source)
         if attempt is None or attempt.nonce != nonce:
             raise StaleError("we have not asked")
@@ -360,37 +395,4 @@ class Certified:
         anchors = [name for name in self.slots.chosen() if self._door.is_there(name)][: self._rules.anchors]
         if anchors and anchors != self._recorded:
             self._recorded = anchors
-            self._door.record(msgspec.msgpack.encode(anchors))
-
-
-def read_anchors(data: bytes) -> list[Address]:
-    """What was recorded in an earlier life."""
-    return [Address(name) for name in _DECODER.decode(data)]
-
-
-class _Try:
-    """What we know of one that we knocked at."""
-
-    def __init__(self, nonce: bytes, stay: bool, again: bool, until_us: int) -> None:
-        self.nonce, self.stay, self.again, self.until_us = nonce, stay, again, until_us
-        self.certificate: Chain | None = None
-        self.expected: Secret | None = None
-
-
-TRIES_MAX: Final = 4
-LOOKS_MAX: Final = 32
-"""Tries at once of one whose neighbours fell silent together: one in five still there is enough to find some."""
-LONELY_LEAST: Final = 4
-_DECODER: Final = MsgpackDecoder(list[str], TamperedError, "the record of anchors is damaged")
-LONELY_SHARE: Final = 3
-"""Lonely is who has some links and hears of less than a third."""
-PATIENCE_PERIODS: Final = 8
-"""Heartbeats that a try may take: four words, each in one, and some for the way."""
-REST_PERIODS: Final = 60
-"""Heartbeats for which one that had no room for us is left alone."""
-RESTING_MAX: Final = 64
-FAILED_MAX: Final = 16
-FAILED_PERIODS: Final = 3600
-"""Heartbeats for which one that failed is tried again now and then."""
-ISOLATION_PERIODS: Final = 20
-"""Heartbeats without any from others, after which we give up all links and begin anew."""
+            self._door.record(anchors)

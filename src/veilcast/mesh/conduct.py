@@ -15,8 +15,10 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter, Records
 from veilcast.machine import Address, Entropy, Event, Publication
 from veilcast.mesh.config import Config
+from veilcast.mesh.first_relay import Keep
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
+from veilcast.mesh.neighbour_record import RelayRecord
 from veilcast.topics import Conjunction
 from veilcast.wire.messages import Message, Notify
 
@@ -38,6 +40,9 @@ class Outfit(NamedTuple):
     post: Post
     deliver: Deliver
     records: Records
+    kept: RelayRecord | None
+    """The first relay that an earlier life recorded."""
+    keep: Keep
     now: int
 
 

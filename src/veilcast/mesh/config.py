@@ -10,6 +10,7 @@ import msgspec
 from veilcast.authority.record import Profile
 from veilcast.crypto.chain import LENGTH_MAX
 from veilcast.errors import ConfigError
+from veilcast.mesh.relay_rules import RelayRules
 from veilcast.wire import geometry as g
 
 CoverRule: TypeAlias = Literal["none", "one", "each"]
@@ -195,6 +196,8 @@ class Hardening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cargoes whose way back is remembered."""
     pending_max: int = 1024
     """Publications of our own that wait for acknowledgement."""
+    relay: RelayRules = RelayRules()
+    """When the first relay of our own publications may be replaced."""
 
     def __post_init__(self) -> None:
         positive = (

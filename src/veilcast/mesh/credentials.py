@@ -45,6 +45,15 @@ class Proofs(msgspec.Struct, frozen=True):
     answerer: Secret
 
 
+class Attempt:
+    """What a knocker knows of the node that it knocked at."""
+
+    def __init__(self, nonce: bytes, stay: bool, again: bool, until_us: int) -> None:
+        self.nonce, self.stay, self.again, self.until_us = nonce, stay, again, until_us
+        self.certificate: Chain | None = None
+        self.expected: Secret | None = None
+
+
 class Credentials:
     """Those of the node at `name`. A cookie is good for `cookie_us`, and at most for twice that."""
 

@@ -3,6 +3,9 @@
 Every fresh choice is one more sample for whoever watches. Covers that are redrawn, parents that change, stems that
 start another way give away in fifty epochs what each of them hides in one. So every lasting choice is a pseudo-random
 function of the node's own secret and of what is chosen: it is the same after a restart, and nobody else can foresee it.
+
+A neighbour's identity is its certified link key, so that a member has one rank from however many addresses it comes.
+Where there are no certificates the identity is the address, and the owner has named it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from typing import Final
 
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
-from veilcast.machine import Address
 
 
 class Habits:
@@ -24,23 +26,21 @@ class Habits:
         # Asked for every offer of every advert; a pure function, so the memory may forget.
         self._ranked = lru_cache(maxsize=_RANKS_MAX)(self._rank)
 
-    def parent_rank(self, lineage: bytes, neighbour: Address) -> int:
-        """The smaller, the rather this neighbour is our parent in the meshes of this lineage."""
-        return self._ranked(b"vc/parents", lineage, neighbour.encode())
+    def parent_rank(self, lineage: bytes, neighbour: bytes) -> int:
+        """The smaller, the rather the neighbour with this identity is our parent in the meshes of this lineage."""
+        return self._ranked(b"vc/parents", lineage, neighbour)
 
-    def successor(self, lineage: bytes, neighbours: Iterable[Address]) -> Address | None:
-        """To whom our own publications go first, there or not: never a second one while this is a neighbour."""
-        return min(neighbours, key=lambda name: self._ranked(b"vc/stems", lineage, name.encode()), default=None)
+    def first_relay(self, neighbours: Iterable[bytes], lineage: bytes = b"") -> bytes | None:
+        """Of these identities the one to choose as the first relay."""
+        return min(neighbours, key=lambda identity: self._ranked(b"vc/stems", lineage, identity), default=None)
 
-    def relays(self, predecessor: Address, neighbours: Iterable[Address]) -> list[Address]:
-        """To whom we pass on what comes from `predecessor`, best first; one that is not there is passed over."""
-        about = predecessor.encode()
-        others = [name for name in neighbours if name != predecessor]
-        return sorted(others, key=lambda name: self._ranked(b"vc/relays", about, name.encode()))
+    def relay_rank(self, predecessor: bytes, neighbour: bytes) -> int:
+        """The smaller, the rather what comes from the one identity goes on to the other."""
+        return self._ranked(b"vc/relays", predecessor, neighbour)
 
-    def continues(self, predecessor: Address, probability: float) -> bool:
-        """Whether a stem that comes from `predecessor` goes on past us, or ends here."""
-        return self._ranked(b"vc/coins", predecessor.encode(), b"") < probability * _RANKS
+    def continues(self, predecessor: bytes, probability: float) -> bool:
+        """Whether a stem that comes from the neighbour with this identity goes on past us, or ends here."""
+        return self._ranked(b"vc/coins", predecessor, b"") < probability * _RANKS
 
     def covers(self, lineage: bytes, epoch: int, share: float) -> bool:
         """Whether we act as a subscriber of this lineage in this epoch, if we are none.

@@ -27,6 +27,7 @@ from veilcast.mesh.adverts import check_call
 from veilcast.mesh.anchors import table_of_routes
 from veilcast.mesh.conduct import Outfit
 from veilcast.mesh.departures import Departures
+from veilcast.mesh.first_relay import FirstRelay
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.holding import Holding
 from veilcast.mesh.joining import BatchJoins
@@ -36,6 +37,7 @@ from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.roots import ByRoot, Roots, call_of, check_root_advert
 from veilcast.mesh.routes import Origin
 from veilcast.mesh.stem import Cargo, Stems
+from veilcast.mesh.stem_choices import StemChoices
 from veilcast.mesh.upheaval import Upheaval
 from veilcast.topics import Conjunction
 from veilcast.wire.messages import Advert, Call, Greet, Message, Notify, Stem, Taken
@@ -45,7 +47,7 @@ class Hardened:
     """A `Conduct`, and the `StemSeat` of its own stems."""
 
     def __init__(self, outfit: Outfit) -> None:
-        config, keyring, members, beats, rng, entropy, post, deliver, records, now = outfit
+        config, keyring, members, beats, rng, entropy, post, deliver, records, kept, keep, now = outfit
         rules, period_us = config.hardening, config.heartbeat_us
         life_us = 2 * keyring.epoch_us + rules.grace_periods * period_us
         defences = msgspec.structs.replace(config.defences, anchor_life_us=life_us)
@@ -58,17 +60,22 @@ class Hardened:
         self._keys: dict[int, EpochKeys] = {}
         habits = Habits(keyring.membership.link)
         routes = table_of_routes(
-            config, ByRoot(), lambda advert, name: habits.parent_rank(lineage_of(advert.certificate, advert.cell), name)
+            config,
+            ByRoot(),
+            lambda advert, name: habits.parent_rank(
+                lineage_of(advert.certificate, advert.cell), members.identity(name)
+            ),
         )
         self.overlay = Overlay(config, members, beats, routes)
         self._joins = BatchJoins(rules, self.overlay, habits, period_us=period_us, epoch_us=self._epoch_us, rng=rng)
         self.overlay.policy = self._joins
         self._roots = Roots(config, self.overlay, self._keys_at, entropy, epoch_us=self._epoch_us, now=now)
+        beats_max = max(1, self._epoch_us // period_us)
+        self.first_relay = FirstRelay(rules.relay, habits, members, keep, epoch_beats=beats_max, kept=kept)
         self._stems = Stems(
             self,
-            habits,
+            StemChoices(rules, habits, members, self.first_relay),
             self._roots,
-            onward=rules.onward,
             circle_us=rules.retry_periods * period_us // 2,
             passages_max=rules.passages_max,
         )
@@ -192,6 +199,7 @@ class Hardened:
         there = self.overlay.present()
         if self._upheaval.observe(len(there), sum(self._members.is_fresh(name, now) for name in there), now):
             self._begin_upheaval(now)
+        self.first_relay.beat(now, upheaval=self._upheaval.is_on(now))
         if epoch_of(now, self._epoch_us) != self._epoch:
             self._epoch = epoch_of(now, self._epoch_us)
             self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
@@ -218,9 +226,6 @@ class Hardened:
         }
 
     # --- what stems see and do
-
-    def known(self) -> list[Address]:
-        return self.present() if self._upheaval.is_on(self._beat_us) else self._members.known
 
     def present(self) -> list[Address]:
         there, now = self.overlay.present(), self._beat_us

@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from veilcast.machine import Address, Connect, Disconnect, Event, Record
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
+from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord
 from veilcast.wire.messages import Message
 
 
@@ -26,12 +29,12 @@ class Links:
         members: Membership,
         beats: Heartbeats,
         on_end: Callable[[Address, int], None],
-        carries: Callable[[Address], bool],
+        kept: NeighbourRecord,
         *,
         guests_max: int,
     ) -> None:
         self._members, self._beats, self._on_end, self._guests_max = members, beats, on_end, guests_max
-        self.carries = carries
+        self._kept = kept
         self._guests: dict[Address, None] = {}
         self._events: deque[Event] = deque()
         self.version = 0
@@ -45,9 +48,9 @@ class Links:
     def unheard_us(self, now: int) -> int:
         return self._members.unheard_us(now)
 
-    def open(self, name: Address, now: int) -> None:
+    def open(self, name: Address, now: int, key: bytes = b"", *, chosen: bool = True) -> None:
         self.version += 1
-        if self._members.add(name, now):
+        if self._members.add(name, now, key, chosen=chosen):
             self._events.append(Connect(name))
         self._guests.pop(name, None)
 
@@ -71,8 +74,12 @@ class Links:
             self._guests[name] = None
         self._beats.send(message, (name,))
 
-    def record(self, data: bytes) -> None:
-        self._events.append(Record(OF_NEIGHBOURHOOD, data))
+    def record(self, anchors: list[Address]) -> None:
+        self._write(msgspec.structs.replace(self._kept, anchors=list(anchors)))
+
+    def record_relay(self, relay: RelayRecord) -> None:
+        """Have the driver keep the first relay for our next life."""
+        self._write(msgspec.structs.replace(self._kept, relay=relay))
 
     def next_event(self) -> Event | None:
         return self._events.popleft() if self._events else None
@@ -81,6 +88,10 @@ class Links:
         """To whom the heartbeat that is due goes."""
         guests, self._guests = self._guests, {}
         return [*self._members.all, *guests]
+
+    def _write(self, kept: NeighbourRecord) -> None:
+        self._kept = kept
+        self._events.append(Record(OF_NEIGHBOURHOOD, kept.encode()))
 
 
 OF_NEIGHBOURHOOD: Final = 1

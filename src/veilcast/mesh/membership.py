@@ -17,7 +17,7 @@ ended.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from veilcast.errors import LocalError
 from veilcast.machine import Address
@@ -33,7 +33,7 @@ class Membership:
         self.present: dict[Address, None] = {}
         self.met: dict[Address, None] = {}
         """The acquaintances."""
-        self._known = dict.fromkeys(neighbours)
+        self._known = {name: _Neighbour(name.encode(), True) for name in neighbours}
         self._period_us, self._silence_us = period_us, silent_periods * period_us
         self._numbers: dict[Address, int] = {}
         self._heard_us: dict[Address, int] = {}
@@ -66,11 +66,29 @@ class Membership:
                 self._heard_us[name] = now
         return gone
 
-    def add(self, name: Address, now: int) -> bool:
-        """A new neighbour; False if it is one already."""
-        if name in self._known:
+    def identity(self, name: Address) -> bytes:
+        """The certified key of a neighbour; the address of a peer that has shown none."""
+        neighbour = self._known.get(name)
+        return name.encode() if neighbour is None else neighbour.identity
+
+    def holder(self, identity: bytes) -> Address | None:
+        """The neighbour that has this identity."""
+        return next((name for name, known in self._known.items() if known.identity == identity), None)
+
+    def chosen(self) -> list[Address]:
+        """The neighbours that this node or its owner chose, there or not: none of those that came."""
+        return [name for name, known in self._known.items() if known.chosen]
+
+    def is_chosen(self, name: Address) -> bool:
+        neighbour = self._known.get(name)
+        return neighbour is not None and neighbour.chosen
+
+    def add(self, name: Address, now: int, key: bytes = b"", *, chosen: bool = True) -> bool:
+        """A new neighbour, with its certified key if it has shown one; False if it is a neighbour already."""
+        is_new = name not in self._known
+        self._known[name] = _Neighbour(key or name.encode(), chosen)
+        if not is_new:
             return False
-        self._known[name] = None
         self._heard_us[name] = now
         return True
 
@@ -140,6 +158,11 @@ class Membership:
         since = self._well_since_us
         expected = dict.fromkeys((*self.present, *self._heard_us))
         return [name for name in expected if now - max(since, self._heard_us.get(name, since)) > self._silence_us]
+
+
+class _Neighbour(NamedTuple):
+    identity: bytes
+    chosen: bool
 
 
 _JUMP: Final = 1024

@@ -26,19 +26,16 @@ class Door(Protocol):
     def unheard_us(self, now: int) -> int:
         """For how long no neighbour at all has been heard."""
 
-    def carries(self, name: Address) -> bool:
-        """Whether notes come or go by this neighbour."""
-
-    def open(self, name: Address, now: int) -> None:
-        """Exchange heartbeats with this one from now on."""
+    def open(self, name: Address, now: int, key: bytes = b"", *, chosen: bool = True) -> None:
+        """Exchange heartbeats with this one from now on: with its certified key, and whether it is our choice."""
 
     def close(self, name: Address, now: int) -> None: ...
 
     def send(self, name: Address, message: Message) -> None:
         """With the next heartbeat; one who is no neighbour gets a single one, with a single message."""
 
-    def record(self, data: bytes) -> None:
-        """Have the driver keep this for our next life, in place of what it kept before."""
+    def record(self, anchors: list[Address]) -> None:
+        """Have the driver keep these for our next life, in place of those that it kept before."""
 
 
 class Neighbourhood(Protocol):

@@ -21,7 +21,7 @@ from veilcast.link.prefixes import Prefix
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
-from veilcast.mesh.certified import Certified, read_anchors
+from veilcast.mesh.certified import Certified
 from veilcast.mesh.conduct import Conduct, Outfit
 from veilcast.mesh.config import Config
 from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials
@@ -31,6 +31,7 @@ from veilcast.mesh.inbox import Inbox
 from veilcast.mesh.links import OF_NEIGHBOURHOOD, Links
 from veilcast.mesh.load import Load
 from veilcast.mesh.membership import Membership
+from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
 from veilcast.mesh.replays import Heard
@@ -45,7 +46,7 @@ class MeshNode:
 
     `neighbours` are those of a fixed neighbourhood, or the contacts by which a node called `name` finds its own. Among
     certified members it needs the `prefix` of addresses. `records` is what earlier lives had stored and did not settle:
-    publications, which are sent again, and the anchors of a certified neighbourhood, which are tried first.
+    publications, which are sent again, and the anchors and the first relay of a certified neighbourhood.
     `sent` counts what we sent, by kind of message; `refused` what others sent in vain, by kind of error;
     `load` is what we carry of notes, for ourselves and for others.
     """
@@ -80,6 +81,7 @@ class MeshNode:
         )
         self._frames: list[Frame] = []
         records = records or {}
+        kept = read_neighbour_record(records[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in records else NeighbourRecord()
         self._records = Records(entropy, records, config.records_max, OF_NEIGHBOURHOOD)
         outfit = Outfit(
             config,
@@ -91,13 +93,15 @@ class MeshNode:
             self._post,
             self._deliver,
             self._records,
+            kept.relay,
+            self._keep_relay,
             now,
         )
         conduct = Paper(outfit) if config.profile == "paper" else Hardened(outfit)
         self._conduct: Conduct = conduct
         self.overlay = conduct.overlay
-        carries, guests_max = self.overlay.branches.carries, 2 * config.neighbours_max
-        self._links = Links(self._members, self._beats, self._conduct.lost, carries, guests_max=guests_max)
+        guests_max = 2 * config.neighbours_max
+        self._links = Links(self._members, self._beats, self._conduct.lost, kept, guests_max=guests_max)
         self.neighbourhood: Neighbourhood = Fixed()
         if config.membership == "scamp":
             self.neighbourhood = Scamp(config, name, neighbours, self._links, rng, now)
@@ -105,9 +109,9 @@ class MeshNode:
             if name is None or prefix is None:
                 raise LocalError("a node among certified members must know its own address, and prefixes of others")
             credentials = Credentials(keyring, name, entropy, COOKIE_PERIODS * period)
-            anchors = read_anchors(records[OF_NEIGHBOURHOOD]) if OF_NEIGHBOURHOOD in records else ()
+            anchors, relay = map(Address, kept.anchors), conduct.first_relay if isinstance(conduct, Hardened) else None
             self.neighbourhood = Certified(
-                config, name, neighbours, self._links, credentials, prefix, rng, now, anchors
+                config, name, neighbours, self._links, credentials, prefix, rng, now, anchors, relay
             )
         self._buckets, self._heard = Buckets(config), Heard(config)
         self._inbox = Inbox(
@@ -311,6 +315,11 @@ class MeshNode:
         ]
         note = Note(place_id(topic, content), content.publication)
         self._inbox.put((topic, content.stream), content.number, note, readers, now)
+
+    def _keep_relay(self, relay: RelayRecord) -> None:
+        """Where the owner names the neighbours, they are the same in the next life, and so is the choice."""
+        if self.neighbourhood.hospitable:
+            self._links.record_relay(relay)
 
     def _interests(self, topic: str) -> list[Conjunction]:
         return [interest for read, interest in self._subscriptions.values() if read == topic]

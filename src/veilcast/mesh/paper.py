@@ -31,7 +31,7 @@ class Paper:
     """A `Conduct`. A topic's token is the same for ever, or changes with the epoch where `epochs` is switched on."""
 
     def __init__(self, outfit: Outfit) -> None:
-        config, keyring, members, beats, rng, entropy, post, deliver, records, _ = outfit
+        config, keyring, members, beats, rng, entropy, post, deliver, records, *_ = outfit
         self._epochs, self._authority = Epochs(config, keyring), keyring.root
         self._entropy, self._post, self._deliver = entropy, post, deliver
         self._config = config

@@ -6,20 +6,20 @@ prefixes, or late. So no prefix holds more than a few slots; the oldest half of 
 nobody gets by coming later; and the rest go by right of way: a prefix that has come less often goes before one that
 has come more often, let in or not. Attackers with many certificates and few prefixes thus compete with one another, and
 lose their way by coming again and again; an honest node that never came before finds room. Where both have come as
-often a coin decides, and mostly for who is there: every link that ends costs repair. One that carries notes stays as
-long as there is one that does not, and even then the coin must be against it.
+often a coin decides, and mostly for who is there: every link that ends costs repair. What a link carries has no say:
+otherwise an adversary that fills a node would learn from every eviction which links carry publications.
 
 A certificate counts once, whatever the number of addresses that show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 from typing import Final
 
 import msgspec
 
+from veilcast.crypto.certificate import Chain
 from veilcast.machine import Address
 
 
@@ -30,6 +30,12 @@ class Link(msgspec.Struct, frozen=True):
     subject: bytes
     last: int
     chosen: bool
+
+    @staticmethod
+    def to(prefix: str, peer: Chain, *, chosen: bool) -> Link:
+        """A link to the holder of this certificate, until the certificate or its delegation ends."""
+        last = peer.leaf.last if peer.delegation is None else min(peer.leaf.last, peer.delegation.last)
+        return Link(prefix, peer.leaf.subject, last, chosen)
 
 
 class Slots:
@@ -58,7 +64,7 @@ class Slots:
     def choose(self, name: Address, link: Link) -> None:
         self.links[name] = link
 
-    def admit(self, name: Address, link: Link, carries: Callable[[Address], bool]) -> Address | None:
+    def admit(self, name: Address, link: Link) -> Address | None:
         """Let somebody in who came; gives who must leave for it, or itself if it is not let in."""
         self._visit(link.prefix)
         if not self._has_room(link.prefix, chosen=False):
@@ -66,7 +72,7 @@ class Slots:
         came = [other for other, linked in self.links.items() if not linked.chosen]
         leaver = None
         if len(came) >= self._come_max:
-            leaver = self._leaver(came[self._come_max // 2 :], self._visits[link.prefix], carries)
+            leaver = self._leaver(came[self._come_max // 2 :], self._visits[link.prefix])
             if leaver is None:
                 return name
             del self.links[leaver]
@@ -80,13 +86,11 @@ class Slots:
         """How many prefixes we have counted visits of."""
         return len(self._visits)
 
-    def _leaver(self, young: list[Address], visits: int, carries: Callable[[Address], bool]) -> Address | None:
+    def _leaver(self, young: list[Address], visits: int) -> Address | None:
         """Somebody of the prefix that came most often, if that is more often than the newcomer's."""
-        idle = [name for name in young if not carries(name)]
-        counts = {name: self._visits.get(self.links[name].prefix, 0) for name in idle or young}
+        counts = {name: self._visits.get(self.links[name].prefix, 0) for name in young}
         ahead = max(counts.values(), default=0) - visits
-        is_close = ahead == 0 if idle else ahead > 0
-        if (idle and ahead > 0) or (is_close and self._rng.random() < CLOSE):
+        if ahead > 0 or (ahead == 0 and self._rng.random() < CLOSE):
             return self._rng.choice([name for name, count in counts.items() if count - visits == ahead])
         return None
 

@@ -1,10 +1,10 @@
 """Stems: how what a publisher says gets to the root without showing where it began.
 
-The publisher hands it to one neighbour, the same for life, and waits while that one is away: a second successor would
-be a second sample. A relay passes it on to a neighbour that depends on whom it came from alone, or ends the stem, by a
-coin that does too; one that it comes back to ends it. From there it climbs to the root as subscriptions do. Where there
-is no root yet, the end of the stem floods the call for one. The root's acknowledgement goes back the same way, signed
-with the key of its lot: a relay that drops a note cannot make its publisher believe that it arrived.
+The publisher hands it to one neighbour, its first relay, and waits while that one is away: another first relay would
+be another sample (`first_relay`). A relay passes it on to a neighbour that depends on whom it came from alone, or ends
+the stem, by a coin that does too; one that it comes back to ends it. From there it climbs to the root as subscriptions
+do. Where there is no root yet, the end of the stem floods the call for one. The root's acknowledgement goes back the
+same way, signed with the key of its lot: a relay that drops a note cannot make its publisher believe that it arrived.
 
 A relay checks that a certified publisher signed what it passes on, so a stem is no way to flood the network, and keeps
 for a while whom it came from, so that the acknowledgement finds its way; the oldest are forgotten first.
@@ -18,9 +18,9 @@ from veilcast.crypto.cell import lineage_of
 from veilcast.crypto.derive import digest
 from veilcast.errors import MalformedError, StaleError
 from veilcast.machine import Address
-from veilcast.mesh.habits import Habits
 from veilcast.mesh.roots import Roots, leading
 from veilcast.mesh.routes import Origin
+from veilcast.mesh.stem_choices import StemChoices
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import NOTE_ID
 from veilcast.wire.messages import Call, Message, Notify, Stem, Taken
@@ -30,9 +30,6 @@ Cargo: TypeAlias = Call | Notify
 
 class StemSeat(Protocol):
     """What stems see and do of their node."""
-
-    def known(self) -> list[Address]:
-        """All neighbours, there or not; in an upheaval those that were heard just now."""
 
     def present(self) -> list[Address]: ...
 
@@ -71,19 +68,19 @@ class Stems:
     """
 
     def __init__(
-        self, seat: StemSeat, habits: Habits, roots: Roots, *, onward: float, circle_us: int, passages_max: int
+        self, seat: StemSeat, choices: StemChoices, roots: Roots, *, circle_us: int, passages_max: int
     ) -> None:
-        self._seat, self._habits, self._roots = seat, habits, roots
-        self._onward, self._circle_us, self._passages_max = onward, circle_us, passages_max
+        self._seat, self._choices, self._roots = seat, choices, roots
+        self._circle_us, self._passages_max = circle_us, passages_max
         self._passages: dict[bytes, _Passage] = {}
 
     def launch(self, cargo: Cargo, lineage: bytes, now: int) -> bool:
         """Send our own on its way; False while the one it must go to is not there."""
-        successor = self._habits.successor(lineage, self._seat.known())
-        if successor is None or successor not in self._seat.present():
+        relay = self._choices.first_relay(lineage)
+        if relay is None or relay not in self._seat.present():
             return False
         data = encode(cargo)
-        self._forward(Stem(False, data), cargo_name(data), None, successor, now)
+        self._forward(Stem(False, data), cargo_name(data), None, relay, now)
         return True
 
     def receive(self, stem: Stem, sender: Address, now: int) -> None:
@@ -95,12 +92,12 @@ class Stems:
         if before is not None and again and (before.climbing or not stem.climbing):
             raise StaleError("a cargo that is on its way already")
         self._seat.check(cargo, now)
-        ends = stem.climbing or not self._habits.continues(sender, self._onward)
+        ends = stem.climbing or not self._choices.continues(sender)
         came_back = before is not None and before.source != sender and now - before.at_us < self._circle_us
         if before is not None and came_back and before.climbing:
             raise StaleError("a cargo that climbs in a circle")
         first = before.source if before is not None and came_back else sender
-        onward = None if ends or came_back else next(iter(self._habits.relays(sender, self._seat.present())), None)
+        onward = None if ends or came_back else self._choices.next_relay(sender, self._seat.present())
         if onward is not None:
             self._forward(Stem(False, stem.cargo), name, first, onward, now)
             return

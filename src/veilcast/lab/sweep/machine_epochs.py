@@ -183,10 +183,9 @@ def _roots(town: Town) -> list[int]:
 
 def _successor(town: Town) -> int | None:
     """To whom the publisher's notes go first, and while that one is away nowhere."""
-    keys = town.keyring.at(epoch_of(town.world.now, EPOCH_US)).topic(TOPIC)
-    known = [address(int(near)) for near in town.graph.neighbours(town.publisher)]
-    first = Habits(town.keyring.membership.link).successor(keys.record.lineage, known)
-    return None if first is None else place(first)
+    known = [address(int(near)).encode() for near in town.graph.neighbours(town.publisher)]
+    first = Habits(town.keyring.membership.link).first_relay(known)
+    return None if first is None else place(Address(first.decode()))
 
 
 def _run_until(town: Town, period: int) -> None:

@@ -1,0 +1,96 @@
+"""The first relay: the neighbour to which a node hands all its own publications first.
+
+A hostile first relay knows that no other node stands before the publisher. So a node has one first relay, for all
+topics, and keeps it, as a Tor client keeps its guard. Every node has one, whether it publishes or not: neither the
+record on the disk nor the link shows a publisher.
+
+1. Identity. A first relay is a certified link key, and not an address. One certificate counts once, from however many
+   addresses its member comes. A relay that comes back from another address is the same relay.
+2. Choice. A node chooses only among links that it opened itself, never among peers that came to it. It waits until its
+   neighbourhood is complete. A keyed hash of the certified keys decides.
+3. Waiting. While the first relay is away, publications wait, and the owner is told.
+4. Replacement. A replacement costs `refill_epochs` of uptime, of which at most `spares` times as much is saved up. It
+   needs the relay to be away for `away_epochs` of uptime without a break, or the silence of more than half of all
+   neighbours at once (`upheaval`) with the relay among the silent.
+
+Claim: in an uptime of T epochs a node has at most 1 + spares + T / refill_epochs first relays, whatever an adversary
+does to relays, to links and to neighbours. If a share p of the links that the node opens lead to insiders, one of them
+has been the first relay with a probability of at most 1 - (1 - p) ** (1 + spares + T / refill_epochs).
+Assumption: the disk keeps the record. A node that loses it chooses again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from veilcast.machine import Address
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.membership import Membership
+from veilcast.mesh.neighbour_record import RelayRecord
+from veilcast.mesh.relay_rules import RelayRules
+
+Keep: TypeAlias = Callable[[RelayRecord], None]
+"""Stores the record for the node's next life."""
+
+
+class FirstRelay:
+    """`beat` is called once for each heartbeat of the node's own."""
+
+    def __init__(
+        self,
+        rules: RelayRules,
+        habits: Habits,
+        members: Membership,
+        keep: Keep,
+        *,
+        epoch_beats: int,
+        kept: RelayRecord | None = None,
+    ) -> None:
+        self._habits, self._members, self._keep, self._epoch_beats = habits, members, keep, epoch_beats
+        self._away_max, self._price = rules.away_epochs * epoch_beats, rules.refill_epochs * epoch_beats
+        self._credit_max = rules.spares * self._price
+        self.record = kept
+        self.is_settled = True
+        """Whether the neighbourhood is complete enough to choose in; the neighbourhood may say otherwise."""
+        self._unkept = 0
+
+    @property
+    def key(self) -> bytes | None:
+        return None if self.record is None else self.record.key
+
+    def address(self) -> Address | None:
+        """Where the first relay is a neighbour now, if it is one."""
+        return None if self.record is None else self._members.holder(self.record.key)
+
+    def beat(self, now: int, *, upheaval: bool) -> None:
+        """Look whether the first relay is there; choose one if there is none, or if it may be replaced."""
+        if self.record is None:
+            if self.is_settled:
+                self._choose(self._members.chosen(), self._credit_max)
+            return
+        if self._members.unheard_us(now) > 0 and not self._members.present:
+            return  # This node is cut off: that says nothing about its relay.
+        name, record = self.address(), self.record
+        is_there = name is not None and (self._members.was_heard(name, now) or name in self._members.present)
+        away = 0 if is_there else record.away + 1
+        credit = min(record.credit + 1, self._credit_max)
+        address = record.address if name is None else name
+        self._change(RelayRecord(record.key, address, away, credit), now_kept=address != record.address)
+        is_silent = upheaval and not (name is not None and self._members.was_heard(name, now))
+        if credit >= self._price and (away >= self._away_max or is_silent):
+            there = [other for other in self._members.chosen() if self._members.was_heard(other, now)]
+            self._choose([other for other in there if other != name], credit - self._price)
+
+    def _choose(self, candidates: list[Address], credit: int) -> None:
+        keys = {self._members.identity(name): name for name in candidates}
+        if (key := self._habits.first_relay(keys)) is not None:
+            self._change(RelayRecord(key, keys[key], 0, credit), now_kept=True)
+
+    def _change(self, record: RelayRecord, *, now_kept: bool) -> None:
+        """The counters are stored once an epoch: a restart loses less than that of the wait."""
+        self.record = record
+        self._unkept += 1
+        if now_kept or self._unkept >= self._epoch_beats:
+            self._unkept = 0
+            self._keep(record)

@@ -1,0 +1,117 @@
+"""Address grinding: one member with one certificate knocks at every node, from one new address after another.
+
+The insider wants to be the publisher's first relay. At each honest node it has one address at a time. If that node
+has handed it nothing for a turn, the insider leaves, and comes back from an address that no node has seen. If the node
+has handed it something, the insider stays. It drops nothing, and keeps the limits on knocks: all its addresses have one
+prefix. For each publication it notes the node that handed it over first. The node that is first most often is its
+guess.
+
+With a turn of 0 the insider keeps its first addresses: the null control.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from veilcast.authority.keyring import Keyring
+from veilcast.machine import Address, Machine
+from veilcast.mesh.config import Certified, Config
+from veilcast.mesh.stem import cargo_name
+from veilcast.sim.active.mouth import Mouth
+from veilcast.sim.host import Birth
+from veilcast.sim.mesh import MeshPopulation, prefix_of
+from veilcast.sim.mesh_owners import Owner
+from veilcast.sim.world import World
+from veilcast.wire.messages import Message, Stem
+
+
+class DrawnPopulation(MeshPopulation, frozen=True, kw_only=True, tag="drawn"):
+    """A mesh population whose keyrings depend on `draw`, too, and not on the nodes' numbers alone."""
+
+    draw: int
+
+    def insider_keyring(self, epoch_us: int) -> Keyring:
+        """A membership that no node of the population has, without any grant."""
+        return self._keyring({}, self.nodes, epoch_us)
+
+    def _keyring(self, roles: dict[str, str], number: int, epoch_us: int) -> Keyring:
+        return super()._keyring(roles, number + self.draw * DRAW, epoch_us)
+
+
+class Insider:
+    """The member behind all the addresses. Bounded by the length of a run alone."""
+
+    def __init__(
+        self, world: World, config: Config, keyring: Keyring, targets: Sequence[Address], turn_us: int
+    ) -> None:
+        self._world, self._keyring, self._turn_us, self._targets = world, keyring, turn_us, targets
+        # One link at each address, to the target, and nothing that other nodes could wonder at.
+        alone = Certified(outbound=1, reunions=0, anchors=0, book_max=2, probe_periods=1_000_000)
+        quiet = msgspec.structs.replace(config.hardening, covers=False, volunteer=False)
+        self._config = msgspec.structs.replace(config, certified=alone, hardening=quiet)
+        self._current: dict[Address, Address] = {}
+        self._handed: Counter[Address] = Counter()
+        """What each target has handed over in this turn."""
+        self.first: dict[bytes, tuple[Address, int]] = {}
+        """For each publication, the first node that handed it over, and when."""
+        self.addresses: list[Address] = []
+
+    def start(self) -> None:
+        """Come to every node, at a moment of its own for each."""
+        for place, target in enumerate(self._targets):
+            self._world.after(1 + place * SECOND_US, lambda target=target: self._come(target))  # type: ignore[misc]
+
+    def handed(self, stem: Stem, source: Address, now: int) -> None:
+        self._handed[source] += 1
+        if not stem.climbing:
+            self.first.setdefault(cargo_name(stem.cargo), (source, now))
+
+    def guess(self, since_us: int) -> Address | None:
+        """The node that was the first to hand over the most publications since then."""
+        counts = Counter(source for source, at_us in self.first.values() if at_us >= since_us)
+        return max(sorted(counts), key=lambda name: counts[name], default=None)
+
+    def _come(self, target: Address) -> None:
+        address = Address(f"evil.{len(self.addresses)}")
+        self.addresses.append(address)
+        self._current[target] = address
+        owner = Owner(self._config, self._keyring, {}, [target], prefix_of)
+        self._world.add(address, lambda birth: Grinder(owner.start(birth), birth, target, self))
+        if self._turn_us:
+            self._world.after(self._turn_us - LEAVE_US, lambda: self._look(target))
+
+    def _look(self, target: Address) -> None:
+        if self._handed.pop(target, 0):
+            self._world.after(self._turn_us, lambda: self._look(target))
+            return
+        address = self._current[target]
+        self._world.call(address, lambda machine, now: machine.inner.leave(now))
+        self._world.after(LEAVE_US - 1, lambda: self._world.crash(address))
+        self._world.after(LEAVE_US, lambda: self._come(target))
+
+
+class Grinder(Mouth):
+    """The insider at one address. It has to do with its target alone."""
+
+    def __init__(self, inner: Machine, birth: Birth, target: Address, insider: Insider) -> None:
+        super().__init__(inner)
+        self._target, self._insider = target, insider
+
+    def receive(self, data: bytes, source: Address, now: int) -> None:
+        if source == self._target:
+            super().receive(data, source, now)
+
+    def hear(self, message: Message, source: Address, now: int) -> None:
+        if isinstance(message, Stem):
+            self._insider.handed(message, source, now)
+
+
+DRAW: Final = 1_000
+"""Keyrings for each draw."""
+SECOND_US: Final = 1_000_000
+LEAVE_US: Final = 3 * SECOND_US
+"""What it takes to leave: a heartbeat with the word, and some for the way."""

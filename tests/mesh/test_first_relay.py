@@ -1,0 +1,237 @@
+"""The first relay: which neighbour it is, for how long, and how often an adversary can bring about another one."""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from random import Random
+
+import msgspec
+import pytest
+
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError, TamperedError
+from veilcast.machine import Address
+from veilcast.mesh.config import Config
+from veilcast.mesh.first_relay import FirstRelay
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.membership import Membership
+from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
+from veilcast.mesh.relay_rules import RelayRules
+
+PERIOD_US = 1_000_000
+EPOCH_BEATS = 10
+RULES = RelayRules(away_epochs=3, refill_epochs=20, spares=2)
+PRICE = RULES.refill_epochs * EPOCH_BEATS
+AWAY = RULES.away_epochs * EPOCH_BEATS
+
+
+class Bench:
+    """A node's membership and first relay; `there` names the neighbours that send heartbeats."""
+
+    def __init__(self, rules: RelayRules = RULES, kept: RelayRecord | None = None, secret: int = 1) -> None:
+        self.now = PERIOD_US
+        self.members = Membership((), period_us=PERIOD_US, silent_periods=5, now=self.now)
+        self.kept: list[RelayRecord] = []
+        self.there: dict[Address, None] = {}
+        self._number = 0
+        habits = Habits(Secret(secret.to_bytes(32, "big")))
+        self.relay = FirstRelay(rules, habits, self.members, self.kept.append, epoch_beats=EPOCH_BEATS, kept=kept)
+
+    def link(self, name: str, key: str, *, chosen: bool = True) -> None:
+        self.members.add(Address(name), self.now, key.encode(), chosen=chosen)
+        self.there[Address(name)] = None
+
+    def unlink(self, name: str) -> None:
+        self.members.remove(Address(name))
+        self.there.pop(Address(name), None)
+
+    def beat(self, times: int = 1, *, upheaval: bool = False) -> None:
+        for _ in range(times):
+            self.now += PERIOD_US
+            self._number += 1
+            for name in self.there:
+                self.members.hear(name, self._number, self.now)
+            self.relay.beat(self.now, upheaval=upheaval)
+
+    @property
+    def key(self) -> str | None:
+        return None if self.relay.key is None else self.relay.key.decode()
+
+
+def neighbourly(count: int = 8) -> Bench:
+    bench = Bench()
+    for number in range(count):
+        bench.link(f"n{number}:1", f"key {number}")
+    bench.beat()
+    return bench
+
+
+def test_peers_that_came_are_never_chosen_from_however_many_addresses() -> None:
+    bench = Bench()
+    for number in range(200):
+        bench.link(f"came{number}", f"came {number % 3}", chosen=False)
+    bench.beat(5)
+    assert not bench.kept
+    bench.link("own", "own key")
+    bench.beat()
+    assert bench.key == "own key"
+    bench.beat(1_000)
+    assert bench.key == "own key"
+
+
+def test_a_later_neighbour_does_not_take_the_place_of_the_first_relay_whatever_its_rank() -> None:
+    bench = neighbourly()
+    first = bench.key
+    for number in range(500):
+        bench.link(f"late{number}", f"late {number}")
+        bench.beat()
+        assert bench.key == first
+        bench.unlink(f"late{number}")
+
+
+def test_a_relay_that_comes_back_from_another_address_is_the_same_relay() -> None:
+    bench = neighbourly()
+    first = bench.key
+    old = bench.relay.address()
+    assert first is not None
+    assert old is not None
+    bench.unlink(old)
+    bench.beat(AWAY - 1)
+    assert (bench.key, bench.relay.address()) == (first, None)
+    bench.link("moved:9", first, chosen=False)
+    bench.beat()
+    assert (bench.key, bench.relay.address()) == (first, "moved:9")
+    assert bench.kept[-1].address == "moved:9"
+    assert bench.kept[-1].away == 0
+
+
+def test_another_member_at_the_relays_address_is_not_the_relay() -> None:
+    bench = neighbourly()
+    old = bench.relay.address()
+    assert old is not None
+    bench.unlink(old)
+    bench.link(old, "another key")
+    bench.beat()
+    assert bench.relay.address() is None
+
+
+def test_a_relay_that_is_away_is_waited_for_and_replaced_after_its_time() -> None:
+    bench = neighbourly()
+    first, name = bench.key, bench.relay.address()
+    assert name is not None
+    del bench.there[name]
+    bench.beat(AWAY - 1)
+    bench.there[name] = None  # It is back for a moment, and the wait begins anew.
+    bench.beat()
+    bench.unlink(name)
+    bench.beat(AWAY - 1)
+    assert bench.key == first
+    bench.beat()
+    assert bench.key not in (first, None)
+
+
+def test_a_node_that_is_cut_off_does_not_count_its_own_absence() -> None:
+    bench = neighbourly()
+    first, there = bench.key, dict(bench.there)
+    for name in there:
+        bench.members.lose(name)
+    bench.there.clear()
+    bench.beat(10 * AWAY)
+    assert bench.key == first
+
+
+@pytest.mark.parametrize("forced", ["outages", "upheavals"])
+def test_an_adversary_that_silences_every_relay_brings_about_no_more_than_the_bound(forced: str) -> None:
+    """The adversary ends each first relay at once, or makes an upheaval around it; all other neighbours stay."""
+    bench, beats, seen = neighbourly(), 4_000, list[str]()
+    for number in range(beats):
+        name = bench.relay.address()
+        if bench.key is not None and bench.key not in seen:
+            seen.append(bench.key)
+        if name is not None:
+            bench.unlink(name)
+            bench.link(f"new{number}", f"new key {number}")
+        bench.beat(upheaval=forced == "upheavals")
+    bound = 1 + RULES.spares + beats / PRICE
+    assert len(seen) <= bound
+    assert len(seen) >= bound - 2  # The rule lets as many be replaced as it says: publishers do not wait for ever.
+
+
+def test_an_upheaval_replaces_a_silent_relay_at_once_and_never_one_that_is_heard() -> None:
+    bench = neighbourly()
+    first, name = bench.key, bench.relay.address()
+    assert name is not None
+    bench.beat(3, upheaval=True)
+    assert bench.key == first
+    del bench.there[name]
+    bench.beat(4, upheaval=True)
+    assert bench.key != first
+    assert bench.relay.address() in bench.there
+
+
+def test_the_record_brings_the_relay_and_its_counters_over_a_restart() -> None:
+    bench = neighbourly()
+    name = bench.relay.address()
+    assert name is not None
+    bench.unlink(name)
+    bench.beat(AWAY - 1)
+    kept = bench.kept[-1]
+    assert AWAY - 1 - EPOCH_BEATS <= kept.away < AWAY
+    again = Bench(kept=read_neighbour_record(NeighbourRecord(["a"], kept).encode()).relay)
+    for number in range(8):
+        again.link(f"other{number}", f"other {number}")
+    again.beat()
+    assert again.key == bench.key
+    again.beat(AWAY)
+    assert again.key != bench.key
+    assert again.kept[-1].credit < kept.credit
+
+
+def test_a_record_that_has_anchors_alone_is_read_and_a_damaged_one_is_not() -> None:
+    assert read_neighbour_record(msgspec.msgpack.encode(["a", "b"])) == NeighbourRecord(["a", "b"])
+    assert read_neighbour_record(NeighbourRecord(["a"]).encode()) == NeighbourRecord(["a"])
+    for damaged in (b"\xc1", b"", b"\x01", msgspec.msgpack.encode([["a"], [1, 2]])):
+        with pytest.raises(TamperedError):
+            read_neighbour_record(damaged)
+
+
+def test_every_candidate_is_as_likely_to_be_chosen() -> None:
+    counts = [0] * 8
+    for secret in range(400):
+        bench = Bench(secret=secret)
+        for number in range(8):
+            bench.link(f"n{number}", f"key {number}")
+        bench.beat()
+        assert bench.key is not None
+        counts[int(bench.key[-1])] += 1
+    assert sum((count - 50) ** 2 / 50 for count in counts) < 24.3  # The 99.9th percentile, seven degrees of freedom.
+
+
+def test_the_measured_share_of_captures_is_that_of_the_formula() -> None:
+    """A tenth of the links that a node opens lead to insiders; the adversary ends every honest first relay."""
+    insiders, cases, beats = 0.1, 400, 3 * PRICE
+    captured = 0
+    for secret in range(cases):
+        bench, rng = Bench(secret=secret), Random(secret)
+        hostile = {f"key {number}": rng.random() < insiders for number in range(30)}
+        fresh = iter(hostile)
+        for _ in range(8):
+            bench.link(f"at {(key := next(fresh))}", key)
+        for _ in range(beats):
+            bench.beat(upheaval=True)
+            if bench.key is not None and hostile[bench.key]:
+                captured += 1
+                break
+            if (name := bench.relay.address()) is not None:
+                bench.unlink(name)
+                bench.link(f"at {(key := next(fresh))}", key)
+    most = 1 - (1 - insiders) ** (1 + RULES.spares + beats / PRICE)
+    assert abs(captured / cases - most) < 4 * sqrt(most * (1 - most) / cases)
+
+
+def test_impossible_rules_are_refused() -> None:
+    for name, wrong in (("away_epochs", 0), ("refill_epochs", 0), ("spares", -1)):
+        with pytest.raises(ConfigError, match=rf"hardening\.relay\.{name}"):
+            msgspec.structs.replace(RULES, **{name: wrong})
+    assert Config().hardening.relay.rule == "kept"
+    assert ceil(365 * 24 / RelayRules().refill_epochs) + 1 + RelayRules().spares <= 10
