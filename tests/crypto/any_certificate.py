@@ -14,7 +14,8 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.crypto.x509 import FOREVER_S
 
 LONG_AGO, NEVER = datetime(1970, 1, 1, tzinfo=UTC), datetime.fromtimestamp(FOREVER_S, UTC)
-MEMBER, DIRECTORY = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.OCSP_SIGNING
+MEMBER, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+DIRECTORY = ExtendedKeyUsageOID.OCSP_SIGNING
 
 
 def certificate(
@@ -22,7 +23,8 @@ def certificate(
 ) -> bytes:
     """A certificate of the form that the authority writes, valid for all time, under any issuer's name.
 
-    `changed` has what differs: `ca`, `path_length`, `signs` (key usage), `extra` (further extensions), `key_id`.
+    `changed` has what differs: `ca`, `path_length`, `signs` (key usage), `extra` (further extensions), `key_id`,
+    `uses` (further ones).
     """
     flags = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False)
     signs = changed.get("signs", False)
@@ -45,7 +47,7 @@ def certificate(
         .not_valid_after(changed.get("last", NEVER))
         .add_extension(x509.BasicConstraints(changed.get("ca", False), changed.get("path_length")), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(x509.ExtendedKeyUsage([use]), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([use, *changed.get("uses", ())]), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier(key_id, None, None), critical=False)
     )
     for extension, critical in changed.get("extra", ()):

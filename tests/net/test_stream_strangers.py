@@ -24,7 +24,9 @@ from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity, client_context, server_context
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
 from crowd import QUICK, Crowd, hosting, running, until
+from leaf_issuer import MEMBER, SERVER, forged_certificates
 from puppet import Puppet
 
 CROWD = Crowd()
@@ -45,6 +47,13 @@ def forged_proxy() -> Identity:
     return dataclasses.replace(identity, chain=as_pem(forged, own[0]), key=key_as_pem(key).reveal())
 
 
+def better_forged_proxy() -> Identity:
+    """The same, with names of issuer and subject that fit: only the flags of Bob's certificate speak against it."""
+    key = tls_key(BOB_RING.membership.link)
+    chain = as_pem(*forged_certificates(BOB_RING, bytes(16), MEMBER, SERVER))
+    return dataclasses.replace(CROWD.identity(BOB_RING), chain=chain, key=key_as_pem(key).reveal())
+
+
 def revoked() -> Identity:
     identity = CROWD.member("mallory")
     CROWD.revoke("mallory")
@@ -60,6 +69,7 @@ CALLERS: dict[str, tuple[Callable[[], Identity], str]] = {
     "ourselves": (lambda: PROXY, "its certificate is for another role"),
     "revoked": (revoked, "the key has been revoked"),
     "certified by a member": (forged_proxy, ends.STRANGE),
+    "certified by a member whose names fit": (better_forged_proxy, ends.STRANGE),
 }
 
 
@@ -232,6 +242,7 @@ HOSTS: dict[str, tuple[Callable[[], Identity], str]] = {
     "a server": (lambda: CROWD.identity(CROWD.ring("susan", "server")), "its certificate is for another role"),
     "a broker": (lambda: CROWD.identity(CROWD.ring("bruno", "broker")), "its certificate is for another role"),
     "certified by a member": (forged_proxy, ends.STRANGE),
+    "certified by a member whose names fit": (better_forged_proxy, ends.STRANGE),
     "of another authority": (lambda: Crowd(8).proxy(), ends.STRANGE),
     "expired": (lambda: CROWD.identity(CROWD.ring("olaf", "proxy", first=-9, epochs=2)), ends.OVER),
 }

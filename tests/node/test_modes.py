@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from veilcast.authority.revoked import Revoked
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Publication
@@ -21,6 +23,10 @@ from veilcast.node.store import Store
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.topics import Label
+from veilcast.tree.node import TreeNode
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
+from listed import network
 
 
 def start(records: dict[int, bytes], seed: int = 1) -> Start:
@@ -35,6 +41,17 @@ def test_there_is_a_mesh_and_nothing_that_nobody_knows() -> None:
     assert drivers == ["udp", "streams", "onions", "mqtt"]
     with pytest.raises(ConfigError, match="mode: there is no mode 'hedge', only mesh"):
         mode_of("hedge")
+
+
+def test_a_tree_node_knows_what_bulletins_have_voided() -> None:
+    revoked, keyring = Revoked(bytes(32), 9), network(1)[2][0]
+    settings = mode_of("tree").settings("hardened", {"directory": "d:1"})
+    rng = Random(1)
+    node = mode_of("tree").build(
+        Start(settings, keyring, rng, rng.randbytes, Address("n:1"), (), {}, START_US, revoked)
+    )
+    assert isinstance(node, TreeNode)
+    assert node._membership._reader._revoked is revoked
 
 
 def test_a_mesh_node_takes_up_its_records_and_anchors_from_the_store(disk: Path) -> None:

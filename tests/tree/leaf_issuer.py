@@ -22,14 +22,15 @@ from veilcast.wire.tree import Enrol
 sys.path.insert(0, str(Path(__file__).parents[1] / "crypto"))
 from any_certificate import DIRECTORY as DIRECTORY
 from any_certificate import MEMBER as MEMBER
+from any_certificate import SERVER as SERVER
 from any_certificate import certificate
 
 
-def forged_certificates(adversary: Keyring, name: bytes, use: x509.ObjectIdentifier) -> Certificates:
+def forged_certificates(adversary: Keyring, name: bytes, *uses: x509.ObjectIdentifier) -> Certificates:
     """A certificate for this name and role on the adversary's own key, and the adversary's certificate behind it."""
     own, key = adversary.membership.tls[0], tls_key(adversary.membership.link)
     subject = x509.load_der_x509_certificate(own).subject
-    return certificate(key, subject, name, key.public, use), own
+    return certificate(key, subject, name, key.public, uses[0], uses=uses[1:]), own
 
 
 def forged_descriptor(adversary: Keyring, victim: bytes, box: bytes, address: Address, now: int) -> Enrol:

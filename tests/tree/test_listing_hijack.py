@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 from pathlib import Path as FilePath
+from random import Random
 
 import msgspec
 import pytest
@@ -26,10 +27,13 @@ from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.x509 import Leaf, Path
 from veilcast.errors import RemoteError
-from veilcast.machine import Address
+from veilcast.machine import Address, Connect, Event
+from veilcast.tree.config import TreeConfig
 from veilcast.tree.listing import Gathering, Listing, publish
+from veilcast.tree.node import TreeNode
+from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX
-from veilcast.wire.tree import Code, Head, Listed, Refused
+from veilcast.wire.tree import Code, Fetch, Head, Listed, Refused
 
 sys.path.insert(0, str(FilePath(__file__).parent))
 from leaf_issuer import DIRECTORY, MEMBER, forged_certificates, forged_descriptor
@@ -91,6 +95,39 @@ def forged_listing() -> Head:
 def test_a_members_certificate_does_not_sign_a_listing() -> None:
     with pytest.raises(RemoteError):
         Gathering(forged_listing(), Reader(VICTIM), None, NOW, LISTED_MAX)
+
+
+def test_a_revoked_directory_signs_no_listing_that_a_node_takes() -> None:
+    """Also not with certificates that it signs itself. A node that starts and fetches is what is asked here."""
+    ended = issuer.revoke(STATE, "directory", None, FIRST, bytes)
+    assert isinstance(ended.bulletin, Bulletin)
+    revoked = Revoked(KEYRING.root, 10)
+    revoked.add(ended.bulletin, FIRST)
+    for epochs, taken in ((0, True), (1, False)):
+        now = NOW + epochs * EPOCH_US
+        heads: list[Head] = [publish(Listing([], now, now + LEASE_US), KEYRING).head]
+        if epochs:
+            certificates = forged_certificates(KEYRING, name_of(KEYRING), DIRECTORY)
+            heads.append(msgspec.structs.replace(heads[0], certificates=certificates))
+        for head in heads:
+            node = TreeNode(
+                TreeConfig(), VICTIM, Address("d:1"), TRUE, Random(1), Random(2).randbytes, now, revoked=revoked
+            )
+            node.handle_timer(node.next_timer() or 0)
+            node.handle_timer(now + 3 * SECOND)
+            fetches = [event.peer for event in drained(node) if isinstance(event, Connect) and "fetch" in event.peer]
+            node.peer_up(fetches[0], now)
+            (asked,) = [decode(frame.data) for frame in node.frames_to_send(now, 9)]
+            assert isinstance(asked, Fetch)
+            node.receive(encode(msgspec.structs.replace(head, number=asked.number)), fetches[0], now)
+            assert (node.refused["ForgedError"] == 0) == taken
+
+
+def drained(node: TreeNode) -> list[Event]:
+    events = []
+    while (event := node.next_event()) is not None:
+        events.append(event)
+    return events
 
 
 def test_the_adversary_succeeds_where_names_and_signatures_are_all_that_is_checked(

@@ -40,7 +40,7 @@ def compose(
     and has several nodes.
     """
     opened = open_keyring(config, passphrase)
-    keyring, _, clock, rng = opened
+    keyring, revoked, clock, rng = opened
     onions = mode_of(config.mode).driver == "onions"
     if onions:
         check_standing(keyring, "member")
@@ -56,7 +56,17 @@ def compose(
     ):
         place = place_of(config.listen, keyring, tor) if onions else None
         address = config.told if place is None else place.address
-        start = Start(config.settings, keyring, rng, os.urandom, address, config.contacts, store.records(), clock.now())
+        start = Start(
+            config.settings,
+            keyring,
+            rng,
+            os.urandom,
+            address,
+            config.contacts,
+            store.records(),
+            clock.now(),
+            revoked,
+        )
         member = mode_of(config.mode).build(start)
         ways = _ways(config, opened, member, place)
         agent = Agent(

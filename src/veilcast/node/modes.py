@@ -15,6 +15,7 @@ import msgspec
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
+from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
 from veilcast.brokers.client import Client as BrokersClient
 from veilcast.brokers.paths import Paths
@@ -59,6 +60,8 @@ class Start(NamedTuple):
     peers: Sequence[Address]
     records: Mapping[int, bytes]
     now: int
+    revoked: Revoked | None = None
+    """Keys that bulletins have voided, for modes whose members judge statements of others themselves."""
 
 
 class Mode(NamedTuple):
@@ -128,6 +131,7 @@ def _tree(start: Start) -> LiveMember:
         start.entropy,
         start.now,
         start.records,
+        start.revoked,
     )
 
 

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
 from veilcast.authority.statement import Reader
 from veilcast.crypto.agree import public_of
 from veilcast.crypto.derive import fingerprint
@@ -50,10 +51,11 @@ class Membership:
         rng: Random,
         entropy: Entropy,
         now: int,
+        revoked: Revoked | None = None,
     ) -> None:
         self._config, self._keyring, self._streams, self._changed, self._rng = config, keyring, streams, changed, rng
         self._directory, self._address, self._entropy = directory, address, entropy
-        self._reader, self._prover, self._since_us = Reader(keyring), Prover(keyring), now
+        self._reader, self._prover, self._since_us = Reader(keyring, revoked), Prover(keyring), now
         self.home: Final = fingerprint(public_of(keyring.membership.link))
         self.listing = Listing(())
         self.enrolled_until_us = 0

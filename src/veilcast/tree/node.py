@@ -14,6 +14,7 @@ from random import Random
 from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter, Records, letter_id
+from veilcast.authority.revoked import Revoked
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, VeilcastError
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
 from veilcast.parts.alarms import earliest
@@ -41,8 +42,9 @@ class TreeNode:
     """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
     `directory` is where the listing is, `address` where this node can be reached by others. `records` is what earlier
-    lives had stored and did not settle: publications, and who its guards are. `refused` counts what others sent in
-    vain, by kind of error; `excess` what came to us without our wanting it.
+    lives had stored and did not settle: publications, and who its guards are. A listing of a directory that is among
+    the `revoked` is not taken. `refused` counts what others sent in vain, by kind of error; `excess` what came to us
+    without our wanting it.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class TreeNode:
         entropy: Entropy,
         now: int,
         records: Mapping[int, bytes] | None = None,
+        revoked: Revoked | None = None,
     ) -> None:
         kept = records or {}
         self.refused: Counter[str] = Counter()
@@ -66,7 +69,7 @@ class TreeNode:
         self._streams = Streams(config, rng, self._post)
         self._directory = way(directory, DIRECTORY)
         self._membership = Membership(
-            config, keyring, directory, address, self._streams, self._listed, rng, entropy, now
+            config, keyring, directory, address, self._streams, self._listed, rng, entropy, now, revoked
         )
         home, where = self._membership.home, self._membership.where
         self._hops = Hops(config, self._streams, home, where, lambda carry, now: self._part.carry(carry, now), rng)
