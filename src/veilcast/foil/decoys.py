@@ -4,9 +4,10 @@ Pure. A range keeps its width, one that reaches to an end of the domain keeps re
 word. What is not asked for stays unasked. Where a broker sees k + 1 such areas, any of them might be meant, as far as
 it does not know beforehand what people ask for.
 
-People ask for round numbers, and such ranges have few filters; beside decoys that begin anywhere, and have many, the
-true one would be known. So a decoy's ends are as round as the true ones and no rounder, and its cover has as many
-pieces, or as near to it as there is a place for.
+People ask for round numbers. Beside decoys that begin anywhere, the broker would know the true range twice over: by
+its ends, which are round in decimals (`roundness`), and by its filters, of which a range that is round in binary has
+few. So a decoy's ends are as round as the true ones and no rounder, and its cover has as many pieces and as fine ones,
+or as near to it as there is a place for. Where few places are as round, there are fewer decoys.
 
 The same interest has the same decoys, in every epoch and every life of its owner: were they drawn anew, the true one
 would be what all sets have in common. So they are drawn with a key of the member's own.
@@ -14,6 +15,7 @@ would be what all sets have in common. So they are drawn with a key of the membe
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import Final
 
@@ -24,6 +26,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.foil.chance import SecretChance, pick
 from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.naming import Area, Side, resolution
+from veilcast.foil.roundness import DecimalGrid
 from veilcast.machine import Entropy
 from veilcast.topics import Schema, Strings
 from veilcast.topics.dyadic import cover
@@ -36,11 +39,15 @@ def decoys_of(area: Area, topic: str, schema: Schema, config: FoilConfig, key: S
     for _ in range(_TRIES * config.k_s):
         if len(found) > config.k_s:
             break
-        found[tuple(_moved(side, place, schema, config, chance) for place, side in enumerate(area))] = None
+        used = [set(sides) for sides in zip(*found, strict=True)]
+        moved = (_moved(side, place, schema, config, used[place], chance) for place, side in enumerate(area))
+        found[tuple(moved)] = None
     return list(found)[1:]
 
 
-def _moved(side: Side, place: int, schema: Schema, config: FoilConfig, chance: SecretChance) -> Side:
+def _moved(
+    side: Side, place: int, schema: Schema, config: FoilConfig, used: AbstractSet[Side], chance: SecretChance
+) -> Side:
     if side is None:
         return None
     domain = schema.domains[place]
@@ -52,20 +59,22 @@ def _moved(side: Side, place: int, schema: Schema, config: FoilConfig, chance: S
         words = [str(word) for word in told.values] or made_up
         return words[_below(len(words), chance)]
     assert not isinstance(domain, Strings), "a side of two cells is of a number"
-    bits = resolution(schema)[place]
-    top = domain.cell(domain.high) >> (domain.bits - bits)
-    return side if side == (0, top) else _range(*side, top, bits, chance)
+    grid = DecimalGrid(domain, resolution(schema)[place])
+    return side if side == (0, grid.top) else _range(*side, grid, used, chance)
 
 
-def _range(first: int, last: int, top: int, bits: int, chance: SecretChance) -> tuple[int, int]:
-    """One with pieces as fine, and with as many, if any of the draws has."""
-    pieces, finest = _shape(first, last, bits)
+def _range(first: int, last: int, grid: DecimalGrid, used: AbstractSet[Side], chance: SecretChance) -> tuple[int, int]:
+    """Of all draws the one that looks most like the true range to a broker; one that is not used yet, if any is."""
+    step = grid.step_of(first, last)
+    pieces, finest = _shape(first, last, grid.bits)
 
-    def unlike(ends: tuple[int, int]) -> tuple[int, int]:
-        other, fine = _shape(*ends, bits)
-        return abs(fine - finest), abs(other - pieces)
+    def unlike(ends: tuple[int, int]) -> tuple[bool, bool, int, int]:
+        other, fine = _shape(*ends, grid.bits)
+        return ends in used, grid.step_of(*ends) != step, abs(fine - finest), abs(other - pieces)
 
-    return min((_drawn(first, last, top, chance) for _ in range(_DRAWS)), key=unlike)
+    draws = [_binary(first, last, grid.top, chance) for _ in range(_DRAWS)]
+    draws += [_decimal(first, last, grid, step, chance) for _ in range(_DRAWS)]
+    return min(draws, key=unlike)
 
 
 def _shape(first: int, last: int, bits: int) -> tuple[int, int]:
@@ -74,7 +83,8 @@ def _shape(first: int, last: int, bits: int) -> tuple[int, int]:
     return len(nodes), max(level for level, _ in nodes)
 
 
-def _drawn(first: int, last: int, top: int, chance: SecretChance) -> tuple[int, int]:
+def _binary(first: int, last: int, top: int, chance: SecretChance) -> tuple[int, int]:
+    """A range whose free ends are multiples of the power of two that the true ones are multiples of."""
     if first == 0:
         step = _roundness(last + 1)
         return 0, step * (1 + _below(max(1, (top + 1) // step - 1), chance)) - 1
@@ -84,6 +94,20 @@ def _drawn(first: int, last: int, top: int, chance: SecretChance) -> tuple[int, 
     step = min(_roundness(first), _roundness(last + 1))
     start = step * (1 + _below(max(1, (top - last + first) // step - 1), chance))
     return start, start + last - first
+
+
+def _decimal(first: int, last: int, grid: DecimalGrid, step: int, chance: SecretChance) -> tuple[int, int]:
+    """A range whose free ends are multiples of the decimal step that the true ones are multiples of, as far apart."""
+    start = None if first == 0 else grid.multiple(step, first)
+    end = None if last >= grid.top else grid.multiple(step, last)
+    length = 0 if start is None or end is None else end - start
+    lowest, highest = grid.multiple(step, 1), grid.multiple(step, grid.top - 1) - length
+    if lowest > highest:
+        return first, last
+    shift = lowest + _below(highest - lowest + 1, chance)
+    low = 0 if start is None else grid.cell(step * shift)
+    high = grid.top if end is None else grid.cell(step * (shift + length)) - (not grid.holds(step, last))
+    return (low, high) if low <= high and (end is None or high < grid.top) else (first, last)
 
 
 def _roundness(cell: int) -> int:
