@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from keyless import keyless_names
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.record import TopicRecord
+from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError
 from veilcast.foil.naming import (
     BITS_MAX,
@@ -124,6 +129,9 @@ def test_a_broker_that_knows_the_vocabulary_finds_no_name_and_no_word_in_hardene
     assert "secret" not in topic
     assert "topic" not in topic
     assert topic.endswith("/1/0/0/1")
+    another_topic = Secret(b"k" * 32)
+    for word in ("a/topic", "secret", "kind", "level", "a/topic/secret"):
+        assert not [name for name in keyless_names(word, [another_topic]) if name.hex() in topic]
     plain = names(schema, paper=True).topic(place_of(publication, schema))
     assert plain == "vc/on/a%2Ftopic/secret/1/0/0/1"
 

@@ -29,6 +29,7 @@ from veilcast.wire.messages import Heartbeat, Message, Notify, Stem, Subscribe, 
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from hamlet import (
     EPOCH_US,
     FIRST,
@@ -46,6 +47,8 @@ from hamlet import (
 )
 from strategies import messages
 from village import LABEL, note
+
+from keyless import keyless_names
 
 WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 
@@ -199,6 +202,9 @@ def test_no_message_names_the_topic_or_a_role() -> None:
     assert len(hamlet.got("s")) == 20
     for word in (TOPIC.encode(), b"publisher", b"subscriber", b"root", b"cover", b"secret"):
         assert not any(word in data for data in frames)
+    heard = b"\n".join(frames)
+    insider = keyrings()["forwarder"].membership
+    assert not [name for name in keyless_names(TOPIC, [insider.network, insider.link]) if name in heard]
     sizes = {len(data) for data in frames if data[:1] == b"\0"}
     assert sizes == {HARD.heartbeat_bytes}
 

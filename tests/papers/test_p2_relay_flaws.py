@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "authority"))
-from people import NOW, OTHER, TOPIC, make_people
+from people import EPOCHS, NOW, OTHER, TOPIC, make_people
 
 from veilcast.authority.content import Content
 from veilcast.authority.subjects import keyed, named, subject_key
+from veilcast.crypto.derive import derive
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.seal import Sealer, unseal
 from veilcast.crypto.secret import Secret
@@ -116,11 +117,13 @@ def test_both_do_what_they_are_for(paper: Paper, hardened: Hardened) -> None:
 def opened_by(keys: Iterable[Secret], sealed: bytes) -> list[bytes]:
     """What any of these keys, or a key made of one as our recipes make them, opens."""
     found = []
-    for key, context in product(keys, (b"veilcast/relay-note", b"veilcast/relay-paper", b"veilcast/relay-delivery")):
-        try:
-            found.append(unseal(key, sealed, context=context))
-        except ForgedError:
-            continue
+    contexts = (b"veilcast/relay-note", b"veilcast/relay-paper", b"veilcast/relay-delivery")
+    for key, context in product(keys, contexts):
+        for used in (key, derive(key, b"vc/relay-note")):
+            try:
+                found.append(unseal(used, sealed, context=context))
+            except ForgedError:
+                continue
     return found
 
 
@@ -136,6 +139,21 @@ def test_a_hardened_the_server_has_no_key_of_content(hardened: Hardened) -> None
     derived = [(point * Scalar(scalar.reveal())).key() for point in points for scalar in (server.k_r, server.unveil)]
     assert opened_by([*held, *derived, *(point.key() for point in points)], at_server) == []
     assert BODY not in at_server
+
+
+def test_a_hardened_server_proxy_and_members_of_another_topic_pool_their_keys_and_read_nothing(
+    hardened: Hardened,
+) -> None:
+    """All that the two hosts and all three users draw or compute, with the grants of the other topic for all epochs."""
+    server, other = hardened.server, [PEOPLE.bob.at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
+    scalars = [server.k_r, server.y, server.unveil, hardened.mask, *hardened.keys, *hardened.moves]
+    points = [server.public().route, server.public().subject]
+    points += [part for each in (*hardened.uploads, *hardened.moved) for part in (each.body, each.key_part)]
+    pooled = [*scalars, server.box, hardened.delivery, *(keys.content for keys in other)]
+    pooled += [subject_key(keys, b"relay") for keys in other]
+    pooled += [(point * scalar).key() for point, scalar in product(points, [Scalar.of(1), *scalars])]
+    assert opened_by(pooled, hardened.sealed) == []
+    assert opened_by([READER.content], hardened.sealed) != [], "the topic's key opens it"
 
 
 # --- (b) the server holds k_r, so it tries every subject it can think of

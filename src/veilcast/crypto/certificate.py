@@ -92,7 +92,12 @@ class Chain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     delegation: Certificate | None = None
 
     def verify(self, root: bytes, kind: Kind, epoch: int) -> None:
-        """Raise unless the root, or a delegate of it, gave the leaf for this kind, and all stands in `epoch`."""
+        """Raise unless the root, or a delegate of it, gave the leaf for this kind, and all stands in `epoch`.
+
+        The root alone makes delegates.
+        """
+        if kind is Kind.DELEGATE and self.delegation is not None:
+            raise ForgedError("a sub-authority cannot delegate further")
         self.leaf.verify(signer_of(root, self.delegation, epoch), kind, epoch)
 
     @property

@@ -1,0 +1,185 @@
+"""A member without a publisher's grant forges publications and certificates with everything that it may hold.
+
+The adversary is a coalition of members: bob reads both topics, dora publishes on the other topic, and both have
+memberships with link keys, TLS keys and certificates. They pool all keys and every certificate that travelled.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import msgspec
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from people import EPOCHS, NOW, OTHER, TOPIC, People, make_people
+
+from veilcast.authority import issuer
+from veilcast.authority.content import (
+    Content,
+    check_certified_notify,
+    check_notify,
+    make_certified_notify,
+    make_notify,
+    open_notify,
+)
+from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.record import Profile
+from veilcast.authority.standing import broker_key, tls_key
+from veilcast.crypto.certificate import Certificate, Chain, Kind, certify
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ForgedError, RemoteError
+from veilcast.machine import Publication
+from veilcast.relay import bodies
+
+PROFILES: tuple[Profile, ...] = ("hardened", "paper")
+CONTENT = Content(b"streamed", 1, Publication((("topic", TOPIC),), b"forged"))
+
+
+class Coalition:
+    """What bob and dora hold together, and the certificates that they have seen travel."""
+
+    def __init__(self, profile: Profile) -> None:
+        people = make_people(profile)
+        entropy = people.entropy
+        _, self.dora = issuer.grant_ready(people.authority, "dora", [(OTHER, "publisher")], NOW, EPOCHS, entropy)
+        _, child = issuer.delegate(people.authority, "chess", NOW, EPOCHS, entropy)
+        assert child.delegation is not None
+        self.people, self.bob, self.delegation = people, people.bob, child.delegation
+        self.root, self.token = people.bob.root, people.bob.at(NOW).topic(TOPIC).token
+        theirs = self.dora.at(NOW).topic(OTHER)
+        assert theirs.signing is not None
+        self.signers = [
+            theirs.signing,
+            child.key,
+            *(derive(ring.membership.link) for ring in (self.bob, self.dora) for derive in (tls_key, broker_key)),
+            SigningKey.generate(random.Random(1).randbytes),
+        ]
+        self.seen: list[Certificate] = [
+            certificate_of(theirs),
+            certificate_of(people.alice.at(NOW).topic(TOPIC)),
+            certificate_of(people.alice.at(NOW + 1).topic(TOPIC)),
+            self.bob.membership.certificate.leaf,
+            self.dora.membership.certificate.leaf,
+            self.delegation,
+        ]
+
+    def chains(self, kind: Kind, scope: bytes, subject: bytes) -> list[Chain]:
+        """Every certificate for `subject` that a key of theirs signs, behind every issuer that they can show."""
+        return [
+            Chain(certify(signer, kind, subject, scope, NOW, NOW + EPOCHS - 1, lineage, cover), delegation)
+            for signer in self.signers
+            for delegation in (None, *self.seen)
+            for lineage, cover in (((b"l" * 16, 100), (bytes(16), 0)) if kind is Kind.PUBLISHER else ((bytes(16), 0),))
+        ]
+
+
+def certificate_of(keys: TopicKeys) -> Certificate:
+    assert keys.certificate is not None
+    return keys.certificate.leaf
+
+
+def forgeries(coalition: Coalition) -> list[TopicKeys]:
+    """Publisher's keys for the topic: shown certificates with their own keys, and certificates of their making."""
+    reader = coalition.bob.at(NOW).topic(TOPIC)
+    borrowed = [
+        (signer, Chain(leaf, delegation))
+        for signer, leaf, delegation in product(coalition.signers, coalition.seen, (None, coalition.delegation))
+    ]
+    made = [
+        (signer, chain)
+        for signer in coalition.signers
+        for chain in coalition.chains(Kind.PUBLISHER, coalition.token, signer.public)
+    ]
+    return [
+        msgspec.structs.replace(reader, role="publisher", signing=signer, certificate=chain)
+        for signer, chain in borrowed + made
+    ]
+
+
+def publish_by_mesh_or_tree(keys: TopicKeys, people: People) -> None:
+    """A forwarder and a reader check a publication that shows its certificate."""
+    notify, reader = make_certified_notify(keys, CONTENT, people.entropy), people.carol.at(NOW).topic(TOPIC)
+    chain = check_certified_notify(notify, people.carol.root, NOW, NOW + 1)
+    reader.check_publisher(chain, people.carol.root, NOW)
+    open_notify(reader, notify)
+
+
+def publish_after_an_advertisement(keys: TopicKeys, people: People) -> None:
+    """An advertisement shows the certificate first, as in the paper's mesh."""
+    reader, chain = people.carol.at(NOW).topic(TOPIC), keys.certificate
+    assert chain is not None
+    reader.check_publisher(chain, people.carol.root, NOW)
+    notify = make_notify(keys, CONTENT, people.entropy)
+    check_notify(notify, [chain.leaf.subject])
+    open_notify(reader, notify)
+
+
+def publish_by_relay(keys: TopicKeys, people: People) -> None:
+    reader = people.carol.at(NOW).topic(TOPIC)
+    bodies.open_note(reader, bodies.seal_note(keys, CONTENT, people.entropy), people.carol.root, NOW)
+
+
+@pytest.mark.parametrize(
+    ("profile", "publish"),
+    [
+        ("hardened", publish_by_mesh_or_tree),
+        ("hardened", publish_after_an_advertisement),
+        ("hardened", publish_by_relay),
+        ("paper", publish_after_an_advertisement),
+    ],
+)
+def test_members_without_the_grant_cannot_publish_with_all_keys_and_certificates_that_they_pool(
+    profile: Profile, publish: Callable[[TopicKeys, People], None]
+) -> None:
+    coalition = Coalition(profile)
+    publish(coalition.people.alice.at(NOW).topic(TOPIC), coalition.people)
+    attempts = forgeries(coalition)
+    assert len(attempts) > 500
+    for forged in attempts:
+        with pytest.raises(RemoteError):
+            publish(forged, coalition.people)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_no_certificate_of_a_member_or_a_publisher_serves_as_an_issuer(kind: Kind) -> None:
+    """A delegate of another group certifies members by its right; nobody below the root makes delegates."""
+    coalition = Coalition("hardened")
+    subject = SigningKey.generate(random.Random(2).randbytes).public
+    scope = coalition.token if kind is Kind.PUBLISHER else bytes(32)
+    for chain in coalition.chains(kind, scope, subject):
+        rightful = chain.delegation == coalition.delegation and signed_by(chain.leaf, coalition.delegation.subject)
+        if rightful and kind is not Kind.DELEGATE:
+            chain.verify(coalition.root, kind, NOW)
+            continue
+        with pytest.raises(RemoteError):
+            chain.verify(coalition.root, kind, NOW)
+
+
+def signed_by(leaf: Certificate, issuer_key: bytes) -> bool:
+    try:
+        leaf.verify(issuer_key, leaf.kind, NOW)
+    except ForgedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_keys_of_other_topics_and_epochs_open_a_publication(profile: Profile) -> None:
+    """Dora has no grant for the topic; bob's grant, in hardened, has one key for each epoch."""
+    coalition = Coalition(profile)
+    people = coalition.people
+    notify = make_certified_notify(people.alice.at(NOW).topic(TOPIC), CONTENT, people.entropy)
+    assert open_notify(people.bob.at(NOW).topic(TOPIC), notify) == CONTENT
+    others = [coalition.bob.at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
+    others += [coalition.dora.at(NOW + later).topic(OTHER) for later in range(EPOCHS)]
+    if profile == "hardened":
+        others += [coalition.bob.at(NOW + later).topic(TOPIC) for later in range(1, EPOCHS)]
+    for keys in others:
+        for token in (keys.token, notify.token):
+            with pytest.raises(ForgedError):
+                open_notify(msgspec.structs.replace(keys, token=token), notify)

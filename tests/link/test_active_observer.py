@@ -1,0 +1,105 @@
+"""What an observer that also drops, delays, repeats, splices and records datagrams learns or does on links.
+
+The wire of a busy link is compared with the wire of a quiet one, cell by cell, while the observer interferes with both
+in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from veilcast.crypto import _primitives as primitives
+from veilcast.errors import ExcessError
+from veilcast.link.pacing import SECOND_US
+from veilcast.machine import Address
+from veilcast.sim.links import Weather
+from veilcast.wire.geometry import CELL
+
+sys.path.insert(0, str(Path(__file__).parent))
+from pairs import NOW, A, B, door, network
+from talkers import Street
+from test_hostile_links import remembered, town_of, works
+
+CLEAR = Weather()
+INTERFERENCE = {
+    "drops one cell in ten": [(5, Weather(loss_ppm=100_000))],
+    "delays and repeats cells": [(5, Weather(0, 200_000, 200_000, 2 * SECOND_US))],
+    "cuts the wire for eight seconds": [(60, Weather(loss_ppm=1_000_000)), (68, CLEAR)],
+    "cuts the wire until the link ends": [(60, Weather(loss_ppm=1_000_000)), (160, CLEAR)],
+}
+
+
+def wire_of(interference: list[tuple[int, Weather]], *, busy: bool) -> list[tuple[int, Address, Address, int]]:
+    """All datagrams of a link in 300 seconds: when, from where, to where, how long."""
+    street = Street("a", "b", seed=4, watched=True)
+    for second in range(0, 300, 20):
+        for name, peer in (("a", "b"), ("b", "a")):
+            street.after(second * SECOND_US, partial(street.tell, name, peer, b"keeps the link wanted"))
+            if busy:
+                street.after(second * SECOND_US + 1, partial(street.tell, name, peer, b"\1" * 3_000, b"\2" * 200))
+    for second, weather in interference:
+        street.after(second * SECOND_US, partial(street.set_weather, weather))
+    street.run(300 * SECOND_US)
+    assert (b"\1" * 3_000 in street.heard("b")) == busy
+    return street.wire.seen
+
+
+@pytest.mark.parametrize("what", INTERFERENCE)
+def test_interference_does_not_tell_a_busy_link_from_a_quiet_one(what: str) -> None:
+    busy, quiet = (wire_of(INTERFERENCE[what], busy=each) for each in (True, False))
+    assert busy == quiet
+    assert len(busy) > 1_000
+
+
+def test_splices_of_recorded_datagrams_get_no_answer_and_no_memory() -> None:
+    """A stranger without the network key has recordings of true letters and cells, and joins pieces of them."""
+    town, rng = town_of("a", "b"), random.Random(2)
+    recorded = [frame.data for _, _, frame in town.sent]
+    before, sent = remembered(town.machines["a"]), len(town.sent)
+    for number in range(3_000):
+        one, other = rng.sample(recorded, 2)
+        cut = rng.choice((1, 8, 16, 24, 32, 48, 64, rng.randrange(1, CELL)))
+        town.inject(Address(f"10.1.{number % 250}.7:9"), Address("a"), one[:cut] + other[cut:])
+        if number % 500 == 0:
+            town.run(10_000)
+    town.run(10_000)
+    strangers = {frame.destination for _, _, frame in town.sent[sent:]} - {Address("a"), Address("b")}
+    assert strangers == set()
+    assert remembered(town.machines["a"]) <= before + 2
+    assert works(town, "a", "b")
+
+
+def test_no_curve_operation_is_spent_before_a_cookie_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member floods from addresses at which it does not receive: each first letter is sealed with the network key."""
+    people, operations = network(), list[str]()
+    theirs = door(people.bob, 2)
+    flood = [door(people.alice, seed).knock(B, NOW) for seed in range(100)]
+    for name in ("x25519", "x25519_public"):
+
+        def counted(*args: bytes, of: str = name, real: object = getattr(primitives, name)) -> bytes:
+            operations.append(of)
+            assert callable(real)
+            result = real(*args)
+            assert isinstance(result, bytes)
+            return result
+
+        monkeypatch.setattr(primitives, name, counted)
+    for number, letter in enumerate(flood):
+        with contextlib.suppress(ExcessError):
+            theirs.receive(letter, Address(f"10.2.0.{number}:1"), NOW)
+    assert operations == []
+    assert len(theirs) == 0
+    ours, theirs = door(people.alice, 1), door(people.bob, 2)
+    cookie = theirs.receive(ours.knock(B, NOW), A, NOW).reply
+    assert cookie is not None
+    hello = ours.receive(cookie, B, NOW).reply
+    assert hello is not None
+    operations.clear()
+    assert theirs.receive(hello, A, NOW).reply is not None
+    assert operations, "the count sees what a handshake costs"
