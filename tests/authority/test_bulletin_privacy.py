@@ -145,6 +145,30 @@ def count_entries(patch: pytest.MonkeyPatch, written: list[int]) -> None:
     patch.setattr(BulletinWriter, "sign", counting)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_with_new_keys_for_every_topic_no_member_learns_which_topic_the_revoked_member_held(seed: int) -> None:
+    """The adversary is every member of either topic, with its own entries. Without the option, entries tell."""
+    seen = {}
+    for every_topic in (True, False):
+        for held in (TOPIC, OTHER):
+            network = Network(seed)
+            network.state = issuer.declare_label(network.state, OTHER, "hardened", network.entropy)
+            for name in ("anna", "bert"):
+                network.join(name, [(TOPIC, "subscriber"), (OTHER, "subscriber")])
+            network.join("revoked", [(held, "subscriber")])
+            state = issuer.revoke(network.state, "revoked", None, MIDDLE, network.entropy, every_topic=every_topic)
+            notice = bulletin_of(state)
+            found = {
+                (name, grant.first, record.topic): notice.read(grant.wrap, record.topic, 0) is not None
+                for name, ring in network.rings.items()
+                for grant, record in ring.records()
+                if name != "revoked"
+            }
+            seen[every_topic, held] = shape(notice), found
+    assert seen[True, TOPIC] == seen[True, OTHER]
+    assert seen[False, TOPIC] != seen[False, OTHER]
+
+
 def test_the_number_of_entries_is_a_power_of_two_and_decoys_look_like_entries() -> None:
     people = make_people()
     notice = bulletin_of(issuer.rotate(people.authority, OTHER, NOW, people.entropy))

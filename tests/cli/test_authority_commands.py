@@ -143,6 +143,7 @@ def _snapshot(directory: Path) -> dict[str, bytes]:
         ("authority request --topic t --keyring new.keys --out new.request --days 1e6", 11, "refused"),
         ("authority delegate a --group sports --out s --days 1e12", 11, "refused"),
         ("authority revoke a --group sports --topic sports/golf", 3, "config"),
+        ("authority revoke a --group sports --every-topic", 3, "config"),
         ("authority topic a t --attribute :str", 3, "config"),
         ("authority grant a --topic t --role subscriber --member m --out no/such/o", 4, "storage"),
         ("authority grant a --topic t --role subscriber --member m --out o --days 99999", 11, "refused"),
@@ -233,7 +234,7 @@ def test_requests_and_bulletins_show_themselves_without_a_passphrase(desk: Desk)
     desk.good("authority request --topic news/eu --role publisher --keyring p.keys --out p.request --days 1")
     assert desk.good("authority show p.request")["request"]["epochs"] == 24
     desk.good(GRANT)
-    revoked = desk.good("authority revoke a --member alice")
+    revoked = desk.good("authority revoke a --member alice --every-topic")
     assert desk.good(f"authority show {revoked['out']}")["void"] == 1
 
 

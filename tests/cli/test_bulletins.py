@@ -45,3 +45,13 @@ def test_a_bulletin_that_comes_later_counts_and_one_that_does_not_hold_is_left_a
     void.check(alice.membership.certificate, 10)
     with pytest.raises(ConfigError, match=r"000001\.bulletin is not of this keyring's authority"):
         Bulletins(tmp_path / "bulletins", alice, NOW)
+
+
+def test_a_bulletin_of_a_sub_authority_whose_time_is_over_keeps_no_node_from_starting(tmp_path: Path) -> None:
+    """Its names are over, too: no certificate of this sub-authority is valid any more."""
+    root, sub = issuer.delegate(issuer.create(HOUR_US, os.urandom), "chess", 8, 3, os.urandom)
+    root, alice = issuer.grant_ready(root, "alice", [], 10, 9, os.urandom)
+    sub, _ = issuer.grant_ready(sub, "mallory", [], 9, 2, os.urandom)
+    (tmp_path / "000001.bulletin").write_bytes(revocation(sub))
+    assert len(Bulletins(tmp_path, alice, NOW)) == 1
+    assert len(Bulletins(tmp_path, alice, NOW + HOUR_US)) == 0

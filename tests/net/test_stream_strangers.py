@@ -12,9 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from veilcast.authority import issuer
 from veilcast.authority.standing import tls_key
+from veilcast.crypto import x509
 from veilcast.crypto.x509 import Leaf, as_pem, certify_leaf, key_as_pem, read_leaf
 from veilcast.machine import Address, Connect, Frame
 from veilcast.net import ends
@@ -52,6 +55,20 @@ def better_forged_proxy() -> Identity:
     key = tls_key(BOB_RING.membership.link)
     chain = as_pem(*forged_certificates(BOB_RING, bytes(16), MEMBER, SERVER))
     return dataclasses.replace(CROWD.identity(BOB_RING), chain=chain, key=key_as_pem(key).reveal())
+
+
+def appointed(*, named_issuer: str = "itself") -> Identity:
+    """A proxy that a sub-authority appoints, with code of its own; it may name the root as the issuer."""
+    _, sub = issuer.delegate(CROWD.authority, "chess", CROWD.epoch - 1, 3, CROWD.entropy)
+    _, theirs = issuer.grant_ready(sub, "evil", [], CROWD.epoch - 1, 3, CROWD.entropy, "member")
+    leaf = msgspec.structs.replace(read_leaf(theirs.membership.tls[0]), calls=True, answers=True)
+    if named_issuer == "the root":
+        root = msgspec.structs.replace(leaf, issuer=CROWD.authority.root)
+        forged = x509._signed(x509._leaf_builder(root), sub.key)
+    else:
+        forged = certify_leaf(sub.key, leaf)
+    key = key_as_pem(tls_key(theirs.membership.link)).reveal()
+    return dataclasses.replace(CROWD.member("stand-in"), chain=as_pem(forged, sub.tls[0]), key=key)
 
 
 def revoked() -> Identity:
@@ -243,6 +260,11 @@ HOSTS: dict[str, tuple[Callable[[], Identity], str]] = {
     "a broker": (lambda: CROWD.identity(CROWD.ring("bruno", "broker")), "its certificate is for another role"),
     "certified by a member": (forged_proxy, ends.STRANGE),
     "certified by a member whose names fit": (better_forged_proxy, ends.STRANGE),
+    "appointed by a sub-authority": (
+        appointed,
+        "a sub-authority appointed this proxy; only the root may: ask it for a grant",
+    ),
+    "appointed by a sub-authority in the root's name": (lambda: appointed(named_issuer="the root"), ends.STRANGE),
     "of another authority": (lambda: Crowd(8).proxy(), ends.STRANGE),
     "expired": (lambda: CROWD.identity(CROWD.ring("olaf", "proxy", first=-9, epochs=2)), ends.OVER),
 }

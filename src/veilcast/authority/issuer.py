@@ -183,8 +183,20 @@ def grant_ready(
     return authority, keyring
 
 
-def revoke(authority: Authority, member: str, topic: str | None, epoch: int, entropy: Entropy) -> Authority:
-    """Shut a member out, of one topic or of everything, from the next epoch on; the new state holds the bulletin."""
+def revoke(
+    authority: Authority,
+    member: str,
+    topic: str | None,
+    epoch: int,
+    entropy: Entropy,
+    *,
+    every_topic: bool = False,
+) -> Authority:
+    """Shut a member out, of one topic or of everything, from the next epoch on; the new state holds the bulletin.
+
+    `every_topic`: new keys for all topics, so that no member learns from its own entry which topics the revoked member
+    held. The bulletin is as large as one that rotates all topics.
+    """
     gone = authority.member(member)
     if gone.revoked:
         raise AuthorityError(f"{member!r} has been revoked already")
@@ -200,7 +212,8 @@ def revoke(authority: Authority, member: str, topic: str | None, epoch: int, ent
     before = (given for given in gone.ended if given.last > epoch)
     remaining = Member(left, gone.issued, topic is None, (*before, *ended))
     state = msgspec.structs.replace(authority, members={**authority.members, member: remaining})
-    return _rekey(state, sorted({given.topic for given in ended}), void, ended, epoch, entropy)
+    touched = set(_hardened(state) if every_topic else ()) | {given.topic for given in ended}
+    return _rekey(state, sorted(touched), void, ended, epoch, entropy)
 
 
 def revoke_group(authority: Authority, group: str, epoch: int, entropy: Entropy) -> Authority:
@@ -215,10 +228,9 @@ def revoke_group(authority: Authority, group: str, epoch: int, entropy: Entropy)
 
 def rotate(authority: Authority, topic: str | None, epoch: int, entropy: Entropy) -> Authority:
     """New keys from the next epoch on, for one topic or all, with nobody shut out."""
-    hardened = [name for name, known in sorted(authority.topics.items()) if known.record.profile != "paper"]
     if topic is not None and authority.topic(topic).record.profile == "paper":
         raise AuthorityError(f"{topic!r} is a topic of the paper profile, which has one key for ever")
-    names = hardened if topic is None else [topic]
+    names = _hardened(authority) if topic is None else [topic]
     if not names:
         raise AuthorityError("there is no topic to rotate")
     return _rekey(authority, names, [], [], epoch, entropy)
@@ -317,6 +329,10 @@ def _grant_of(authority: Authority, topic: Topic, request: Request, epochs: int,
     )
     given = Given(record.topic, request.role, first, last, wrap, record.cover_share, b"".join(publics))
     return Grant(signed, request.role, first, tuple(keys), wrap, authority.bulletins, None, signatures), given
+
+
+def _hardened(authority: Authority) -> list[str]:
+    return [name for name, known in sorted(authority.topics.items()) if known.record.profile != "paper"]
 
 
 def _rekey(

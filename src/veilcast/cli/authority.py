@@ -85,6 +85,9 @@ def add_commands(commands: Any) -> None:
     who.add_argument("--member", metavar="NAME")
     who.add_argument("--group", metavar="PREFIX", help="end a sub-authority instead")
     revoke.add_argument("--topic", metavar="TOPIC", help="of this topic only")
+    revoke.add_argument(
+        "--every-topic", action="store_true", help="new keys for all topics, to hide which ones the member held"
+    )
 
     rotate = verb("rotate", issue.rotate, "new topic keys from the next epoch on; writes a bulletin")
     rotate.add_argument("dir", type=Path, metavar="DIR")

@@ -16,7 +16,7 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.cli.files import read_file
-from veilcast.errors import ConfigError, RemoteError, StorageError
+from veilcast.errors import ConfigError, RemoteError, StaleError, StorageError
 
 
 class Bulletins(Revoked):
@@ -30,6 +30,8 @@ class Bulletins(Revoked):
         for path in self._new():
             try:
                 self._take(path, epoch_of(now, keyring.epoch_us))
+            except StaleError:
+                _LOG.info("a bulletin is of a sub-authority whose time is over; it is left aside")
             except RemoteError as error:
                 raise ConfigError(
                     f"bulletins: {path} is not of this keyring's authority, or damaged: {error}"

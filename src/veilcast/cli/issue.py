@@ -130,15 +130,16 @@ def grant(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def revoke(arguments: argparse.Namespace, context: Context) -> Report:
-    if arguments.group is not None and arguments.topic is not None:
-        raise ConfigError("--group ends a whole sub-authority; leave --topic away")
+    if arguments.group is not None and (arguments.topic is not None or arguments.every_topic):
+        raise ConfigError("--group ends a whole sub-authority; leave --topic and --every-topic away")
     with alone(arguments.dir):
         authority, secret = open_authority(context, arguments)
         now = epoch_of(context.now_us(), authority.epoch_us)
         if arguments.group is not None:
             authority = issuer.revoke_group(authority, arguments.group, now, context.entropy)
         else:
-            authority = issuer.revoke(authority, arguments.member, arguments.topic, now, context.entropy)
+            member, topic, every_topic = arguments.member, arguments.topic, arguments.every_topic
+            authority = issuer.revoke(authority, member, topic, now, context.entropy, every_topic=every_topic)
         return _rekeyed(context, arguments.dir, authority, secret)
 
 
