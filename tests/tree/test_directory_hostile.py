@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
@@ -173,3 +175,23 @@ def test_the_root_takes_a_name_back_that_a_sub_authority_gave_away() -> None:
     later = in_the_name_of(ALICE, puppet, address_of(8), NOW + 2 * SECOND)
     assert desk.ask(later, NOW + 2 * SECOND) == REFUSED
     assert desk.listing(NOW + 2 * SECOND).ids == (fingerprint(ALICE.membership.certificate.leaf.subject),)
+
+
+@given(
+    st.text(min_size=1, max_size=40) | st.from_regex(r"[a-z2-7]{56}\.onion:80", fullmatch=True),
+    st.none() | st.binary(min_size=64, max_size=64),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
+)
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+def test_whatever_a_member_describes_it_is_refused_or_listed_and_nothing_is_raised(
+    address: str, holds: bytes | None, flips: list[tuple[int, int]]
+) -> None:
+    """A member signs any address, and changes any byte of its certificate; it has the network key."""
+    honest = describe(BOB, Address(address), 7, NOW)
+    certificate = bytearray(honest.certificates[0])
+    for place, value in flips:
+        certificate[place % len(certificate)] = value
+    forged = msgspec.structs.replace(honest, holds=holds, certificates=(bytes(certificate),))
+    (answer,) = Desk().ask(Prover(BOB).prove(forged), NOW)
+    assert isinstance(answer, Refused | Enrolled)
+    assert isinstance(answer, Refused) or (bytes(certificate) == honest.certificates[0] and ".onion:" not in address)

@@ -11,11 +11,12 @@ import pytest
 
 from veilcast.errors import ForgedError
 from veilcast.machine import Address
+from veilcast.node.tree_member import hindrances
 from veilcast.sim.chance import SeededEntropy
 from veilcast.tree.listing import Edition, Listing, publish
 from veilcast.tree.membership import Membership
 from veilcast.wire.messages import Message
-from veilcast.wire.tree import Enrol, Enrolled, Fetch, Listed
+from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Listed, Refused
 
 sys.path.insert(0, str(Path(__file__).parent))
 from grove import DIRECTORY, QUICK, SECOND, START, Grove, keyring
@@ -80,3 +81,27 @@ def test_a_directory_that_answers_something_else_is_asked_again(answer: Any) -> 
     streams.asked.clear()
     node.handle(START + 60 * SECOND)
     assert any(isinstance(message, Fetch) for _, message, _ in streams.asked)
+
+
+def test_a_node_that_is_not_listed_tells_its_operator_why() -> None:
+    node, streams = member()
+    seen = [node.refusal]
+    streams.last(Enrol)(Refused(0, Code.MALFORMED), START)
+    seen.append(node.refusal)
+    node.handle(START + 60 * SECOND)
+    streams.last(Enrol)(Enrolled(0, START + 60 * SECOND), START)
+    assert [*seen, node.refusal] == [None, Code.MALFORMED, None]
+
+
+@pytest.mark.parametrize("code", [None, *Code])
+def test_every_refusal_has_words(code: Code | None) -> None:
+    class Node:
+        refusal = code
+
+        def unreached(self) -> None:
+            return None
+
+    node: Any = Node()
+    said = hindrances(node)
+    assert len(said) == (code is not None)
+    assert code is not Code.MALFORMED or "clock" in said[0]

@@ -14,7 +14,7 @@ node has the same one in every life.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from veilcast.machine import Address
 from veilcast.node.tomlfile import own_table
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.node import TreeNode
+from veilcast.wire.tree import Code
 
 
 class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +35,10 @@ class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def hindrances(node: TreeNode) -> list[str]:
     """Nodes come and go, and others take their places; there is one directory."""
     directory = node.unreached()
-    return [] if directory is None else [f"no way to {directory}: it does not answer"]
+    found = [] if directory is None else [f"no way to {directory}: it does not answer"]
+    if node.refusal is not None:
+        found.append(f"the directory does not list this node: {_REFUSALS.get(node.refusal, 'it refuses us')}")
+    return found
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
@@ -44,3 +48,10 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
         raise ConfigError("tree.directory: needed, and not there")
     address = Address(msgspec.convert(directory, str))
     return TreeSettings(address, own_table("tree", table, profile, TreeConfig))
+
+
+_REFUSALS: Final = {
+    Code.FULL: "it has no room; ask its operator",
+    Code.LIMITED: "it is asked too much at present; wait",
+    Code.MALFORMED: "the clock is wrong (more than 10 s ahead), or the membership is over or revoked",
+}

@@ -1,4 +1,4 @@
-"""The directory: lists the nodes, for whoever asks, and knows nothing of what they say to one another.
+"""The directory: lists the nodes, for members, and knows nothing of what they say to one another.
 
 A node enrols with a descriptor and stands in the listing for one lease; it renews that long before the end, so whoever
 falls silent falls out. The directory signs a new edition of the listing when somebody asks and something has changed,

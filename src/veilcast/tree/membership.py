@@ -34,7 +34,7 @@ from veilcast.tree.proofs import Prover
 from veilcast.tree.purposes import DIRECTORY, FETCH, fresh
 from veilcast.tree.streams import Answer, Streams
 from veilcast.wire.messages import Message
-from veilcast.wire.tree import Enrolled, Fetch, Head, Page
+from veilcast.wire.tree import Code, Enrolled, Fetch, Head, Page, Refused
 
 
 class Membership:
@@ -59,6 +59,8 @@ class Membership:
         self.home: Final = fingerprint(public_of(keyring.membership.link))
         self.listing = Listing(())
         self.enrolled_until_us = 0
+        self.refusal: Code | None = None
+        """Why the directory did not list us when we last asked."""
         self._head: Head | None = None
         """Of the listing that we have."""
         self._fetching = way(directory, FETCH)
@@ -98,7 +100,11 @@ class Membership:
         def then(answer: Answer | None, now: int) -> None:
             match answer:
                 case Enrolled() if what == _ENROL:
+                    self.refusal = None
                     self._listed(answer, now)
+                case Refused() if what == _ENROL:
+                    self.refusal = Code(answer.code)
+                    self._again(what, now)
                 case Head() if what == _FETCH:
                     self._begin(answer, now)
                 case Page() if what == _FETCH:

@@ -197,6 +197,11 @@ class TreeNode:
         return self._directory if self._streams.in_vain(self._directory) else None
 
     @property
+    def refusal(self) -> Code | None:
+        """Why the directory does not list this node; None if it does, or has not answered yet."""
+        return self._membership.refusal
+
+    @property
     def name(self) -> bytes:
         """What this node is called in the listing."""
         return self._membership.home
