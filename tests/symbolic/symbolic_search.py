@@ -104,19 +104,23 @@ def search(
     waiting = deque([(first, intruder)])
     finished: set[str] = set()
 
+    def broken(state: State, intruder: Intruder) -> str | None:
+        return next((told for check in properties if (told := check(state, intruder)) is not None), None)
+
+    if (told := broken(first, intruder)) is not None:
+        return Found(told, (), 1, frozenset())
     while waiting:
         state, intruder = waiting.popleft()
         finished |= {each.name for each, local in zip(instances, state.locals, strict=True) if _is_done(each, local)}
-        for check in properties:
-            broken = check(state, intruder)
-            if broken is not None:
-                return Found(broken, _trace(before, (state, intruder.held)), len(before), frozenset(finished))
-        for told, following, knows in _following(instances, state, intruder, leaks):
-            if (following, knows.held) in before:
+        for step, following, knows in _following(instances, state, intruder, leaks):
+            reached = (following, knows.held)
+            if reached in before:
                 continue
             if len(before) >= states_max:
                 raise BoundExceeded(f"more than {states_max} states")
-            before[following, knows.held] = (state, intruder.held), told
+            before[reached] = (state, intruder.held), step
+            if (told := broken(following, knows)) is not None:
+                return Found(told, _trace(before, reached), len(before), frozenset(finished))
             waiting.append((following, knows))
     return Found(None, (), len(before), frozenset(finished))
 

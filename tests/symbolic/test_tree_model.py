@@ -1,0 +1,163 @@
+"""The tree's enrolment and listing, searched: sentences of docs/threat-model.md against members and strangers."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
+from intruder import Intruder, Shapes
+from listed import NOW, network
+from model_tree import ROOT, Tree, delegation, end, leaf, name_of
+from symbolic_search import Found
+from symbolic_terms import Term, atom, public, sign, tup
+
+from veilcast.authority import tls
+from veilcast.authority.standing import Standing
+from veilcast.authority.statement import Reader, Signed
+from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.x509 import Leaf, certify_delegate, certify_leaf
+from veilcast.errors import RemoteError
+from veilcast.tree import descriptor, listing
+from veilcast.wire.tree import Enrol, Head
+
+
+def enrolments(tree: Tree) -> Found:
+    """Two honest nodes enrol; the directory takes an enrolment at two moments."""
+    return tree.search(tree.node("A", 2, "new A"), tree.node("B", 2, "new B"), tree.directory(2, 3))
+
+
+def listings(tree: Tree, now: int = 3, known: int = 0) -> Found:
+    """One enrolment, a listing, and a reader that has one of the version `known`."""
+    return tree.search(tree.node("A", 2, "new A"), tree.directory(2), tree.reader(now, known))
+
+
+# --- sentences ----------------------------------------------------------------------------------------------
+
+
+def test_a_name_is_listed_where_its_member_says_and_nobody_else_is_listed() -> None:
+    """Directory of a tree, cannot: "be listed without a membership, under another's name, ... or once revoked"."""
+    found = enrolments(Tree())
+    assert not found, found
+    assert {"directory", "node A", "node B"} <= found.finished
+
+
+@pytest.mark.parametrize(("now", "known"), [(2, 0), (3, 0), (3, 2), (1, 1)])
+def test_a_reader_takes_what_the_directory_signed_and_nothing_old(now: int, known: int) -> None:
+    """Directory of a tree, cannot: "sign a listing as a member or a stranger"; "bring back an older listing"."""
+    found = listings(Tree(), now, known)
+    assert not found, found
+    assert {"directory", "reader"} <= found.finished
+
+
+def test_a_sub_authority_moves_the_entry_of_a_node() -> None:
+    """Limitations: a sub-authority certifies any link key as its member's; the control that the model sees it."""
+    assert enrolments(Tree(delegate_stolen=True))
+
+
+# --- planted flaws ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        Tree(leaf_issues=True),
+        Tree(checks_issuer_dates=False),
+        Tree(checks_revocation=False),
+        Tree(checks_box=False),
+        Tree(checks_issued=False),
+    ],
+    ids=["a leaf issues", "an ended delegation issues", "the revoked enrol", "a box of others", "a descriptor undated"],
+)
+def test_each_planted_flaw_of_enrolment_is_found(flaw: Tree) -> None:
+    found = enrolments(flaw)
+    assert found
+    assert found.trace
+
+
+@pytest.mark.parametrize(
+    ("flaw", "now", "known"),
+    [
+        (Tree(leaf_issues=True), 3, 2),
+        (Tree(checks_role=False), 3, 2),
+        (Tree(checks_listing=False), 3, 0),
+        (Tree(knows_newest=False), 1, 1),
+    ],
+    ids=["a leaf issues", "any member lists", "a listing undated", "an older listing"],
+)
+def test_each_planted_flaw_of_the_listing_is_found(flaw: Tree, now: int, known: int) -> None:
+    assert listings(flaw, now, known)
+
+
+# --- the model is the code ----------------------------------------------------------------------------------
+
+ISSUERS, MOMENTS = ("root", "delegate", "leaf"), (1, 4)
+ROLES: tuple[Standing, ...] = ("member", "directory")
+
+
+@pytest.mark.parametrize("asked", ROLES)
+def test_the_code_takes_the_chains_that_the_model_takes(asked: Standing) -> None:
+    """For every issuer, role and end of both certificates `Reader.author` and the model agree."""
+    taken = []
+    for chain in product(ISSUERS, ROLES, MOMENTS, MOMENTS):
+        taken.append(by_code(*chain, asked))
+        assert taken[-1] == by_model(*chain, asked), chain
+    assert True in taken
+    assert False in taken
+
+
+def by_model(issuer: str, role: str, until: int, issuer_until: int, asked: str) -> bool:
+    """Whether a reader at moment 2 takes a statement with these certificates."""
+    key, issuing, name = atom("tls A", "signing"), atom("issuing", "signing"), name_of("A")
+    body = tup(atom("address", "address"), name_of("B"), end(4))
+    signer = ROOT if issuer == "root" else issuing
+    own = leaf(name, public(key), signer, atom(role, "role"), end(until))
+    shown: dict[str, list[Term]] = {
+        "root": [],
+        "delegate": [delegation(public(issuing), end(issuer_until))],
+        "leaf": [leaf(name_of("C"), public(issuing), ROOT, atom("member", "role"), end(issuer_until))],
+    }
+    statement = tup(body, own, *shown[issuer], sign(key, tup(atom("purpose"), body)))
+    return any(Tree().read(Intruder(Shapes()).hear(statement), asked, "purpose", body, 2))
+
+
+def by_code(issuer: str, role: Standing, until: int, issuer_until: int, asked: Standing) -> bool:
+    """The same in the code: moment 1 is over, moment 4 is to come."""
+    authority, reading, _ = network(1)
+    seconds = {1: NOW // 1_000_000 - 1, 4: NOW // 1_000_000 + 3_600}
+    issuing, key = SigningKey(Secret(bytes(31) + b"\1")), SigningKey(Secret(bytes(31) + b"\2"))
+    signer = authority.key if issuer == "root" else issuing
+    calls, answers, lists = tls._USES[role]
+    own = Leaf(fingerprint(b"A"), key.public, signer.public, calls, answers, 0, seconds[until], lists)
+    other = Leaf(fingerprint(b"C"), issuing.public, authority.root, True, False, 0, seconds[issuer_until])
+    shown = {
+        "root": (),
+        "delegate": (certify_delegate(authority.key, issuing.public, 0, seconds[issuer_until]),),
+        "leaf": (certify_leaf(authority.key, other),),
+    }
+    signed = Signed((certify_leaf(signer, own), *shown[issuer]), key.sign(b"body", purpose=b"veilcast/test"))
+    try:
+        Reader(reading).author(b"body", signed, asked, NOW, purpose=b"veilcast/test")
+    except RemoteError:
+        return False
+    return True
+
+
+def test_what_is_signed_and_sent_has_the_fields_of_the_model() -> None:
+    """A field that is added, or no longer signed, fails here: the model must say what it means."""
+    assert list(inspect.signature(descriptor._body).parameters) == ["address", "box", "since_us", "issued_us"]
+    assert list(inspect.signature(listing._body).parameters) == ["version", "until_us", "count", "digests"]
+    assert Enrol.__struct_fields__ == (
+        "number",
+        *("address", "box", "since_us", "issued_us"),
+        *("certificates", "signature"),
+    )
+    assert Head.__struct_fields__ == ("number", "version", "until_us", "count", "pages", "certificates", "signature")
+    assert Leaf.__struct_fields__ == ("name", "public", "issuer", "calls", "answers", "first_s", "last_s", "lists")
