@@ -9,7 +9,8 @@
 
 The intruder owns the network. It may hold the network key (an insider, or the thief of one), members' link keys, and
 it may be given all of them later (`leaks`). The envelope of letters is left out: its key is the network key's, so an
-intruder with that key sees what the model shows, and one without sees less; `model_cookie` has the envelope.
+intruder with that key sees what the model shows, and one without sees less. Cookies are searched by themselves
+(`test_cookie_model.py`).
 
 Events: a side that takes its peer for the honest member X `commits` to X, its own name and the transcript; the peer
 `runs` with the same. The static key of a peer that has shown the session's keys is `admitted`. Session keys with an
