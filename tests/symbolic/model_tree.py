@@ -14,19 +14,20 @@ has ended, or is older than what is known, is `stale`.
 Moments are 0 to 4; a lease and a listing last one of them. The intruder holds keys and certificates of a member C, of
 a member E whose certificate has ended, of a revoked member V, and of a sub-authority X whose delegation has ended. A
 and B are honest nodes; B's certificate comes from the sub-authority S. The intruder has recorded an old listing and
-A's old descriptor.
+A's old descriptor. Addresses are onion services, which a node proves to hold. The proof with the network key is left
+out: every member has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple, cast
 
 from intruder import Intruder, Shapes
 from symbolic_search import Event, Found, Instance, Outcome, Property, Step, agrees, never, search
-from symbolic_terms import Bindings, Term, atom, digest, number, point, public, sign, tup, variable
+from symbolic_terms import Bindings, Term, atom, digest, number, point, public, replaced, sign, tup, variable
 
 
 class Statement(NamedTuple):
@@ -48,6 +49,9 @@ class Tree:
     checks_role: bool = True
     checks_box: bool = True
     checks_issued: bool = True
+    checks_onion: bool = True
+    keeps_issuer: bool = True
+    """Whether a listed node is moved by certificates of its own authority or the root alone."""
     checks_listing: bool = True
     knows_newest: bool = True
     """Whether readers and the directory refuse what is older than what they have."""
@@ -81,28 +85,33 @@ class Tree:
 
     def node(self, member: str, issued: int, at: str) -> Instance:
         """An honest node that enrols; its certificate is of the sub-authority where its name is B."""
-        body = _body(atom(at, "address"), point(_link(member)), moment(issued))
-        ran = Event("runs", (name_of(member), atom(at, "address"), moment(issued)))
-        shown = state(member, "tree-node", body)
+        body = _body(onion(at), point(_link(member)), moment(issued))
+        ran = Event("runs", (name_of(member), onion(at), moment(issued)))
+        shown = tup(state(member, "tree-node", body), _holds(_onion_key(at), body))
         return Instance(f"node {member}", Outcome(None, (shown,), (ran,)), ())
 
-    def directory(self, *moments: int) -> Instance:
+    def directory(self, *moments: int, listed: Sequence[Entry] = ()) -> Instance:
         """Takes one enrolment at each of these moments, and signs a listing of all after the last."""
 
         def enrol(now: int, last: bool) -> Step:
             def step(local: object, intruder: Intruder) -> Iterator[Outcome]:
-                listed = cast("tuple[tuple[Term, Term, int], ...]", local)
-                known = {name: issued for name, _, issued in listed}
+                entries = cast("tuple[Entry, ...]", local)
+                known = {entry.name: entry for entry in entries}
                 for name, found in self.read(intruder, "member", "tree-node", _BODY, now):
                     issued = _moment(found[_ISSUED])
                     if self.checks_box and name is not digest(found[_BOX]):
                         continue
-                    if self.checks_issued and issued < now - 1:
+                    if self.checks_issued and not now - 1 <= issued <= now:
                         continue
-                    if self.knows_newest and issued < known.get(name, 0):
+                    if self.checks_onion and not intruder.derives(_holds(found[_ONION], replaced(_BODY, found))):
                         continue
-                    entry = (digest(found[_BOX]), found[_ADDRESS], issued)
-                    after = (*(each for each in listed if each[0] is not entry[0]), entry)
+                    entry = Entry(digest(found[_BOX]), public(found[_ONION]), issued, found.get(_ISSUER, ROOT))
+                    before = known.get(entry.name, entry)
+                    if self.knows_newest and issued < before.issued:
+                        continue
+                    if self.keeps_issuer and entry.issuer not in (before.issuer, ROOT):
+                        continue
+                    after = (*(each for each in entries if each.name is not entry.name), entry)
                     events = self._listed(entry, now)
                     sends: tuple[Term, ...] = ()
                     if last:
@@ -114,7 +123,7 @@ class Tree:
             return step
 
         steps = tuple(enrol(now, place == len(moments) - 1) for place, now in enumerate(moments))
-        return Instance("directory", Outcome((), ()), steps)
+        return Instance("directory", Outcome(tuple(listed)), steps)
 
     def reader(self, now: int, known: int = 0) -> Instance:
         """A node that fetches the listing, and has one of this version."""
@@ -133,25 +142,40 @@ class Tree:
         return Instance("reader", Outcome(None), (step,))
 
     def search(self, *instances: Instance, properties: tuple[Property, ...] = ()) -> Found:
-        known = [tup(*(atom(name) for name in ("tree-node", "tree-listing", "leaf", "delegate")))]
+        known = [tup(*(atom(name) for name in ("tree-node", "tree-listing", "tree-onion", "leaf", "delegate")))]
         known += [tup(*map(moment, range(MOMENTS)), *map(end, ENDS))]
         known += [tup(*(atom(role, "role") for role in ("member", "directory")))]
-        known += [public(ROOT), public(_sub("S")), atom("evil", "address"), _OWN, public(_OWN), _OWN_LINK]
+        known += [public(ROOT), public(_sub("S")), _onion_key("evil"), _OWN, public(_OWN), _OWN_LINK]
         known += [point(_OWN_LINK), digest(atom("evil pages"))]
         known += [part for member in "CEV" for part in (_tls(member), _link(member), chain(member))]
         known += [point(_link(member)) for member in "ABCEV"]
         known += [_sub("X"), delegation(public(_sub("X")), end(1)), delegation(public(_sub("S")), end(4))]
         known += [_sub("S")] * self.delegate_stolen
         known += [state("D", "tree-listing", OLD_HEAD), state("A", "tree-node", OLD_DESCRIPTOR)]
+        known += [_holds(_onion_key("old A"), OLD_DESCRIPTOR)]
         past = Instance("past", Outcome(None, (), _PAST), ())
         return search([past, *instances], properties or EVERY_TREE, known, shapes=_SHAPES)
 
-    def _listed(self, entry: tuple[Term, Term, int], now: int) -> tuple[Event, ...]:
-        name, address, issued = entry
-        if name in (name_of("A"), name_of("B")):
-            stale = (Event("stale", (name,)),) if issued < now - 1 else ()
-            return (Event("lists", (name, address, moment(issued))), *stale)
-        return () if name is name_of("C") else (Event("made up", (name,)),)
+    def _listed(self, entry: Entry, now: int) -> tuple[Event, ...]:
+        if entry.name in (name_of("A"), name_of("B")):
+            stale = () if now - 1 <= entry.issued <= now else (Event("stale", (entry.name,)),)
+            return (Event("lists", (entry.name, entry.address, moment(entry.issued))), *stale)
+        own = entry.name is name_of("C") and entry.address is onion("evil")
+        return () if own else (Event("made up", (entry.name, entry.address)),)
+
+
+class Entry(NamedTuple):
+    """A node as the directory has it."""
+
+    name: Term
+    address: Term
+    issued: int
+    issuer: Term
+
+
+def onion(at: str) -> Term:
+    """The address of an onion service is its public key."""
+    return public(_onion_key(at))
 
 
 def leaf(name: Term, key: Term, issuer: Term, role: Term, until: Term) -> Term:
@@ -200,9 +224,18 @@ def _body(address: Term, box_key: Term, issued: Term) -> Term:
     return tup(address, box_key, issued)
 
 
-def _head(version: int, entries: tuple[tuple[Term, Term, int], ...]) -> Term:
-    pages = digest(*(tup(name, address) for name, address, _ in sorted(entries, key=lambda each: each[0].serial)))
+def _head(version: int, entries: tuple[Entry, ...]) -> Term:
+    pages = digest(*(tup(*each[:2]) for each in sorted(entries, key=lambda each: each.name.serial)))
     return tup(moment(version), moment(min(version + 1, 4)), pages)
+
+
+def _holds(key: Term, body: Term) -> Term:
+    """The proof that the node holds the onion service."""
+    return sign(key, tup(atom("tree-onion"), body))
+
+
+def _onion_key(at: str) -> Term:
+    return atom(f"onion {at}", "onion")
 
 
 def _published(head: Term) -> Event:
@@ -227,9 +260,9 @@ def _sub(name: str) -> Term:
 
 MOMENTS, ENDS = 5, (1, 4)
 ROOT = atom("root", "signing")
-OLD_DESCRIPTOR = _body(atom("old A", "address"), point(_link("A")), moment(0))
-OLD_HEAD = _head(0, ((name_of("A"), atom("old A", "address"), 0),))
-_PAST = (Event("runs", (name_of("A"), atom("old A", "address"), moment(0))), _published(OLD_HEAD))
+OLD_DESCRIPTOR = _body(onion("old A"), point(_link("A")), moment(0))
+OLD_HEAD = _head(0, (Entry(name_of("A"), onion("old A"), 0, ROOT),))
+_PAST = (Event("runs", (name_of("A"), onion("old A"), moment(0))), _published(OLD_HEAD))
 EVERY_TREE: tuple[Property, ...] = (
     agrees("lists", "runs", injective=False),
     agrees("takes", "publishes", injective=False),
@@ -241,9 +274,9 @@ _KEY, _ISSUER = variable("key", "signing"), variable("issuer", "signing")
 _NAME, _OTHER = variable("name", "digest"), variable("other", "digest")
 _ROLE, _OTHER_ROLE = variable("role", "role"), variable("other role", "role")
 _UNTIL, _ISSUER_UNTIL = variable("until", "end"), variable("issuer until", "end")
-_ADDRESS, _BOX, _ISSUED = variable("address", "address"), variable("box", "point"), variable("issued", "moment")
+_ONION, _BOX, _ISSUED = variable("onion", "onion"), variable("box", "point"), variable("issued", "moment")
 _VERSION, _HEAD_UNTIL = variable("version", "moment"), variable("head until", "moment")
 _PAGES = variable("pages", "digest")
 _SHAPES = Shapes({"digest": [digest(variable("of", "point"))]})
 """The intruder makes names of the points that it holds."""
-_BODY, _HEAD = _body(_ADDRESS, _BOX, _ISSUED), tup(_VERSION, _HEAD_UNTIL, _PAGES)
+_BODY, _HEAD = _body(public(_ONION), _BOX, _ISSUED), tup(_VERSION, _HEAD_UNTIL, _PAGES)

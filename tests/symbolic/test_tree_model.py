@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
 from intruder import Intruder, Shapes
 from listed import NOW, network
-from model_tree import ROOT, Tree, delegation, end, leaf, name_of
-from symbolic_search import Found
+from model_tree import ROOT, Entry, Tree, delegation, end, leaf, name_of, onion
+from symbolic_search import Found, Property, State, agrees
 from symbolic_terms import Term, atom, public, sign, tup
 
 from veilcast.authority import tls
@@ -57,9 +57,27 @@ def test_a_reader_takes_what_the_directory_signed_and_nothing_old(now: int, know
     assert {"directory", "reader"} <= found.finished
 
 
-def test_a_sub_authority_moves_the_entry_of_a_node() -> None:
+def test_a_sub_authority_lists_a_name_before_its_member_does_and_moves_no_listed_one() -> None:
     """Limitations: a sub-authority certifies any link key as its member's; the control that the model sees it."""
     assert enrolments(Tree(delegate_stolen=True))
+    assert not moved(Tree(delegate_stolen=True))
+
+
+def moved(tree: Tree) -> Found:
+    """The directory has A, by word of the root, and takes one more enrolment."""
+    listed = Entry(name_of("A"), onion("old A"), 0, ROOT)
+    mine = agrees("lists", "runs", injective=False)
+    return tree.search(tree.node("A", 2, "new A"), tree.directory(2, listed=[listed]), properties=(only_of("A", mine),))
+
+
+def only_of(member: str, check: Property) -> Property:
+    """The property, as far as it speaks of this member's name."""
+
+    def checked(state: State, intruder: Intruder) -> str | None:
+        told = check(state, intruder)
+        return told if told is not None and f"link {member}" in told else None
+
+    return checked
 
 
 # --- planted flaws ------------------------------------------------------------------------------------------
@@ -73,13 +91,18 @@ def test_a_sub_authority_moves_the_entry_of_a_node() -> None:
         Tree(checks_revocation=False),
         Tree(checks_box=False),
         Tree(checks_issued=False),
+        Tree(checks_onion=False),
     ],
-    ids=["a leaf issues", "an ended delegation issues", "the revoked enrol", "a box of others", "a descriptor undated"],
+    ids=["a leaf issues", "an ended delegation", "the revoked", "a box of others", "undated", "an address of others"],
 )
 def test_each_planted_flaw_of_enrolment_is_found(flaw: Tree) -> None:
     found = enrolments(flaw)
     assert found
     assert found.trace
+
+
+def test_a_directory_that_forgets_who_certified_a_node_is_found() -> None:
+    assert moved(Tree(delegate_stolen=True, keeps_issuer=False))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +180,7 @@ def test_what_is_signed_and_sent_has_the_fields_of_the_model() -> None:
     assert Enrol.__struct_fields__ == (
         "number",
         *("address", "box", "since_us", "issued_us"),
-        *("certificates", "signature"),
+        *("certificates", "signature", "holds", "proof"),
     )
     assert Head.__struct_fields__ == ("number", "version", "until_us", "count", "pages", "certificates", "signature")
     assert Leaf.__struct_fields__ == ("name", "public", "issuer", "calls", "answers", "first_s", "last_s", "lists")
