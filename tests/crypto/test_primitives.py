@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from veilcast.crypto.group import Scalar
 
 USE_THE_GROUP = "from veilcast.crypto.group import Scalar; Scalar.of(2).public() * Scalar.of(3)"
 
@@ -50,3 +54,58 @@ def test_a_temporary_directory_that_cannot_serve_is_named_with_what_to_do(tmp_pa
     assert failed.returncode == 1
     assert failed.stderr.splitlines()[-1].startswith("veilcast.errors.LocalError: ")
     assert "TMPDIR" in failed.stderr.splitlines()[-1]
+
+
+def test_another_libsodium_is_not_loaded(tmp_path: Path) -> None:
+    """Planted: a library in rbcl of which one byte differs. Nothing of it runs."""
+    planted = tmp_path / "planted"
+    shutil.copytree(Path(_rbcl()), planted / "rbcl")
+    module = planted / "rbcl" / "_sodium.py"
+    text = module.read_text()
+    at = text.index("bytes.fromhex('") + 5_000
+    changed = "0" if text[at] != "0" else "1"
+    module.write_text(text[:at] + changed + text[at + 1 :])
+    (tmp_path / "temporary").mkdir()
+    failed = python(f"import sys; sys.path.insert(0, {str(planted)!r}); {USE_THE_GROUP}", tmp_path / "temporary")
+    assert failed.returncode == 1
+    assert "not one that was looked at" in failed.stderr.splitlines()[-1]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_module_of_the_librarys_name_on_the_path_is_not_run(tmp_path: Path) -> None:
+    """rbcl alone runs it: it looks for `_sodium` everywhere before it looks at its own."""
+    (tmp_path / "_sodium.py").write_text("print('it runs')")
+    (tmp_path / "temporary").mkdir()
+    found = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+    assert python(found + "import rbcl", tmp_path / "temporary").stdout == "it runs\n"
+    used = python(found + USE_THE_GROUP, tmp_path / "temporary")
+    assert (used.returncode, used.stdout) == (0, "")
+
+
+def test_the_library_is_loaded_from_a_directory_of_its_owner_alone(tmp_path: Path) -> None:
+    code = (
+        "import ctypes, os, stat; real = ctypes.CDLL\n"
+        "import veilcast.crypto._primitives as primitives\n"
+        "def loaded(path):\n"
+        "    print(oct(stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode)))\n"
+        "    return real(path)\n"
+        f"primitives.CDLL = loaded\n{USE_THE_GROUP}"
+    )
+    assert python(code, tmp_path).stdout == "0o700\n"
+
+
+def test_the_group_computes_what_rfc_9496_says() -> None:
+    """Appendix A.1: the first multiples of the generator."""
+    multiples = [Scalar.of(number).public().encode().hex() for number in (1, 2, 3)]
+    assert multiples == [
+        "e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76",
+        "6a493210f7499cd17fecb510ae0cea23a110e8d5b901f8acadd3095c73a3b919",
+        "94741f5d5d52755ece4f23f044ee27d5d1ea1e2bd196b462166b16152a9d0259",
+    ]
+
+
+def _rbcl() -> str:
+    package = find_spec("rbcl")
+    assert package is not None
+    assert package.submodule_search_locations
+    return package.submodule_search_locations[0]

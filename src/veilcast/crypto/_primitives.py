@@ -11,8 +11,12 @@ import hashlib
 import hmac
 import sys
 from collections.abc import Callable
+from ctypes import CDLL
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from cryptography.exceptions import InvalidTag
@@ -198,21 +202,55 @@ def scalar_invert(a: bytes) -> bytes:
 
 @cache
 def _ristretto() -> Any:
-    """rbcl, when the group is first used: it writes its libsodium to a file of 2.8 MB in order to load it.
+    """rbcl, on a libsodium whose digest is pinned; loaded when the group is first used.
 
-    The file is not needed once it is loaded, and rbcl would leave one behind in every process.
+    rbcl has its libsodium as text in a module. Left alone, rbcl imports any `_sodium` on the path. Else it writes
+    the library to the temporary directory, loads it from there by name, and leaves the file behind. So this function
+    compares the library with the pinned digests, and loads it from a directory that only this user can open.
     """
+    library = _pinned_library()
     try:
-        import rbcl
+        with TemporaryDirectory(prefix="veilcast-") as private:
+            path = Path(private) / "libsodium.so"
+            path.write_bytes(library)
+            loaded = CDLL(str(path))
     except OSError as error:
         raise LocalError(
             f"libsodium cannot be loaded from the temporary directory ({error}); "
             "set TMPDIR to one with 3 MB to spare that may hold programs"
         ) from error
-    written = getattr(sys.modules.get("rbcl._sodium"), "lib_path", None)
-    if written is not None:
-        Path(written).unlink(missing_ok=True)
+    holder: Any = ModuleType("rbcl._sodium")
+    holder._sodium = loaded
+    sys.modules["rbcl._sodium"] = sys.modules["_sodium"] = holder
+    try:
+        import rbcl
+    finally:
+        del sys.modules["_sodium"]
     return rbcl
 
 
+def _pinned_library() -> bytes:
+    """The libsodium in rbcl; `LocalError` unless it is one of those that were looked at."""
+    package = find_spec("rbcl")
+    if package is None or not package.submodule_search_locations:
+        raise LocalError("rbcl is not installed; install the locked versions (locks/)")
+    text = (Path(package.submodule_search_locations[0]) / "_sodium.py").read_text()
+    library = bytes.fromhex(text.partition("bytes.fromhex('")[2].partition("')")[0])
+    if hashlib.sha256(library).hexdigest() not in LIBSODIUM:
+        raise LocalError("the libsodium in rbcl is not one that was looked at; install the locked versions (locks/)")
+    return library
+
+
+LIBSODIUM: Final = {
+    "e6d9b7f1cf7688f86702e2d370cfaa2a4a979d79492ae2e35196ca661c44f726": "Linux x86-64, Python 3.11",
+    "b756e6628f69a0d916b0b7c6e0c2d1d3b079ec19d262f305a0be01de96dd5242": "Linux x86-64, Python 3.12 and 3.13",
+    "d62c1611a973526a66c84f77f0ecadc6a8cdc52eefaaae3e63518ddd03193317": "Linux arm64, Python 3.11",
+    "216e323326d9489f4ea001fa22f4b751d6f8e081d8055a3127545a43cf15d189": "Linux arm64, Python 3.12 and 3.13",
+    "b826626154513e386bf0e975e40a3af316b2b398a5a05862f276296d81a50eb5": "Linux x86-64 with musl",
+    "dfd1d75ba8b49847fb3e389fbdf986a43b83ca9209608a4c60040d988e49d8c2": "macOS arm64, Python 3.11",
+    "ea221f43fa9048cc4745d9adb26c21dd29038315368467882a4fc392850ad0da": "macOS arm64, Python 3.12",
+    "87e460d62a4b1291058f3b97c72fd9d4ead1492023a4237cd5fe68ae8ef7a21b": "macOS arm64, Python 3.13",
+    "8b65b469c3fc803e913ef3ffdb659adec72c12710e305e65b15e1f84763894a9": "macOS x86-64",
+}
+"""SHA-256 of the libraries in the wheels of rbcl 1.1.2, all of them libsodium 1.0.18 (docs/decisions/0039)."""
 ED25519_SIGNATURE: Final = 64
