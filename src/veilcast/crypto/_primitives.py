@@ -225,7 +225,7 @@ def _ristretto() -> Any:
     try:
         import rbcl
     finally:
-        del sys.modules["_sodium"]
+        sys.modules.pop("_sodium", None)
     return rbcl
 
 
