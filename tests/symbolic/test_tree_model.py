@@ -43,7 +43,7 @@ def listings(tree: Tree, now: int = 3, known: int = 0) -> Found:
 
 
 def test_a_name_is_listed_where_its_member_says_and_nobody_else_is_listed() -> None:
-    """Directory of a tree, cannot: "be listed without a membership, under another's name, ... or once revoked"."""
+    """Directory of a tree, cannot: "be listed without a membership, under another's name"; "once revoked"."""
     found = enrolments(Tree())
     assert not found, found
     assert {"directory", "node A", "node B"} <= found.finished
