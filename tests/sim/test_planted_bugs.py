@@ -114,12 +114,12 @@ def delivered_without_subscription(patch: pytest.MonkeyPatch) -> None:
         with suppress(UnknownTopicError):
             keys = self._epochs.current(TOPIC, now)
             if not known and source is not None and not self._reading:
-                self._deliver(TOPIC, open_notify(keys, notify), now)
+                self._deliver(TOPIC, lambda: open_notify(keys, notify), now)
 
     patch.setattr(Paper, "_pass_on", curious)
     deliver = MeshNode._deliver
 
-    def to_somebody(self: MeshNode, topic: str, read: Content, now: int) -> None:
+    def to_somebody(self: MeshNode, topic: str, read: Callable[[], Content], now: int) -> None:
         self._subscriptions = self._subscriptions or {1: (topic, Label(topic))}
         deliver(self, topic, read, now)
 

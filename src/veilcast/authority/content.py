@@ -94,6 +94,12 @@ def open_notify(keys: TopicKeys, notify: Notify) -> Content:
     return read_content(unseal(keys.content, notify.sealed, context=keys.token))
 
 
+def open_certified_notify(keys: TopicKeys, notify: Notify, certificate: Chain, root: bytes) -> Content:
+    """The same, of a publisher that its certificate allows to publish with these keys."""
+    keys.check_publisher(certificate, root, certificate.leaf.first)
+    return open_notify(keys, notify)
+
+
 def read_content(plain: bytes) -> Content:
     """`MalformedError` for what is no publication."""
     return _DECODER.decode(plain)

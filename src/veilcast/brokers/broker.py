@@ -30,6 +30,7 @@ from veilcast.brokers.sharing.scheme import Place, Scheme
 from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError
+from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
 from veilcast.parts.alarms import earliest
 from veilcast.wire.brokers import (
@@ -79,6 +80,7 @@ class Broker:
         if place is None:
             raise ConfigError("no virtual node of the overlay has a replica with this key")
         self.address, self.signing, self.key = address, signing, signing.public
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.version = 0
         self._home = place.scheme.node
@@ -150,6 +152,8 @@ class Broker:
                 self._hear(message, key, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
+        except Exception as error:
+            self.faults.caught(error)
         self._settle(now)
 
     def handle_timer(self, now: int) -> None:

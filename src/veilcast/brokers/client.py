@@ -32,6 +32,7 @@ from veilcast.brokers.spans import Spans
 from veilcast.brokers.standing import Suspicions
 from veilcast.crypto.derive import derive
 from veilcast.errors import LocalError, MalformedError, RemoteError
+from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox, Stub
@@ -64,6 +65,7 @@ class Client:
     ) -> None:
         kept = records or {}
         self.address = address
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.excess = 0
         self.version = 0
@@ -114,6 +116,7 @@ class Client:
             self._deliver,
             self._suspicions,
             self._refuse,
+            self.faults,
             rng,
             self._edge.pull if out_of_band else None,
         )
@@ -190,6 +193,8 @@ class Client:
                 self._hear(message, source, now)
         except RemoteError as error:
             self._refuse(error)
+        except Exception as error:
+            self.faults.caught(error)
         self._follow(now)
 
     def handle_timer(self, now: int) -> None:

@@ -26,6 +26,7 @@ from veilcast.brokers.client import Client
 from veilcast.brokers.renewing import WITHDRAWN, merged
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.errors import LocalError
+from veilcast.faults import Faults
 from veilcast.machine import (
     Address,
     Connect,
@@ -54,6 +55,9 @@ class Paths:
         if len(clients) < 2:
             raise LocalError("paths are at least two")
         self.clients = tuple(clients)
+        self.faults = Faults()
+        for client in clients:
+            client.faults.on_fault = self.faults.caught
         self._seen_max = seen_max
         self._whose: dict[Address, int] = {}
         """By which path a broker is called."""

@@ -30,6 +30,7 @@ from veilcast.brokers.sealed import open_letter
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.errors import ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.faults import FaultError, Faults
 from veilcast.link.recent import remember
 from veilcast.machine import Address
 from veilcast.parts.alarms import Alarms
@@ -59,13 +60,14 @@ class Reading:
         deliver: Deliver,
         suspicions: Suspicions,
         refuse: Callable[[RemoteError], None],
+        faults: Faults,
         rng: Random,
         pull: Callable[[Name, TopicKeys], None] | None = None,
     ) -> None:
         """`pull` asks the repository for a key, where keys travel out of band."""
         self._config, self._adverts, self._openings, self._replicas = config, adverts, openings, replicas
         self._send, self._say, self._deliver, self._refuse = send, say, deliver, refuse
-        self._suspicions, self._rng, self._pull = suspicions, rng, pull
+        self._suspicions, self._faults, self._rng, self._pull = suspicions, faults, rng, pull
         self._room, self._hardened = room, config.profile == "hardened"
         self._texts: dict[bytes, _Text] = {}
         self._holds = Holds(config.contents_max)
@@ -196,8 +198,9 @@ class Reading:
             return  # The latter, where one publication is sealed again and again by its publisher.
         number = text.routing.number
         try:
-            key = opening.key(number, text.advert.keys.content if self._hardened else None)
-            letter = open_letter(key, text.assembly.content(), id_, text.advert.topic, padded=self._hardened)
+            with self._faults.treat():
+                key = opening.key(number, text.advert.keys.content if self._hardened else None)
+                letter = open_letter(key, text.assembly.content(), id_, text.advert.topic, padded=self._hardened)
         except StaleError as error:
             self._drop(id_)  # Opened before, and forgotten; or so far behind that it must be sealed again.
             self._refuse(error)
@@ -209,7 +212,13 @@ class Reading:
             return
         opening.done(number)
         self._leave(id_, text)
-        if self._deliver(letter, id_, now):
+        try:
+            with self._faults.treat():
+                is_settled = self._deliver(letter, id_, now)
+        except FaultError as error:
+            self._refuse(error)
+            is_settled = True
+        if is_settled:
             self.settle(id_, now)
 
     def _done_again(self, id_: bytes, attempt: int, source: Address, now: int) -> None:

@@ -20,6 +20,7 @@ from veilcast.brokers.shelf import Shelf
 from veilcast.brokers.standing import Reason
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError
+from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
 from veilcast.parts.alarms import earliest
 from veilcast.wire.brokers import Bring, Order, Pull, Push, Withdraw
@@ -46,6 +47,7 @@ class Repository:
         now: int,
     ) -> None:
         self.address, self.signing, self.key = address, signing, signing.public
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.version = 0
         self.observed = 0
@@ -98,6 +100,8 @@ class Repository:
                 self._hear(message, source, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
+        except Exception as error:
+            self.faults.caught(error)
         self._answer(now)
 
     def handle_timer(self, now: int) -> None:

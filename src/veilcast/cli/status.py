@@ -75,6 +75,8 @@ def _rows(status: Status) -> Iterator[tuple[str, str]]:
     yield "outbox", f"{counted(status.outbox, 'publication')} under way"
     if status.overdue:
         yield f"  {status.overdue} overdue", "no way was found for this yet; the node goes on trying"
+    if status.faults:
+        yield "faults", f"{status.faults:,} of veilcast itself, each with what it was about dropped; the log says where"
     for hindrance in status.hindrances:
         yield "hindered", hindrance
     yield "running for", f"{status.uptime_s:,.0f} s"

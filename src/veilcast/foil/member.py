@@ -20,7 +20,8 @@ from random import Random
 
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, LocalError, MalformedError, RemoteError, StaleError
+from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError, VeilcastError
+from veilcast.faults import Faults
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.confirmation import Asking, Telling, ask_topic
 from veilcast.foil.keeping import Keeping
@@ -61,6 +62,7 @@ class FoilMember:
     ) -> None:
         _check_attributes(config, keyring)
         self._config = config
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.version = 0
         self._frames: list[Frame] = []
@@ -130,6 +132,8 @@ class FoilMember:
             span.session.receive(data, now)
         except RemoteError as error:
             self._refuse(error)
+        except Exception as error:
+            self.faults.caught(error)
 
     def handle_timer(self, now: int) -> None:
         self._tend(now)
@@ -242,7 +246,7 @@ class FoilMember:
         """Whatever it is, it has been acknowledged, and the stream stands."""
         try:
             self._sort(span, publish, now)
-        except (RemoteError, LocalError) as error:  # A `LocalError` here: a grant of ours has ended.
+        except Exception as error:  # A `LocalError` here: a grant of ours has ended.
             self._refuse(error)
 
     def _sort(self, span: Span, publish: Publish, now: int) -> None:
@@ -274,7 +278,7 @@ class FoilMember:
     def _take_held(self, span: Span, topic: str, payload: bytes, now: int) -> None:
         try:
             self._reading.take(span, topic, payload, now)
-        except (RemoteError, LocalError) as error:
+        except Exception as error:
             self._refuse(error)
 
     def _begun(self, span: Span, stream: bytes, topic: str, now: int) -> None:
@@ -282,7 +286,9 @@ class FoilMember:
             self._streams[stream] = topic
             span.session.ask([ask_topic(self._config.prefix, stream)], now)
 
-    def _refuse(self, error: RemoteError | LocalError) -> None:
+    def _refuse(self, error: Exception) -> None:
+        if not isinstance(error, VeilcastError):
+            self.faults.caught(error)
         self.refused[type(error).__name__] += 1
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from veilcast.authority.letters import letter_id
 from veilcast.crypto.derive import derive
 from veilcast.crypto.secret import Secret
-from veilcast.errors import LocalError, RemoteError
+from veilcast.errors import LocalError
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.decoys import decoys_of
 from veilcast.foil.event import split
@@ -54,7 +54,7 @@ class Reading:
         winnower: Winnower,
         remembering: Remembering,
         hold: Callable[[Span, str, bytes, int], None] | None,
-        refuse: Callable[[RemoteError | LocalError], None],
+        refuse: Callable[[Exception], None],
         first_life: bool,
         entropy: Entropy,
     ) -> None:
@@ -185,7 +185,7 @@ class Reading:
         while self._arrived:
             try:
                 self._sift(*self._arrived.popleft(), now)
-            except (RemoteError, LocalError) as error:  # A `LocalError` here: a grant of ours has ended.
+            except Exception as error:  # A `LocalError` here: a grant of ours has ended.
                 self._refuse(error)
 
     def _sift(self, span: Span, topic: str, publish: Publish, now: int) -> None:

@@ -20,6 +20,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ExcessError, ExpiredError, ForgedError, MalformedError, RemoteError
+from veilcast.faults import faults_of
 from veilcast.link.alarms import Alarms
 from veilcast.link.bucket import TokenBucket
 from veilcast.link.chunks import insert_path_frames, split_path_frames
@@ -61,6 +62,7 @@ class LinkMachine:
         revoked: Revoked | None = None,
     ) -> None:
         self.inner: Final = inner
+        self.faults: Final = faults_of(inner)
         self._config, self._rng, self._rate, self._epoch_us = config, rng, config.rate, keyring.epoch_us
         self._change: tuple[int, int] | None = None
         """The rate to come, and from when on."""
@@ -117,15 +119,14 @@ class LinkMachine:
         return inner_us
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        for frame in self.inner.frames_to_send(now, INNER_FRAMES):
+        for frame in self.faults.ask(self.inner.frames_to_send, now, INNER_FRAMES) or ():
             link = self._links.get(frame.destination) or self._begin(frame.destination, now)
             if link is not None:
                 link.say(frame.data, now)
                 if not self._cells:
                     self._prompt(link, now)
-        frames = self._frames
-        self._frames = frames[limit:] if len(frames) > limit else []
-        return frames[:limit] if len(frames) > limit else frames
+        frames, self._frames = self._frames[:limit], self._frames[limit:]
+        return frames
 
     def next_event(self) -> Event | None:
         return self.inner.next_event()
@@ -277,7 +278,8 @@ class LinkMachine:
                         line.transfer.put(answer, control=True, now=now)
                 else:
                     link.spoken_us = now
-                    self.inner.receive(message, link.name, now)
+                    # A message that our own code fails on takes no other message of this body with it.
+                    self.faults.contain(self.inner.receive, message, link.name, now)
         except (RemoteError, ExpiredError):
             self._lose(link, now)
             raise
@@ -356,14 +358,14 @@ class LinkMachine:
                 self._lose(other, now)
         remember(self._statics, link.name, remote, STATICS_MAX)
         if link.told:
-            self.inner.peer_lost(link.name, now)
+            self.faults.contain(self.inner.peer_lost, link.name, now)
         link.up = link.told = True
-        self.inner.peer_up(link.name, now)
+        self.faults.contain(self.inner.peer_up, link.name, now)
 
     def _lose(self, link: Link, now: int) -> None:
         self._close(link)
         if link.told:
-            self.inner.peer_lost(link.name, now)
+            self.faults.contain(self.inner.peer_lost, link.name, now)
 
     def _close(self, link: Link) -> None:
         self._links.pop(link.name, None)
@@ -380,14 +382,12 @@ BODY: Final = CELL - DATAGRAM_MIN
 """What a datagram carries at most."""
 INNER_FRAMES: Final = 1 << 16
 """All that the machine inside has to say, at once: queues are the link's own, and bounded."""
-
 IDLE_US: Final = 60 * SECOND_US
 """After which a link closes on which nobody had anything to say. Neighbours in a mesh say something every second."""
 SILENT_US: Final = 15 * SECOND_US
 """After which a peer of which nothing comes is lost."""
 UNPROVEN_US: Final = 8 * SECOND_US
 """The same for one that has not used its keys yet."""
-
 CELL_ALLOWANCE: Final = (SECOND_US // max(RATES) * 9 // 10, 4 * max(RATES))
 """Cells that we take of one peer: those of the fastest class, for clocks differ, and four seconds of them at once."""
 PROMPT_ALLOWANCE: Final = (SECOND_US // 1000, 512)

@@ -22,7 +22,8 @@ from veilcast.mesh.neighbour_record import RelayRecord
 from veilcast.topics import Conjunction
 from veilcast.wire.messages import Message, Notify
 
-Deliver: TypeAlias = Callable[[str, Content, int], None]
+Deliver: TypeAlias = Callable[[str, Callable[[], Content], int], None]
+"""Opens a notification of a topic and hands it to the owner. Never raises: whether a node reads must show nowhere."""
 """Called with a topic, the content of a note of it, and now."""
 Post: TypeAlias = Callable[[Sequence[Address], Message], None]
 """Sends a message to these, each in a frame of its own, at once."""

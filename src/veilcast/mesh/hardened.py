@@ -15,7 +15,7 @@ from math import ceil
 
 import msgspec
 
-from veilcast.authority.content import check_certified_notify, check_content, note_id, open_notify
+from veilcast.authority.content import check_certified_notify, check_content, note_id, open_certified_notify
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import EpochKeys, TopicKeys
 from veilcast.authority.letters import Letter
@@ -333,8 +333,7 @@ class Hardened:
             keys = self._keys_of(topic, certificate.leaf.first).within(notify.cell)
         except AuthorityError:
             return  # Our grant does not reach that epoch.
-        keys.check_publisher(certificate, self._keyring.root, certificate.leaf.first)
-        self._deliver(topic, open_notify(keys, notify), now)
+        self._deliver(topic, lambda: open_certified_notify(keys, notify, certificate, self._keyring.root), now)
 
     def _meshes_of(self, notify: Notify) -> list[bytes]:
         """The tokens of our meshes that a note travels in: that of its own epoch, and later ones of its lineage.

@@ -8,7 +8,7 @@ are the owner's calls, the rhythm, and the notes. There is one timer, the heartb
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -17,6 +17,7 @@ from veilcast.authority.content import Content, place_id
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Records
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
+from veilcast.faults import Faults
 from veilcast.link.prefixes import Prefix
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
@@ -124,6 +125,7 @@ class MeshNode:
         self._subscribed = 0
         self._waiting: list[Event] = []
         self._notes = 0
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.sent = self._beats.sent
         self.load = Load()
@@ -190,6 +192,8 @@ class MeshNode:
                 self._notes += 1
         except RemoteError as error:
             self._refuse(error)
+        except Exception as error:
+            self.faults.caught(error)
 
     def handle_timer(self, now: int) -> None:
         if now < self._beats.next_us:
@@ -287,6 +291,8 @@ class MeshNode:
                 self._act(decode(rider), source, now)
             except RemoteError as error:
                 self._refuse(error)
+            except Exception as error:
+                self.faults.caught(error)
 
     def _act(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, _OF_MEMBERSHIP):
@@ -306,15 +312,25 @@ class MeshNode:
             self.load = self.load.plus(len(neighbours), len(data), own=self._conduct.concerns(message))
         self._notes += 1
 
-    def _deliver(self, topic: str, content: Content, now: int) -> None:
-        """A note of one of our topics, for whom it concerns; where it concerns nobody, it only has its place."""
-        readers = [
-            number
-            for number, (read, interest) in self._subscriptions.items()
-            if read == topic and interest.matches(content.publication)
-        ]
-        note = Note(place_id(topic, content), content.publication)
-        self._inbox.put((topic, content.stream), content.number, note, readers, now)
+    def _deliver(self, topic: str, opened: Callable[[], Content], now: int) -> None:
+        """A note of one of our topics, for whom it concerns; where it concerns nobody, it only has its place.
+
+        Whatever is wrong with the note ends here. A node that does not read the topic notices nothing of it either, and
+        neighbours must not tell the two apart.
+        """
+        try:
+            content = opened()
+            readers = [
+                number
+                for number, (read, interest) in self._subscriptions.items()
+                if read == topic and interest.matches(content.publication)
+            ]
+            note = Note(place_id(topic, content), content.publication)
+            self._inbox.put((topic, content.stream), content.number, note, readers, now)
+        except RemoteError as error:
+            self._refuse(error)
+        except Exception as error:
+            self.faults.caught(error)
 
     def _keep_relay(self, relay: RelayRecord) -> None:
         """Where the owner names the neighbours, they are the same in the next life, and so is the choice."""

@@ -155,7 +155,7 @@ class Paper:
         self._post([neighbour for neighbour in self.overlay.adjacent(token) if neighbour != source], notify)
         self.overlay.policy.passed_on(token, now)
         if (keys := self._reading.get(token)) is not None:
-            self._deliver(keys.record.topic, open_notify(keys, notify), now)
+            self._deliver(keys.record.topic, lambda: open_notify(keys, notify), now)
 
     def _follow(self, now: int) -> None:
         """Read and advertise what the owner wants, by the tokens of this moment."""

@@ -43,6 +43,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Subscriptions that get only what is published from some time on, Unix microseconds; None if that is unknown."""
     uptime_s: float
     draining: bool = False
+    faults: int = 0
+    """Messages and timers that veilcast itself failed on, and dropped: a bug, or an attack that found one."""
     hindrances: tuple[str, ...] = ()
     """What keeps the node from doing what it was asked for, in words for its owner; it goes on trying."""
 

@@ -57,5 +57,4 @@ CROWDED: Final = "too many others wanted in"
 FULL: Final = "there is no room for more streams"
 REPLACED: Final = "it came anew"
 EXHAUSTED: Final = "the system has no sockets left"
-FAULT: Final = "a fault of our own"
 _LOG: Final = logging.getLogger("veilcast.streams")

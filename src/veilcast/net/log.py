@@ -63,6 +63,22 @@ class LoopFaults:
             _LOG.error("a fault in a callback; %d since the start", self.count, exc_info=error)
 
 
+class FaultLog:
+    """Writes a line for a machine's fault, at most one a minute: a stranger may cause as many as it likes."""
+
+    def __init__(self) -> None:
+        self._after = 0.0
+        self._count = 0
+
+    def __call__(self, error: Exception) -> None:
+        self._count += 1
+        if (now := time.monotonic()) >= self._after:
+            self._after = now + FAULT_EVERY_S
+            _LOG.error(
+                "a fault of veilcast itself; the message is dropped; %d since the start", self._count, exc_info=error
+            )
+
+
 class LogFormatter(logging.Formatter):
     """One line a record."""
 
@@ -125,6 +141,7 @@ def _uncaught(_: type[BaseException], error: BaseException | None, __: Traceback
 
 
 FAULTS_LOGGED: Final = 10
+FAULT_EVERY_S: Final = 60.0
 CAUSES_MAX: Final = 4
 PLACES_MAX: Final = 12
 _HIDDEN: Final = Plain("[hidden]")

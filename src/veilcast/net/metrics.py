@@ -150,6 +150,7 @@ METRICS: Final[dict[str, tuple[Kind, str]]] = {
     "brokers_contents": ("gauge", "Publications that are on their way through a broker."),
     "brokers_keys": ("gauge", "Keys that are on their way through a broker."),
     "brokers_refused_total": ("counter", "What a broker has refused, or could not read."),
+    "machine_faults_total": ("counter", "Messages and timers that veilcast itself failed on; it dropped them."),
 }
 """Every metric there is. Append only; docs/operating.md has the same table."""
 

@@ -148,6 +148,7 @@ class NodeOwner:
             waiting={each: until for each, until in kept.waiting.items() if until is None or until > now},
             uptime_s=(now - self._born_us) / 1e6,
             draining=self._draining,
+            faults=self._driver.faults.count,
         )
 
     def peers(self) -> list[Peer]:

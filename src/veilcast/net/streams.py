@@ -23,7 +23,7 @@ from veilcast.net.backlog import Backlog
 from veilcast.net.callers import Callers
 from veilcast.net.calls import Calls
 from veilcast.net.clock import Clock
-from veilcast.net.ends import FAULT, FULL, REPLACED, Ends
+from veilcast.net.ends import FULL, REPLACED, Ends
 from veilcast.net.limits import Limits
 from veilcast.net.records import WELCOME
 from veilcast.net.stream import Stream
@@ -191,18 +191,12 @@ class Streams(Turns):
         raise AssertionError("a stream that is up has been through its handshake")
 
     def heard(self, stream: Stream, records: list[bytes]) -> None:
-        peer, now, taken = self._names[stream], self.now(), 0
-        try:
-            for record in records:
-                taken += 1
-                self._machine.receive(record, peer, now)
-        except BaseException:
-            # The rest is lost; so is the stream, then, and what must arrive is repeated on the next.
-            stream.drop(FAULT)
-            raise
-        finally:
-            self.counts.received += taken
-            self._turn(now)
+        peer, now = self._names[stream], self.now()
+        self.counts.received += len(records)
+        for record in records:
+            # The stream stays: a record that was lost with it would come again on the next, and raise again.
+            self.faults.contain(self._machine.receive, record, peer, now)
+        self._turn(now)
 
     def calm(self, stream: Stream) -> None:
         self._backlog.remove(stream)

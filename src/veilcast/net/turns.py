@@ -12,8 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final
 
+from veilcast.faults import faults_of
 from veilcast.machine import Address, Event, Frame, Machine
 from veilcast.net.clock import Clock
+from veilcast.net.log import FaultLog
 
 
 class Counts:
@@ -51,6 +53,8 @@ class Turns:
 
     def __init__(self, machine: Machine, act_on: Callable[[Event], object], clock: Clock | None) -> None:
         self._machine = machine
+        self.faults = faults_of(machine)
+        self.faults.on_fault = FaultLog()
         self._act_on = act_on
         self._clock = clock or Clock()
         self.now = self._clock.now
@@ -66,7 +70,7 @@ class Turns:
         raise NotImplementedError
 
     def numbers(self) -> dict[str, float]:
-        return self.counts.numbers()
+        return {**self.counts.numbers(), "machine_faults_total": self.faults.count}
 
     def open(self) -> None:
         """Bind and start, on the running event loop."""
@@ -141,10 +145,8 @@ class Turns:
         self.counts.timers += 1
         self.counts.late_us += now - due
         self._timer_ran_us = now
-        try:
-            self._machine.handle_timer(now)
-        finally:
-            self._turn(now)
+        self.faults.contain(self._machine.handle_timer, now)
+        self._turn(now)
 
     def _again(self) -> None:
         self._touched = False
@@ -155,11 +157,11 @@ class Turns:
         more = False
         try:
             room = self._room()
-            if room and (frames := self._machine.frames_to_send(now, room)):
+            if room and (frames := self.faults.ask(self._machine.frames_to_send, now, room)):
                 more = len(frames) == room
                 self._send(frames)
             for _ in range(EVENTS):
-                event = self._machine.next_event()
+                event = self.faults.ask(self._machine.next_event)
                 if event is None:
                     break
                 # What the owner does about it may give the machine something to send.
@@ -174,7 +176,7 @@ class Turns:
         """Tell the machine `peer_up` or `peer_lost`, if it wants to know."""
         notice = getattr(self._machine, what, None)
         if notice is not None:
-            notice(peer, now)
+            self.faults.contain(notice, peer, now)
 
     def _arm(self, now: int) -> None:
         """See to it that an alarm comes no later than the machine's deadline. One that comes too early does no harm,

@@ -93,7 +93,10 @@ class UdpDriver(Turns):
                 except OSError:
                     continue
                 taken += 1
-                receive(data, names.get(source) or self._name(source), now)
+                try:
+                    receive(data, names.get(source) or self._name(source), now)
+                except Exception as error:
+                    self.faults.caught(error)
         finally:
             self.counts.received += taken
             self._turn(now)

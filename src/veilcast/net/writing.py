@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from veilcast.faults import Faults
 from veilcast.machine import Event
 
 
@@ -28,6 +29,9 @@ class Books(Protocol):
 
 class Touched(Protocol):
     """The part of a driver that an owner needs."""
+
+    @property
+    def faults(self) -> Faults: ...
 
     def now(self) -> int: ...
 

@@ -23,6 +23,7 @@ import msgspec
 
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, TamperedError
+from veilcast.faults import faults_of
 from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
 from veilcast.node.ledger import Forget, Keep
 from veilcast.node.modes import Resident
@@ -64,7 +65,7 @@ class Agent:
     ) -> None:
         """`complete` adds to what a client asks for what it may leave out."""
         self._member, self._store, self._subscriptions_max = member, store, subscriptions_max
-        self._complete = complete
+        self._complete, self._faults = complete, faults_of(member)
         self._interests = {number: read_interest(data) for number, data in store.subscriptions().items()}
         self._last = store.last_subscription()
         self._numbers: dict[int, int] = {}
@@ -196,14 +197,14 @@ class Agent:
                 case Keep(record, _, published):
                     if published:
                         self._unsettled[record] = True
-                    self._member.stored(record, now)
+                    self._faults.contain(self._member.stored, record, now)
                 case Forget(record):
                     self._unsettled.pop(record, None)
                 case Arrive(number, note):
                     self._waiting.pop(number, None)
                     # One that was refused for a single subscription comes again for all, who know it then.
                     if note.id not in refused:
-                        self._member.acknowledge(note.id, now)
+                        self._faults.contain(self._member.acknowledge, note.id, now)
                 case _:
                     pass
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from veilcast.faults import faults_of
 from veilcast.machine import Durable, Event, Record, Settled
 from veilcast.node.ledger import Entry, Forget, Keep
 
 
 class Clerk:
     def __init__(self, machine: Durable) -> None:
-        self._machine = machine
+        self._machine, self._faults = machine, faults_of(machine)
         self._entries: list[Entry] = []
 
     def take(self, event: Event, now: int) -> bool:
@@ -36,4 +37,4 @@ class Clerk:
     def written(self, entries: Sequence[Entry], _: None, now: int) -> None:
         for entry in entries:
             if isinstance(entry, Keep):
-                self._machine.stored(entry.record, now)
+                self._faults.contain(self._machine.stored, entry.record, now)

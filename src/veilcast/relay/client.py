@@ -16,6 +16,7 @@ from veilcast.authority.letters import Letter, Records, letter_id
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
+from veilcast.faults import Faults
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Interest, Note, Overdue, Publication
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.inbox import Inbox
@@ -76,6 +77,7 @@ class Client:
         self._letters: dict[int, Letter] = {}
         self._events: deque[Event] = deque()
         self._subscribed = 0
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.excess = 0
         self.version = 0
@@ -131,6 +133,8 @@ class Client:
                 self._hear(decode(each), way, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
+        except Exception as error:
+            self.faults.caught(error)
 
     def handle_timer(self, now: int) -> None:
         if self._pacer is not None:
@@ -257,14 +261,15 @@ class Client:
             self._give([stub], now)
             return
         try:
-            letter = self._part.open(delivery, terms[0].wish.topic, terms[0].span, way.key, now)
+            with self.faults.treat():
+                letter = self._part.open(delivery, terms[0].wish.topic, terms[0].span, way.key, now)
+                publication = letter.content.publication
+                readers = [n for term in terms if term.wish.interest.matches(publication) for n in term.wish.readers]
+                note = Note(letter_id(letter), publication)
         except RemoteError:
             self._give([stub], now)
             raise
-        publication = letter.content.publication
-        readers = [n for term in terms if term.wish.interest.matches(publication) for n in term.wish.readers]
         self.excess += not readers
-        note = Note(letter_id(letter), publication)
         if self._inbox.put(readers, note, stub, now):
             self._give([stub], now)
 

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
+from veilcast.faults import Faults
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
 from veilcast.parts.alarms import earliest
 from veilcast.parts.calling import Caller
@@ -91,6 +92,7 @@ class Proxy:
         self._frames: list[Frame] = []
         self._pacer = pacer_of(config, rng)
         self._events: list[Event] = [Listen("member")]
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.absent = 0
         self.version = 0
@@ -107,6 +109,8 @@ class Proxy:
                     self._asked(decode(each), len(each), source, now)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
+        except Exception as error:
+            self.faults.caught(error)
         self._flush(now)
 
     def handle_timer(self, now: int) -> None:

@@ -18,6 +18,7 @@ from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.derive import digest
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
 from veilcast.parts.alarms import earliest
 from veilcast.parts.ledger import Ledger
@@ -99,6 +100,7 @@ class Server:
         self._parts: Counter[bytes] = Counter()
         self._lapsed: dict[bytes, None] = {}
         """Leases that are over, and under whose names something waits."""
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.matched = 0
         self.version = 0
@@ -113,7 +115,8 @@ class Server:
         try:
             message = decode(data)
             try:
-                self._act(message, source, now)
+                with self.faults.treat():
+                    self._act(message, source, now)
             except StaleError:
                 raise  # It was long under way; whoever asks is asking anew by now.
             except RemoteError:
@@ -122,6 +125,8 @@ class Server:
                 raise
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
+        except Exception as error:
+            self.faults.caught(error)
 
     def handle_timer(self, now: int) -> None:
         self.version += 1

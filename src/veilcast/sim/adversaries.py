@@ -8,7 +8,7 @@ machine inside: it says what its script says.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -71,6 +71,13 @@ class Wrapper:
         method = getattr(self._inner, notice, None)
         if method is not None:
             method(about, now)
+
+
+def layers(machine: Any) -> Iterator[Any]:
+    """A machine, the machine that it wraps, and so on to the last."""
+    while machine is not None:
+        yield machine
+        machine = getattr(machine, "inner", None)
 
 
 def innermost(machine: Any) -> Any:

@@ -19,8 +19,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from veilcast.errors import ConfigError, LocalError
+from veilcast.faults import faults_of
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Record, Settled
 from veilcast.sim import trace as codes
+from veilcast.sim.adversaries import layers
 from veilcast.sim.checkers import Checker, ViolationError, overrides
 from veilcast.sim.clock import Clock
 from veilcast.sim.engine import START_US, take_turn
@@ -52,6 +54,8 @@ class World(HiddenWays):
         recording = None if recorder is None else Recording(recorder, run, epoch_us)
         super().__init__(seed, Links() if links is None else links, recording, replay or f"seed {seed}")
         self.start = START_US
+        self.contains_faults = False
+        """True for the few worlds that show how a machine goes on after a fault; elsewhere a fault ends the run."""
         self._disk_us = disk_us
         self._on_event = on_event
         self._notes = 0
@@ -157,6 +161,8 @@ class World(HiddenWays):
         self._trace.note(self._time, codes.BIRTH, address.encode())
         birth = Birth(address, host.incarnation, self.clock(address), dict(host.disk or {}), self.seed)
         host.machine = host.factory(birth)
+        for layer in layers(host.machine):
+            faults_of(layer).strict = not self.contains_faults
         if self._change_checkers:
             if not hasattr(host.machine, "version"):
                 raise LocalError(f"a checker watches for changes, but the machine at {address} has no version")

@@ -29,6 +29,7 @@ from veilcast.authority.statement import Reader
 from veilcast.crypto.derive import fingerprint
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
+from veilcast.faults import Faults
 from veilcast.link.bucket import TokenBucket
 from veilcast.machine import Address, Event, Frame, Listen
 from veilcast.parts.alarms import Alarms
@@ -80,6 +81,7 @@ class Directory:
         self._callers: dict[Address, TokenBucket] = {}
         self._frames: list[Frame] = []
         self._events: list[Event] = [Listen("tree")]
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.version = 0
         for record, data in records.items():
@@ -100,6 +102,8 @@ class Directory:
                 raise MalformedError("not a request to a directory")
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
+        except Exception as error:
+            self.faults.caught(error)
 
     def handle_timer(self, now: int) -> None:
         for node in self._ends.due(now):

@@ -12,7 +12,6 @@ from veilcast.authority.filling import filled
 from veilcast.authority.letters import Letter
 from veilcast.authority.notes import open_note, seal_note
 from veilcast.authority.subjects import keyed, keyed_groups, said, subject_key
-from veilcast.errors import VeilcastError
 from veilcast.machine import Event
 from veilcast.parts.alarms import earliest
 from veilcast.parts.topics import Topics
@@ -120,7 +119,7 @@ class Hardened:
             try:
                 keys = self._topics.keys(topic, end.epoch)
                 content = open_note(keys, carry.body, "tree", self._root, end.epoch)
-            except VeilcastError as error:  # Not a note for us, or one for which our grant has ended.
+            except Exception as error:  # Not a note for us, or one for which our grant has ended, or a fault of ours.
                 self._failed(error)
             else:
                 self._deliver(topic, content, [end.wish], now)

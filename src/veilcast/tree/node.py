@@ -16,6 +16,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter, Records, letter_id
 from veilcast.authority.revoked import Revoked
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, VeilcastError
+from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox
@@ -60,6 +61,7 @@ class TreeNode:
         revoked: Revoked | None = None,
     ) -> None:
         kept = records or {}
+        self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.excess = 0
         self.version = 0
@@ -145,7 +147,7 @@ class TreeNode:
                 self._answer(decode(data), source, now)
             else:
                 raise ExcessError("more than one stream is given")
-        except RemoteError as error:
+        except Exception as error:
             self._refuse(error)
 
     def handle_timer(self, now: int) -> None:
@@ -231,17 +233,18 @@ class TreeNode:
 
     def _answer(self, message: Message, source: Address, now: int) -> None:
         try:
-            match message:
-                case Install():
-                    if not self._limits.allows_install(now):
-                        raise ExcessError("more instructions than a node takes")
-                    self._part.install(message, now)
-                case Offer():
-                    self._limits.charge(source, self._part.offer(message, now), now)
-                case Carry():
-                    self._part.carry(message, now)
-                case _:
-                    raise MalformedError("not for a node")
+            with self.faults.treat():
+                match message:
+                    case Install():
+                        if not self._limits.allows_install(now):
+                            raise ExcessError("more instructions than a node takes")
+                        self._part.install(message, now)
+                    case Offer():
+                        self._limits.charge(source, self._part.offer(message, now), now)
+                    case Carry():
+                        self._part.carry(message, now)
+                    case _:
+                        raise MalformedError("not for a node")
             self._post(source, Heard(message.number))
         except ForgedError:
             raise  # Whoever is no member hears nothing.
@@ -256,15 +259,23 @@ class TreeNode:
         self._streams.hear(source, message, now)
 
     def _deliver(self, topic: str, content: Content, wishes: Iterable[Wish], now: int) -> None:
+        """Never raises: to the last carrier of a note it is as if the note went on."""
         publication = content.publication
-        readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.readers]
+        try:
+            readers = [number for wish in wishes if wish.interest.matches(publication) for number in wish.readers]
+            note = Note(letter_id(Letter(topic, content)), publication)
+        except Exception as error:
+            self._refuse(error)
+            return
         self.excess += not readers
-        self._inbox.put(readers, Note(letter_id(Letter(topic, content)), publication), None, now)
+        self._inbox.put(readers, note, None, now)
 
     def _listed(self, now: int) -> None:
         self._part.listed(self._membership.listing, now)
 
-    def _refuse(self, error: VeilcastError) -> None:
+    def _refuse(self, error: Exception) -> None:
+        if not isinstance(error, VeilcastError):
+            self.faults.caught(error)
         self.refused[type(error).__name__] += 1
 
     def _post(self, peer: Address, message: Message) -> None:

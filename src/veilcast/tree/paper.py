@@ -17,7 +17,7 @@ from veilcast.authority.subjects import Groups, asked, named_groups, poured
 from veilcast.crypto.noise import Keypair
 from veilcast.crypto.seal import KEY
 from veilcast.crypto.secret import Secret
-from veilcast.errors import LocalError, VeilcastError
+from veilcast.errors import LocalError
 from veilcast.machine import Event
 from veilcast.parts.alarms import Alarms
 from veilcast.parts.calling import backoff
@@ -151,7 +151,7 @@ class Paper:
         try:
             epoch = self._topics.epoch(now)
             content = open_bare_note(self._topics.keys(topic, epoch), body, self._root, epoch)
-        except VeilcastError as error:
+        except Exception as error:
             self._failed(error)
         else:
             self._deliver(topic, content, wishes, now)

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter
-from veilcast.errors import VeilcastError
 from veilcast.machine import Entropy, Event
 from veilcast.parts.wishes import Wish
 from veilcast.topics import Conjunction
@@ -37,7 +36,7 @@ class Outfit(NamedTuple):
     hops: Hops
     where: Where
     deliver: Deliver
-    failed: Callable[[VeilcastError], None]
+    failed: Callable[[Exception], None]
     """Told of what came and was not for us."""
     rng: Random
     entropy: Entropy

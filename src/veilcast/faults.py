@@ -1,0 +1,78 @@
+"""Faults: exceptions that our own code raises over what somebody sent, contained where a machine meets a message.
+
+Claim: whatever arrives, no exception leaves `receive`, no other message is lost with the one that raised, and nobody
+sends that message again for ever.
+Assumption: the code that raised has left its tables in a state that the machine can go on with.
+Reason: there are two layers.
+
+1. Inside a machine, `Faults.treat` stands around the code that opens and matches what a stranger wrote. An exception
+   there becomes a `FaultError`, which is a `RemoteError`: the machine refuses the message as it refuses any other bad
+   one, and settles or acknowledges it alike. So its sender sees an ordinary refusal. `receive` catches what is left.
+2. A driver catches what leaves any method of a machine, counts it, and goes on with the next message.
+
+The simulator makes faults `strict`: the exception leaves the machine, and ends the run. So no fault is contained
+unseen where there is somebody to repair it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from veilcast.errors import RemoteError, VeilcastError
+
+T = TypeVar("T")
+
+
+class FaultError(RemoteError):
+    """A message that our own code failed on; to its sender this is a refusal like any other."""
+
+
+class Faults:
+    """The count of one machine's faults; its driver hears of each by `on_fault`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.strict = False
+        self.on_fault: Callable[[Exception], object] | None = None
+
+    def caught(self, error: Exception) -> None:
+        """Count an exception that should not have been raised. Raises it again if faults are strict."""
+        if self.strict:
+            raise error
+        self.count += 1
+        if self.on_fault is not None:
+            self.on_fault(error)
+
+    @contextmanager
+    def treat(self) -> Iterator[None]:
+        """Raise `FaultError` for whatever is no error of ours; errors of ours pass."""
+        try:
+            yield
+        except VeilcastError:
+            raise
+        except Exception as error:
+            self.caught(error)
+            raise FaultError("a fault of our own") from error
+
+    def contain(self, call: Callable[..., object], *given: Any) -> None:
+        """Call, and catch whatever is raised."""
+        try:
+            call(*given)
+        except Exception as error:
+            self.caught(error)
+
+    def ask(self, call: Callable[..., T], *given: Any) -> T | None:
+        """What a call returns, or None if it raises."""
+        try:
+            return call(*given)
+        except Exception as error:
+            self.caught(error)
+            return None
+
+
+def faults_of(machine: object) -> Faults:
+    """Those of a machine, or of the one that it wraps; new ones if it keeps none."""
+    found = getattr(machine, "faults", None)
+    return found if isinstance(found, Faults) else Faults()
