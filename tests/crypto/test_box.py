@@ -52,7 +52,7 @@ def test_every_flipped_bit_and_every_cut_is_refused(entropy: Entropy) -> None:
 def test_a_box_made_with_a_key_of_small_order_is_refused(entropy: Entropy) -> None:
     boxed = box(READER.public, b"a note", purpose=b"test", entropy=entropy)
     with pytest.raises(ForgedError):
-        unbox(READER, bytes(32) + boxed[32:], purpose=b"test")
+        unbox(READER, boxed[:1] + bytes(32) + boxed[33:], purpose=b"test")
     with pytest.raises(MalformedError):
         box(bytes(32), b"a note", purpose=b"test", entropy=entropy)
 
@@ -63,3 +63,14 @@ def test_a_box_opens_in_its_context_only(entropy: Entropy) -> None:
     for purpose, context in ((b"test", b""), (b"test", b"beside"), (b"testbeside", b" it")):
         with pytest.raises(ForgedError):
             unbox(READER, boxed, purpose=purpose, context=context)
+
+
+def test_entropy_that_repeats_shares_no_key_between_two_contents() -> None:
+    first, second = (box(READER.public, text, purpose=b"test", entropy=bytes) for text in (b"one note", b"another!"))
+    assert first[1:33] != second[1:33]
+    assert first == box(READER.public, b"one note", purpose=b"test", entropy=bytes)
+
+
+def test_a_box_of_version_1_is_refused(entropy: Entropy) -> None:
+    with pytest.raises(ForgedError):
+        unbox(READER, b"\x07" + entropy(200), purpose=b"test")

@@ -182,7 +182,7 @@ CERTIFICATE_MAX: Final = 512
 """A certificate that says who signed a statement, in DER; a test makes the largest."""
 
 INSTALL: Final = 4 * 1024
-"""The layers of one bundle, padded: room for 32 nodes (`tree.bundles.GROUP_MAX`), and one size for all."""
+"""The layers of one bundle, padded: room for 35 nodes (`tree.bundles.GROUP_MAX`), and one size for all."""
 
 BUNDLE_MAX: Final = 44 * 1024
 """The same along the tree itself, as in the paper: they shrink from hop to hop."""
