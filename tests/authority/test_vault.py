@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,21 @@ def test_missing_directories_and_huge_files_are_told_in_one_line(tmp_path: Path)
         write_whole(huge, bytes(FILE_MAX + 1))
 
 
-def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
+@pytest.mark.parametrize("link", [True, False])
+def test_a_link_or_a_file_in_the_way_is_not_written_to(
+    link: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if an attacker guesses the name of the temporary file."""
+    monkeypatch.setattr(tempfile, "_get_candidate_names", lambda: iter(("guessed", "another")))
+    victim, guessed = tmp_path / "victim", tmp_path / ".file.guessed.new"
     victim.write_bytes(b"precious")
-    (tmp_path / f".file.{os.getpid()}.new").symlink_to(victim)
-    with pytest.raises(StorageError):
-        write_whole(tmp_path / "file", b"secret")
-    assert victim.read_bytes() == b"precious"
+    if link:
+        guessed.symlink_to(victim)
+    else:
+        os.link(victim, guessed)
+    write_whole(tmp_path / "file", b"secret")
+    assert victim.read_bytes() == guessed.read_bytes() == b"precious"
+    assert (tmp_path / "file").read_bytes() == b"secret"
 
 
 def test_a_write_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -57,9 +58,11 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put `data` at `path` in one step."""
     if len(data) > FILE_MAX:
         raise StorageError(f"{path} would be larger than any file of ours may be")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    beside = None
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        # Exclusive, under a random name: nothing that stands in the way is followed or written to.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+        beside = Path(name)
         try:
             os.fchmod(descriptor, mode)
             view = memoryview(data)
@@ -71,8 +74,9 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.replace(beside, path)
         flush_directory(path.parent)
     except BaseException as error:  # Of Ctrl-C, too: what is half written may be a secret.
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+        if beside is not None:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise _storage_error("write", path, error) from error
         raise

@@ -14,12 +14,14 @@ from typing import Final
 
 from veilcast.authority.vault import read_private, write_whole
 from veilcast.cli.context import Context
+from veilcast.cli.process_guard import guard_process
 from veilcast.crypto.secret import Secret
 from veilcast.errors import PassphraseError
 
 
 def existing(context: Context, what: str, option: Path | None, beside: Path) -> Secret:
     """The passphrase that opens `what`."""
+    guard_process()
     known = _known(option, beside, os.environ.get("VEILCAST_PASSPHRASE_FILE"))
     if known is not None:
         return known
@@ -30,6 +32,7 @@ def existing(context: Context, what: str, option: Path | None, beside: Path) -> 
 
 def from_descriptor(descriptor: int) -> Secret:
     """What whoever started us has put into an open file or pipe; it is closed afterwards."""
+    guard_process()
     try:
         with open(descriptor, "rb") as file:
             content = file.read(_DESCRIPTOR_MAX).rstrip(b"\r\n")
@@ -42,6 +45,7 @@ def from_descriptor(descriptor: int) -> Secret:
 
 def fresh(context: Context, what: str, option: Path | None, beside: Path, *, draw: bool = False) -> Secret:
     """A passphrase to lock `what` with; with `draw`, a drawn one is the rule and nobody is asked."""
+    guard_process()
     known = _known(option, beside, None if draw else os.environ.get("VEILCAST_PASSPHRASE_FILE"))
     if known is not None:
         return known
