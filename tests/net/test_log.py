@@ -13,7 +13,7 @@ import pytest
 
 from veilcast.errors import UnknownTopicError
 from veilcast.net import log
-from veilcast.net.log import LoopFaults, Plain, Style
+from veilcast.net.log import FAULT_EVERY_S, FaultLog, LoopFaults, Plain, Style
 
 PLANTED = ("news/planted", "192.0.2.99:4000", "deadbeefcafe", "planted plaintext")
 
@@ -124,3 +124,19 @@ def test_faults_in_callbacks_are_counted_and_only_the_first_of_a_minute_logged(s
     assert asyncio.run(test()) == log.FAULTS_LOGGED * 5
     assert 1 <= len(stream.getvalue().splitlines()) <= 2 * log.FAULTS_LOGGED
     assert not [secret for secret in PLANTED if secret in stream.getvalue()]
+
+
+def test_faults_of_a_machine_are_one_line_a_minute_without_what_they_are_about(stream: io.StringIO) -> None:
+    log.set_up("pretty", "info", stream)
+    now = 1000.0
+    faults = FaultLog(lambda: now)
+    for _ in range(100):
+        faults(ValueError(PLANTED[3]))
+    assert stream.getvalue().count("\n") == 1
+    now += FAULT_EVERY_S
+    faults(ValueError(PLANTED[3]))
+    first, second = stream.getvalue().splitlines()
+    assert "1 since the start" in first
+    assert "101 since the start" in second
+    assert "ValueError" in second
+    assert not any(planted in stream.getvalue() for planted in PLANTED)

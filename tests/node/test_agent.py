@@ -114,6 +114,35 @@ def test_a_publication_is_safe_when_it_is_written_and_the_machine_hears_it_then(
     assert agent.status().unsettled == 1
 
 
+def test_a_machine_that_fails_over_one_record_still_hears_of_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer of the disk calls this: what leaves it ends the node."""
+    scribe = Scribe()
+    agent = agent_of(scribe, store)
+    records = [agent.publish(X, 0) for _ in range(3)]
+    for event in [*scribe.events, Delivered(1, note(1)), Delivered(1, note(2))]:
+        assert agent.take(event, 0)
+    stored, acknowledge = scribe.stored, scribe.acknowledge
+
+    def fails(record: int, now: int) -> None:
+        if record == records[0]:
+            raise RecursionError
+        stored(record, now)
+
+    def fails_too(name: bytes, now: int) -> None:
+        if name == note(1).id:
+            raise RecursionError
+        acknowledge(name, now)
+
+    monkeypatch.setattr(scribe, "stored", fails)
+    monkeypatch.setattr(scribe, "acknowledge", fails_too)
+    changes = agent.changes()
+    agent.written(changes, store.write(changes), 0)
+    assert scribe.told == [("stored", records[1]), ("stored", records[2]), ("acknowledge", note(2).id)]
+    assert all(map(agent.is_safe, records))
+
+
 def test_what_is_settled_is_forgotten_and_was_safe(store: Store) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)

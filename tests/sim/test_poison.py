@@ -12,7 +12,7 @@ from veilcast.authority.content import read_content
 from veilcast.errors import MalformedError
 from veilcast.machine import Publication
 from veilcast.sim import scenario
-from veilcast.sim.adversaries import innermost
+from veilcast.sim.adversaries import innermost, layers
 from veilcast.sim.engine import SimulationError
 from veilcast.sim.mesh import TOPIC
 from veilcast.sim.poison import poisons, publish_poison
@@ -92,6 +92,23 @@ def test_a_machine_goes_on_after_each_fault(name: str, monkeypatch: pytest.Monke
     notes, readers = population.notes, len(population.addresses())
     assert 0 < faults <= 2 * notes * readers, "each notification fails once at each reader, or twice"
     assert world.notes == 0
+
+
+@pytest.mark.parametrize("name", [name for name in scenario.names() if not name.startswith("flood")])
+def test_every_machine_of_every_scenario_is_strict(name: str) -> None:
+    """A machine that kept no faults, or contained them, could fail unseen."""
+    known = scenario.load(name)
+    population: Any = known.config.population
+    if known.config.population.__class__.__name__ == "SybilPopulation":
+        pytest.skip("its machines are of the membership alone")
+    world = scenario.build(known, 1)
+    machines = [machine for each in population.addresses() if (machine := world.machine(each)) is not None]
+    kept = [faults for machine in machines for layer in layers(machine) if (faults := getattr(layer, "faults", None))]
+    hostless = [machine for machine in machines if not hasattr(innermost(machine), "faults")]
+    assert all(faults.strict for faults in kept)
+    kinds = {kind.__module__ for machine in hostless for kind in type(innermost(machine)).__mro__[:-1]}
+    assert all(module.startswith("veilcast.sim.") for module in kinds), "only what is made for simulations keeps none"
+    assert kept
 
 
 def test_every_poison_is_malformed_or_a_legal_publication() -> None:

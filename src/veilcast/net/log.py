@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
@@ -66,13 +66,13 @@ class LoopFaults:
 class FaultLog:
     """Writes a line for a machine's fault, at most one a minute: a stranger may cause as many as it likes."""
 
-    def __init__(self) -> None:
-        self._after = 0.0
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._after = clock, 0.0
         self._count = 0
 
     def __call__(self, error: Exception) -> None:
         self._count += 1
-        if (now := time.monotonic()) >= self._after:
+        if (now := self._clock()) >= self._after:
             self._after = now + FAULT_EVERY_S
             _LOG.error(
                 "a fault of veilcast itself; the message is dropped; %d since the start", self._count, exc_info=error

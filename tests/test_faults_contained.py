@@ -1,0 +1,57 @@
+"""`Faults`: what is no error of ours becomes a refusal, is counted, and ends a simulation."""
+
+from __future__ import annotations
+
+import pytest
+
+from veilcast.errors import ForgedError, LocalError, RemoteError
+from veilcast.faults import FaultError, Faults, faults_of
+
+
+def fail(error: Exception) -> int:
+    raise error
+
+
+def test_a_fault_is_refused_like_what_a_stranger_sent_and_errors_of_ours_pass() -> None:
+    faults = Faults()
+    with pytest.raises(FaultError) as caught, faults.treat():
+        fail(RecursionError())
+    assert isinstance(caught.value, RemoteError)
+    assert faults.count == 1
+    for error in (ForgedError("x"), LocalError("x")):
+        with pytest.raises(type(error)), faults.treat():
+            fail(error)
+    assert faults.count == 1
+
+
+def test_faults_are_counted_and_told() -> None:
+    faults, told = Faults(), list[Exception]()
+    faults.on_fault = told.append
+    faults.contain(fail, ValueError())
+    assert faults.ask(fail, KeyError()) is None
+    assert faults.ask(int, "7") == 7
+    assert faults.count == len(told) == 2
+
+
+def test_strict_faults_leave() -> None:
+    faults = Faults()
+    faults.strict = True
+    for call in (faults.contain, faults.ask):
+        with pytest.raises(ZeroDivisionError):
+            call(fail, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError), faults.treat():
+        fail(ZeroDivisionError())
+    assert faults.count == 0
+
+
+def test_an_interrupt_is_no_fault() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        Faults().contain(_interrupt)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_machine_that_keeps_no_faults_gets_some() -> None:
+    assert faults_of(object()).count == 0
