@@ -11,12 +11,13 @@ import pytest
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.machine import Address
-from veilcast.mesh.config import Config
-from veilcast.mesh.first_relay import FirstRelay
+from veilcast.mesh.config import Config, Hardening
+from veilcast.mesh.first_relay import STILL, WAITED, FirstRelay
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
 from veilcast.mesh.relay_rules import RelayRules
+from veilcast.mesh.stem_choices import StemChoices
 
 PERIOD_US = 1_000_000
 EPOCH_BEATS = 10
@@ -169,6 +170,35 @@ def test_an_upheaval_replaces_a_silent_relay_at_once_and_never_one_that_is_heard
     assert bench.relay.address() in bench.there
 
 
+def test_in_an_upheaval_no_neighbour_is_chosen_that_may_be_silent_already() -> None:
+    """Those that fell silent together were heard at different moments: the last of them less than two periods ago."""
+    bench = neighbourly()
+    name = bench.relay.address()
+    assert name is not None
+    del bench.there[name]
+    bench.beat()
+    alive = next(iter(bench.there))
+    bench.there = {alive: None}
+    bench.now += PERIOD_US // 2
+    bench.beat(upheaval=True)
+    assert bench.relay.address() == alive
+
+
+def test_a_node_chooses_when_its_links_are_complete_or_nothing_changes_or_it_has_waited() -> None:
+    def beats_until_settled(links: list[int], idle: bool) -> int:
+        relay = Bench().relay
+        for beat in range(100):
+            relay.watch(links[min(beat, len(links) - 1)], 8, idle=idle)
+            if relay.is_settled:
+                return beat
+        return 100
+
+    assert beats_until_settled([0, 3, 5, 8], idle=False) == 3
+    assert beats_until_settled([0, 0, 3], idle=True) == 2 + STILL
+    assert beats_until_settled([3], idle=False) == WAITED - 1
+    assert beats_until_settled([0], idle=True) == 100
+
+
 def test_the_record_brings_the_relay_and_its_counters_over_a_restart() -> None:
     bench = neighbourly()
     name = bench.relay.address()
@@ -227,6 +257,35 @@ def test_the_measured_share_of_captures_is_that_of_the_formula() -> None:
                 bench.link(f"at {(key := next(fresh))}", key)
     most = 1 - (1 - insiders) ** (1 + RULES.spares + beats / PRICE)
     assert abs(captured / cases - most) < 4 * sqrt(most * (1 - most) / cases)
+
+
+def choices(bench: Bench) -> StemChoices:
+    return StemChoices(Hardening(), Habits(Secret(bytes(32))), bench.members, bench.relay)
+
+
+def test_what_a_member_hands_on_goes_the_same_way_from_whatever_address_it_comes() -> None:
+    """An insider cannot draw the next relay, or the coin, anew by coming from another address."""
+    bench = neighbourly()
+    found, others = choices(bench), bench.members.known
+    ways = []
+    for number in range(50):
+        bench.link(f"came{number}", "one certificate", chosen=False)
+        before = Address(f"came{number}")
+        ways.append((found.next_relay(before, [*others, before]), found.continues(before)))
+        bench.unlink(f"came{number}")
+    assert len(set(ways)) == 1
+
+
+def test_a_peer_that_came_is_the_next_relay_only_where_no_own_link_is_there() -> None:
+    bench = neighbourly()
+    found, own = choices(bench), bench.members.chosen()
+    for number in range(50):
+        bench.link(f"came{number}", f"came {number}", chosen=False)
+    came = [name for name in bench.members.known if name not in own]
+    for before in own:
+        assert found.next_relay(before, [*came, *own]) in own
+    assert found.next_relay(own[0], came) in came
+    assert found.next_relay(own[0], own[:1]) is None
 
 
 def test_impossible_rules_are_refused() -> None:

@@ -83,7 +83,7 @@ class Certified:
         self._shows = Doorbell(rules.knock_periods * config.heartbeat_us, rules.knock_burst)
         self._answers = 0
         self._probe_us = now + self._until_probe()
-        self._relay, self._relay_us, self._settled_us = relay, now, now + limits.SETTLE_PERIODS * config.heartbeat_us
+        self._relay, self._relay_us = relay, now
         if relay is not None:
             relay.is_settled = False
         self._epoch = credentials.epoch(now)
@@ -331,8 +331,7 @@ class Certified:
     def _call_relay(self, relay: FirstRelay, now: int) -> None:
         """Knock at the first relay now and then while it is away. It may be chosen once our own links are complete."""
         if relay.record is None:
-            chosen = len(self.slots.chosen())
-            relay.is_settled = chosen >= self._rules.outbound or (chosen > 0 and now >= self._settled_us)
+            relay.watch(len(self.slots.chosen()), self._rules.outbound, idle=not self._tries)
             return
         name = Address(relay.record.address)
         known = name in self.slots or name in self._tries or self._resting.get(name, 0) > now

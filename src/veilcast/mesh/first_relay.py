@@ -14,15 +14,17 @@ record on the disk nor the link shows a publisher.
    neighbours at once (`upheaval`) with the relay among the silent.
 
 Claim: in an uptime of T epochs a node has at most 1 + spares + T / refill_epochs first relays, whatever an adversary
-does to relays, to links and to neighbours. If a share p of the links that the node opens lead to insiders, one of them
-has been the first relay with a probability of at most 1 - (1 - p) ** (1 + spares + T / refill_epochs).
+does to relays, to links and to neighbours. If at each choice at most a share p of the links that the node opened lead
+to insiders, one of them has been the first relay with a probability of at most 1 - (1 - p) ** (1 + spares + T /
+refill_epochs). Insiders that never leave come to hold a growing share of a node's links: p is that share, and not the
+share of all members (`benchmarks/first_relay.py`).
 Assumption: the disk keeps the record. A node that loses it chooses again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from veilcast.machine import Address
 from veilcast.mesh.habits import Habits
@@ -53,7 +55,7 @@ class FirstRelay:
         self.record = kept
         self.is_settled = True
         """Whether the neighbourhood is complete enough to choose in; the neighbourhood may say otherwise."""
-        self._unkept = 0
+        self._unkept = self._links = self._still = self._waited = 0
 
     @property
     def key(self) -> bytes | None:
@@ -62,6 +64,18 @@ class FirstRelay:
     def address(self) -> Address | None:
         """Where the first relay is a neighbour now, if it is one."""
         return None if self.record is None else self._members.holder(self.record.key)
+
+    def watch(self, links: int, links_max: int, *, idle: bool) -> None:
+        """Told once for each heartbeat before the first choice: how many links this node has opened, how many it wants,
+        and whether it is trying to open none.
+
+        A neighbourhood is complete when it has them all; or when nothing has changed for some time, as where there are
+        no more members; or when it has waited for long.
+        """
+        self._still = self._still + 1 if idle and links == self._links else 0
+        self._waited += links > 0
+        self._links = links
+        self.is_settled = links > 0 and (links >= links_max or self._still >= STILL or self._waited >= WAITED)
 
     def beat(self, now: int, *, upheaval: bool) -> None:
         """Look whether the first relay is there; choose one if there is none, or if it may be replaced."""
@@ -79,7 +93,8 @@ class FirstRelay:
         self._change(RelayRecord(record.key, address, away, credit), now_kept=address != record.address)
         is_silent = upheaval and not (name is not None and self._members.was_heard(name, now))
         if credit >= self._price and (away >= self._away_max or is_silent):
-            there = [other for other in self._members.chosen() if self._members.was_heard(other, now)]
+            # When most fall silent, those that were heard last may be silent, too.
+            there = [other for other in self._members.chosen() if self._members.was_heard(other, now, FRESH)]
             self._choose([other for other in there if other != name], credit - self._price)
 
     def _choose(self, candidates: list[Address], credit: int) -> None:
@@ -94,3 +109,10 @@ class FirstRelay:
         if now_kept or self._unkept >= self._epoch_beats:
             self._unkept = 0
             self._keep(record)
+
+
+STILL: Final = 8
+WAITED: Final = 32
+"""Heartbeats; a try to open a link takes up to eight."""
+FRESH: Final = 1.25
+"""Periods: less than an upheaval takes to be noticed."""

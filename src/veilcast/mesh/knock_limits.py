@@ -18,7 +18,5 @@ RESTING_MAX: Final = 64
 FAILED_MAX: Final = 16
 FAILED_PERIODS: Final = 3600
 """Heartbeats for which one that failed is tried again now and then."""
-SETTLE_PERIODS: Final = 32
-"""Heartbeats after its start in which a node waits for all its links before it chooses a first relay."""
 ISOLATION_PERIODS: Final = 20
 """Heartbeats without any from others, after which we give up all links and begin anew."""

@@ -103,9 +103,9 @@ class Membership:
         """Whether this one was heard just now, or could not be, since we were not well ourselves."""
         return now - self._well_since_us <= 2 * self._period_us or self.was_heard(name, now)
 
-    def was_heard(self, name: Address, now: int) -> bool:
-        """Whether this one was heard within two periods."""
-        return now - self._heard_us.get(name, 0) <= 2 * self._period_us
+    def was_heard(self, name: Address, now: int, periods: float = 2) -> bool:
+        """Whether this one was heard within two periods, or as many as are named."""
+        return now - self._heard_us.get(name, 0) <= periods * self._period_us
 
     def unheard_us(self, now: int) -> int:
         """For how long no neighbour has been heard."""

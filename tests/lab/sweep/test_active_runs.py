@@ -77,6 +77,18 @@ def test_a_repeated_note_has_effects_where_nobody_remembers(monkeypatch: pytest.
     assert played(msgspec.structs.replace(SMALL, script="replay"))["replay", "effects"] > 0
 
 
+def test_grinding_names_the_publisher_where_addresses_are_ranked_and_not_where_the_first_relay_is_kept() -> None:
+    """Seed 3 is one whose publisher is taken soon."""
+    small = Params(nodes=24, kappa=0.78, script="grinding", look="seconds", steps=(480,))
+    for rule, named in (("any", 1.0), ("kept", 0.0)):
+        params = msgspec.structs.replace(small, first_relay=rule)
+        found = {(one.attack, one.metric): one.value for one in ENGINES["machines"](params, 3, None)}
+        assert found["grinding", "success"] == named
+        assert found["watching", "first_hand"] == 0
+    with pytest.raises(ConfigError, match="grinding"):
+        active_runs.run(msgspec.structs.replace(small, kappa=0.0), 0)
+
+
 def test_a_run_is_a_function_of_its_seed() -> None:
     assert reached("siege") == played(msgspec.structs.replace(SMALL, script="siege"))
 
@@ -104,7 +116,7 @@ def test_scripts_of_the_game_need_one_and_unknown_scripts_are_refused() -> None:
             played(msgspec.structs.replace(SMALL, script=script))
     with pytest.raises(ConfigError, match="script must be one of"):
         active_runs.run(SMALL, 0)
-    assert set(ACTS) | {""} == set(_literal())
+    assert set(ACTS) | {"", "grinding"} == set(_literal())
 
 
 def _literal() -> tuple[str, ...]:

@@ -8,7 +8,8 @@ and what an attack reached is to be held against that.
 - refusing: swaps in which honest nodes took the lead (`swaps`); crawling: the share of V_a known by name (`known`);
 - bogus: the share of honest nodes of the mesh that have the topic from the coalition (`captured`);
 - tagging: changed notes that were taken for true (`accepted`); replay: copies that honest nodes sent of notes that came
-  to them again (`effects`, for each of those). And for all of these the share of notes that readers got (`delivered`).
+  to them again (`effects`, for each of those). And for all of these the share of notes that readers got (`delivered`);
+- grinding: see `grinding_runs`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from veilcast.errors import ConfigError
+from veilcast.lab.sweep import grinding_runs
 from veilcast.lab.sweep.active_stage import PERIOD_US, Played, Stage
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.machine import Machine
@@ -37,6 +39,8 @@ Act: TypeAlias = Callable[[Stage, bool], dict[str, float]]
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     """One script, and beside it those who only watch."""
+    if params.script == "grinding":
+        return grinding_runs.run(params, seed)
     act = ACTS.get(params.script)
     if act is None:
         raise ConfigError(f"script must be one of {', '.join(ACTS)}, not {params.script!r}")

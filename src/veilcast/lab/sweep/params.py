@@ -90,8 +90,12 @@ class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The hardened mesh: the share of the other nodes that act as subscribers; over 0, there is neither PF nor SG."""
     insiders: float = 0.0
     """The share of nodes that are in the coalition."""
-    script: Literal["", "timing", "quitting", "siege", "refusing", "crawling", "bogus", "tagging", "replay"] = ""
+    script: Literal[
+        "", "timing", "quitting", "siege", "refusing", "crawling", "bogus", "tagging", "replay", "grinding"
+    ] = ""
     """What the coalition does besides watching (`active_runs`); on the machines only."""
+    first_relay: Literal["kept", "any"] = "kept"
+    """With the script "grinding": whether nodes keep their first relay, or rank all neighbours' addresses."""
     churn: float = 0.0
     """The share of honest nodes that are away in an epoch."""
     origin: Literal["kept", "fresh"] = "kept"
@@ -222,6 +226,7 @@ _SWITCHES: Final = (
     "kappa",
     "insiders",
     "script",
+    "first_relay",
     "churn",
     "origin",
     "games",

@@ -19,10 +19,12 @@ import msgspec
 
 from veilcast.authority.keyring import Keyring
 from veilcast.machine import Address, Machine
-from veilcast.mesh.config import Certified, Config
+from veilcast.mesh.config import Certified, Config, Hardening
+from veilcast.mesh.first_relay import FirstRelay
 from veilcast.mesh.stem import cargo_name
 from veilcast.sim.active.mouth import Mouth
 from veilcast.sim.host import Birth
+from veilcast.sim.links import Links
 from veilcast.sim.mesh import MeshPopulation, prefix_of
 from veilcast.sim.mesh_owners import Owner
 from veilcast.sim.world import World
@@ -40,6 +42,53 @@ class DrawnPopulation(MeshPopulation, frozen=True, kw_only=True, tag="drawn"):
 
     def _keyring(self, roles: dict[str, str], number: int, epoch_us: int) -> Keyring:
         return super()._keyring(roles, number + self.draw * DRAW, epoch_us)
+
+
+class Ground:
+    """Hardened certified members, whose publisher has something to say every five heartbeats, and the insider.
+
+    The insider comes after `FORMING` heartbeats, and then moves in every turn of `turn_us`.
+    """
+
+    def __init__(self, seed: int, rules: Hardening, turn_us: int, *, nodes: int = 24, kappa: float = 0.78) -> None:
+        self.mesh = Config(profile="hardened", membership="certified", address_bytes_max=12, hardening=rules)
+        self.people = DrawnPopulation(
+            nodes=nodes,
+            subscribers=0.2,
+            notes=NOTES_MAX,
+            first_us=FORMING * SECOND_US // 2,
+            every_us=EVERY * SECOND_US,
+            mesh=self.mesh,
+            cover_share=kappa,
+            checks=(),
+            draw=seed + 1,
+        )
+        self.world = World(seed=seed, links=Links(latency_us=(10_000, 100_000)), epoch_us=EPOCH_US)
+        self.people.settle(self.world, 0)
+        self.publisher, _ = self.people.roles(seed)
+        keyring = self.people.insider_keyring(EPOCH_US)
+        self.insider = Insider(self.world, self.mesh, keyring, self.people.addresses(), turn_us)
+        self.world.after(FORMING * SECOND_US, self.insider.start)
+
+    def run(self, seconds: int) -> Ground:
+        self.world.run(seconds * SECOND_US)
+        return self
+
+    def is_named(self, last: int) -> bool:
+        """Whether the insider's guess, by the publications of the last so many seconds, is right."""
+        return self.insider.guess(self.world.now - last * SECOND_US) == self.publisher
+
+    def first_hand(self, last: int) -> float:
+        """The share of the publications of that time that the publisher itself handed to the insider."""
+        since_us = self.world.now - last * SECOND_US
+        handed = sum(source == self.publisher and at_us >= since_us for source, at_us in self.insider.first.values())
+        return min(1.0, handed * EVERY / last)
+
+    def relay(self) -> FirstRelay:
+        """The publisher's first relay."""
+        found = self.world.machine(self.publisher)._conduct.first_relay
+        assert isinstance(found, FirstRelay)
+        return found
 
 
 class Insider:
@@ -113,5 +162,13 @@ class Grinder(Mouth):
 DRAW: Final = 1_000
 """Keyrings for each draw."""
 SECOND_US: Final = 1_000_000
+EPOCH_US: Final = 600 * SECOND_US
+FORMING: Final = 120
+"""Seconds until the mesh stands."""
+EVERY: Final = 5
+NOTES_MAX: Final = 64 * 600 // EVERY
+"""Publications for as long as keyrings last."""
+TURN: Final = 36
+"""Seconds between two addresses: nodes answer one knock of a prefix in thirty."""
 LEAVE_US: Final = 3 * SECOND_US
 """What it takes to leave: a heartbeat with the word, and some for the way."""
