@@ -27,10 +27,12 @@ BROKERED = [name for name in experiment.names() if name.startswith("brokers-")]
 """Those with long traces, some of them real, which are short and synthetic here."""
 FOILED = [name for name in experiment.names() if name.startswith("foil-")]
 """Those with many streams, some of them real, of whom few are drawn here."""
+CLOCKED = ["mesh-clocks"]
+"""Those that watch many links for hours; here there are few links."""
 SMALL = [
     name
     for name in experiment.names()
-    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED, *BROKERED, *FOILED)
+    if name not in (*LARGE, *TRAINED, *CROWDED, *WOODED, *BROKERED, *FOILED, *CLOCKED)
     and not name.startswith("mesh-attacks-")
     and "kernel" in experiment.load(name)[1].engines
 ]
@@ -109,6 +111,14 @@ def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.Monk
 def test_so_have_those_with_many_users(name: str) -> None:
     def fewer(cell: Cell) -> list[Measure]:
         return ENGINES["kernel"](msgspec.structs.replace(cell.params, nodes=60, topics=6), 0, None)
+
+    assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_so_have_those_that_watch_clocks(name: str) -> None:
+    def fewer(cell: Cell) -> list[Measure]:
+        return ENGINES["kernel"](msgspec.structs.replace(cell.params, nodes=4, degree=2), 0, None)
 
     assert lacking(experiment.load(name)[1], fewer) == Lacking([], [])
 

@@ -20,13 +20,24 @@ from veilcast.lab.kernels.graph import Graph
 from veilcast.lab.kernels.mesh import Mesh, build
 from veilcast.lab.kernels.shellgame import Shuffled, play_events, play_swaps
 from veilcast.lab.measure.accuracy import Truth
-from veilcast.lab.sweep import broker_runs, epoch_runs, foil_runs, pruning_runs, relay_runs, token_runs, tree_runs
+from veilcast.lab.sweep import (
+    broker_runs,
+    clock_runs,
+    epoch_runs,
+    foil_runs,
+    pruning_runs,
+    relay_runs,
+    token_runs,
+    tree_runs,
+)
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.scenes import scene
 from veilcast.lab.sweep.sights import Flow, Sight, measures
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
+    if params.clocks:
+        return clock_runs.run(params, seed)
     if params.foil:
         return foil_runs.run(params, seed, data)
     if params.pruner != "none":

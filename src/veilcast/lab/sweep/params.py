@@ -82,7 +82,7 @@ class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How long a swap keeps its neighbourhood from another one."""
     hop_s: float = 0.05
     """How long a subscription takes from one node to the next."""
-    look: Literal["end", "swaps", "rounds", "seconds", "publications", "epochs", "clients"] = "end"
+    look: Literal["end", "swaps", "rounds", "seconds", "publications", "epochs", "clients", "minutes"] = "end"
     """What `steps` count: the moments at which the observer's success is measured. A round is a swap for each node of
     the mesh."""
     steps: tuple[float, ...] = ()
@@ -155,6 +155,11 @@ class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
     timed: Literal["", "subscribing", "publishing", "crowd"] = ""
     """Of a relay or of trees, what clients wait for (`delay_runs`), with as many of them as each step says; on the
     machines only."""
+    clocks: Literal["", "grid", "walk", "wander"] = ""
+    """Whether an observer tries to know machines by their clocks (`clock_runs`): cells leave on a grid of the clock, on
+    one whose phase does a random walk, or as links send them, with a period of each link's own besides."""
+    skew_ppm: float = 30.0
+    """There, the spread of the errors of clocks; 0 is the null control."""
     serial: bool = False
     """There, whether proxies wait for the server's answer to one request before they look at the next."""
 
@@ -162,7 +167,19 @@ class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for name in ("rewire", "ratio", "mu", "kappa", "insiders", "churn", "droppers", "drops"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be a share between 0 and 1, not {getattr(self, name)}")
-        for name in ("decay", "lock_s", "hop_s", "games", "departures", "hold", "batch", "queries", "tail", "circuit"):
+        for name in (
+            "decay",
+            "lock_s",
+            "hop_s",
+            "games",
+            "departures",
+            "hold",
+            "batch",
+            "queries",
+            "tail",
+            "circuit",
+            "skew_ppm",
+        ):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative")
         if self.nodes < 2 or min(self.publications, self.publishers) < 1 or self.wait_s <= 0:
@@ -179,7 +196,8 @@ class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ConfigError('pace = "beats" decides ties by who tells first, and knows covers by the rule "one"')
         if (self.look == "end") != (not self.steps):
             raise ConfigError(
-                'steps are the moments of look = "swaps", "rounds", "seconds", "publications", "epochs" or "clients"'
+                "steps are the moments of look = "
+                '"swaps", "rounds", "seconds", "publications", "epochs", "clients" or "minutes"'
             )
         if list(self.steps) != sorted(set(self.steps)) or any(step < 0 for step in self.steps):
             raise ConfigError("steps must rise, and not be negative")
@@ -247,6 +265,7 @@ _SWITCHES: Final = (
     "constant",
     "queries",
     "timed",
+    "clocks",
     "serial",
     "foil",
     "brokers",
