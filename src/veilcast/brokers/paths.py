@@ -26,7 +26,7 @@ from veilcast.brokers.client import Client
 from veilcast.brokers.renewing import WITHDRAWN, merged
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.errors import LocalError
-from veilcast.faults import Faults
+from veilcast.faults import Faults, faults_of
 from veilcast.machine import (
     Address,
     Connect,
@@ -57,7 +57,7 @@ class Paths:
         self.clients = tuple(clients)
         self.faults = Faults()
         for client in clients:
-            client.faults.on_fault = self.faults.caught
+            faults_of(client).on_fault = self.faults.caught
         self._seen_max = seen_max
         self._whose: dict[Address, int] = {}
         """By which path a broker is called."""
@@ -127,7 +127,7 @@ class Paths:
     def handle_timer(self, now: int) -> None:
         for client in self.clients:
             if (when := client.next_timer()) is not None and when <= now:
-                client.handle_timer(now)
+                self.faults.contain(client.handle_timer, now)
         self._gather(now)
 
     def next_timer(self) -> int | None:
@@ -144,7 +144,7 @@ class Paths:
 
     def stored(self, record: int, now: int) -> None:
         for client in self.clients:
-            client.stored(record, now)
+            self.faults.contain(client.stored, record, now)
         self._gather(now)
 
     def peer_up(self, peer: Address, now: int) -> None:

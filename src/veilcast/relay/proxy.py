@@ -331,7 +331,8 @@ class Proxy:
             return
         self._number = (self._number + 1) % _NUMBERS
         try:
-            message = rising.build(self._number)
+            with self.faults.treat():
+                message = rising.build(self._number)
         except RemoteError as error:
             self.refused[type(error).__name__] += 1
             self._refuse(flight.client, flight.request.number, Code.MALFORMED, now)
@@ -345,7 +346,8 @@ class Proxy:
             if client not in self._roster:
                 return
             try:
-                cipher = self._part.down(message.cipher, self._roster.transformation(client))
+                with self.faults.treat():
+                    cipher = self._part.down(message.cipher, self._roster.transformation(client))
             except RemoteError as error:
                 self.refused[type(error).__name__] += 1
                 return
