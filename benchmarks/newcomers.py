@@ -1,8 +1,9 @@
 """Do newcomers get into a TLS host while strangers open connections, and how long does it take?
 
 A host listens on loopback in this process; a second process opens bare TCP connections at a rate, and holds the last
-thousand of them. Newcomers come one after another. A newcomer's round trip is made up: it waits that long between the
-host's answer and its own last message, and with `--late-hello` also between the connection and its first message.
+900 of them. With `--hello` each sends a first message, which the host answers, and nothing more. Newcomers come one
+after another. A newcomer's round trip is made up: it waits that long between the host's answer and its own last
+message, and with `--late-hello` also between the connection and its first message.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--delays", type=int, nargs="+", default=[20, 200, 400], help="round trips, in milliseconds")
     parser.add_argument("--newcomers", type=int, default=5, help="of each round trip (5)")
     parser.add_argument("--late-hello", action="store_true", help="wait a round trip before the first message, too")
+    parser.add_argument("--hello", action="store_true", help="the flood sends first messages")
     parser.add_argument("--same-host", action="store_true", help="newcomers come from the address of the flood")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args()
@@ -56,7 +58,7 @@ async def measure(rate: int, options: argparse.Namespace) -> dict[str, Any]:
     try:
         port = int(host.addresses[0].rpartition(":")[2])
         end = multiprocessing.Event()
-        flood = multiprocessing.Process(target=open_connections, args=(port, rate, end), daemon=True)
+        flood = multiprocessing.Process(target=open_connections, args=(port, rate, options.hello, end), daemon=True)
         flood.start()
         await asyncio.sleep(WARM_UP_S)
         before, cpu, start = host.numbers()["streams_accepted_total"], time.process_time(), time.monotonic()
@@ -109,8 +111,18 @@ async def _comes(port: int, identity: Identity, delay_s: float, options: argpars
         writer.close()
 
 
-def open_connections(port: int, rate: int, end: Event) -> None:
+def first_message() -> bytes:
+    """What a stranger without a certificate says first."""
+    context, outgoing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.MemoryBIO()
+    context.check_hostname = False
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
+
+
+def open_connections(port: int, rate: int, hello: bool, end: Event) -> None:
     held: collections.deque[socket.socket] = collections.deque()
+    first = first_message() if hello else b""
     start, opened = time.monotonic(), 0
     while not end.is_set():
         while opened < (time.monotonic() - start) * rate:
@@ -119,6 +131,7 @@ def open_connections(port: int, rate: int, end: Event) -> None:
             made.setblocking(False)
             with contextlib.suppress(OSError):
                 made.connect_ex(("127.0.0.1", port))
+                made.send(first)
             held.append(made)
             if len(held) > HELD:
                 held.popleft().close()

@@ -39,6 +39,7 @@ class Connection:
 
 
 class Slots(Protocol):
+    def refuses(self, source: Address) -> bool: ...
     def victim(self) -> Connection | None: ...
     def add(self, connection: Connection, source: Address) -> None: ...
     def remove(self, connection: Connection) -> None: ...
@@ -53,6 +54,9 @@ class OldestFirst:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def refuses(self, source: Address) -> bool:
+        return False
 
     def victim(self) -> Connection | None:
         return next(iter(self._held)) if len(self._held) >= LIMIT else None
@@ -70,6 +74,7 @@ class Host:
 
     slots: Slots
     now: int = 0
+    accepted: int = 0
     _due: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _order: count[int] = field(default_factory=count)
 
@@ -83,6 +88,10 @@ class Host:
             assert len(self.slots) <= LIMIT
 
     def accept(self, connection: Connection) -> None:
+        if self.slots.refuses(connection.source):
+            connection.evicted = True
+            return
+        self.accepted += 1
         victim = self.slots.victim()
         if victim is not None:
             self.end(victim)
@@ -182,21 +191,41 @@ def test_speaking_connections_of_very_many_prefixes_do_keep_newcomers_out() -> N
     assert kept_out(shared(), Flood(250, THOUSAND, speaks=True)) == []
 
 
+def test_a_host_that_sends_first_messages_gets_no_more_answers_than_there_are_slots() -> None:
+    """Until its handshakes time out: the work that one host can cause is bounded, whatever its rate."""
+    host = Host(shared())
+    for _ in range(20 * LIMIT):
+        connection = Connection(ONE_HOST[0])
+        host.accept(connection)
+        connection.answered = True
+    assert host.accepted == LIMIT
+    other = Connection(NEWCOMERS[400])
+    host.accept(other)
+    assert not other.evicted
+    assert (len(host.slots), host.accepted) == (LIMIT, LIMIT + 1)
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.booleans()), max_size=120), st.integers(11, 20))
 def test_a_prefix_with_one_connection_keeps_it(steps: list[tuple[int, int, bool]], limit: int) -> None:
     """Five prefixes, and more than ten slots."""
     slots: HandshakeSlots[Connection] = HandshakeSlots(limit, lambda connection: connection.answered)
     held: list[Connection] = []
     for prefix, host, speaks in steps:
+        source = Address(f"{prefix + 1}.0.{host}.1:5")
         victim = slots.victim()
         assert (victim is None) == (len(held) < limit)
+        if slots.refuses(source):
+            assert victim is not None
+            assert victim.answered
+            assert victim.source == source
+            continue
         if victim is not None:
             own = victim.source.partition(".")[0]
             assert sum(each.source.partition(".")[0] == own for each in held) > 1
             held.remove(victim)
             slots.remove(victim)
             slots.remove(victim)
-        fresh = Connection(Address(f"{prefix + 1}.0.{host}.1:5"), answered=speaks)
+        fresh = Connection(source, answered=speaks)
         slots.add(fresh, fresh.source)
         held.append(fresh)
         assert len(slots) == len(held) <= limit

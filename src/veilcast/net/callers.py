@@ -106,6 +106,10 @@ class Callers:
                     return
                 continue  # Gone before it was taken.
             self.accepted += 1
+            if self._slots.refuses(name(source)):
+                caller.close()
+                self._ends.add(CROWDED)
+                continue
             victim = self._slots.victim()
             if victim is not None:
                 victim.drop(CROWDED)

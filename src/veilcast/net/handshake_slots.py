@@ -6,7 +6,8 @@ taken, one connection gives way:
 
 1. a silent one if at least half of the slots are silent, otherwise an answered one;
 2. of that kind, one of the prefix that has the most, and of the host in this prefix that has the most;
-3. the oldest of these.
+3. the oldest of these. But if these are answered ones of the newcomer's own host, the newcomer gives way (`refuses`):
+   to answer a first message is dear, and a host that sends many of them must not buy another answer with each.
 
 Claim: a prefix with one connection keeps it, while the adversary's prefixes and such prefixes are fewer than half of
 the slots. Reason: the kind that gives way has at least `limit` / 2 connections, so some prefix has two or more.
@@ -41,6 +42,15 @@ class HandshakeSlots(Generic[Connection]):
 
     def __len__(self) -> int:
         return len(self._sources)
+
+    def refuses(self, source: Address) -> bool:
+        """Whether a newcomer of this source gives way itself. Ask before `victim`."""
+        victim = self.victim()
+        return (
+            victim is not None
+            and self._answered(victim)
+            and self._sources[victim] == _Source(of_ip(source), host_of(source))
+        )
 
     def victim(self) -> Connection | None:
         """The connection that gives way to one more; None if a slot is free. The caller removes it."""
