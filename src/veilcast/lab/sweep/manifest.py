@@ -115,7 +115,7 @@ def read(path: Path) -> Manifest:
         manifest.defined()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    except ConfigError as error:
+    except (msgspec.ValidationError, ConfigError) as error:
         raise TamperedError(f"{path} is no manifest of ours: {error}") from error
     if manifest.experiment != path.stem:
         raise TamperedError(f"{path} is the manifest of {manifest.experiment}")
