@@ -180,14 +180,13 @@ def values(directory: Path) -> set[Any]:
 
 
 def shape(directory: Path) -> tuple[Any, ...]:
-    """What the thief sees of the state without reading a byte of what is sealed: rows by size, and sizes of files."""
+    """What the thief sees of the files without reading a byte of what is sealed: rows by size, and sizes of files."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for name, made, rows in tables(directory):
         counts.update(
             (name, made, *(len(cell) if isinstance(cell, bytes | str) else -1 for cell in row)) for row in rows
         )
-    state = [file for file in files(directory) if file.name != KEYRING]
-    sizes = ((file.relative_to(directory), file.stat().st_size) for file in state)
+    sizes = ((file.relative_to(directory), file.stat().st_size) for file in files(directory))
     return tuple(sorted(counts.items())), tuple(sorted(sizes))
 
 

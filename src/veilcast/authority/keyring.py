@@ -168,6 +168,22 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 topics[record.topic] = _topic_keys(grant, record, epoch)
         return EpochKeys(epoch, self.membership.link, self.membership.certificate, topics)
 
+    def erase_past(self, epoch: int) -> bool:
+        """Forget the keys of all epochs before this one, in place; False if there were none.
+
+        All parts of a process share the grants, so none of them has these keys afterwards, but for those that a machine
+        has at hand. A `paper` key serves every epoch, and stays.
+        """
+        erased = False
+        for grant, record in self.records():
+            over = 0 if record.profile == "paper" else min(epoch - grant.first, len(grant.keys))
+            if over > 0:
+                msgspec.structs.force_setattr(grant, "keys", grant.keys[over:])
+                msgspec.structs.force_setattr(grant, "signatures", grant.signatures[over:])
+                msgspec.structs.force_setattr(grant, "first", grant.first + over)
+                erased = True
+        return erased
+
     def records(self) -> list[tuple[Grant, TopicRecord]]:
         """Every grant with what it is for, expired ones too."""
         return [(grant, grant.record.verify(self.root, _stands(grant))) for grant in self.grants]
@@ -182,7 +198,7 @@ def check_publisher_chain(chain: Chain, root: bytes, epoch: int) -> None:
 def _stands(grant: Grant) -> int:
     """An epoch in which the record's delegation stands; the grant itself may begin before it or be over."""
     delegation = grant.record.delegation
-    return grant.first if delegation is None else max(grant.first, delegation.first)
+    return grant.first if delegation is None else min(max(grant.first, delegation.first), delegation.last)
 
 
 def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:

@@ -17,25 +17,57 @@ from pathlib import Path
 from typing import Final
 
 from veilcast.authority.plain import Plain, from_bytes, to_bytes
-from veilcast.crypto.passphrase import Cost, lock, unlock
+from veilcast.crypto.passphrase import Cost, Lock, make_lock, open_lock
 from veilcast.crypto.secret import Secret
 from veilcast.errors import PassphraseError, PermissionsError, StorageError, TamperedError
 from veilcast.machine import Entropy
 
 
 def write_secret(path: Path, value: Plain, passphrase: Secret, *, cost: Cost, entropy: Entropy) -> None:
-    """Lock `value` into `path`."""
-    write_whole(path, lock(to_bytes(value), passphrase, purpose=_purpose(type(value)), cost=cost, entropy=entropy))
+    """Lock `value` into `path`, and overwrite what was there."""
+    rewrite_secret(path, value, make_lock(passphrase, cost, entropy), entropy)
 
 
 def read_secret(path: Path, kind: type[Plain], passphrase: Secret) -> Plain:
+    return open_secret(path, kind, passphrase)[0]
+
+
+def open_secret(path: Path, kind: type[Plain], passphrase: Secret) -> tuple[Plain, Lock]:
+    """What is locked in `path`, and the lock to write it again with."""
     data = read_private(path)
     try:
-        return from_bytes(unlock(data, passphrase, purpose=_purpose(kind)), kind, TamperedError)
+        found = open_lock(data, passphrase)
+        return from_bytes(found.unlock(data, purpose=_purpose(kind)), kind, TamperedError), found
     except TamperedError as error:
         raise TamperedError(f"{path}: {error}, or it is another kind of file") from error
     except PassphraseError as error:
         raise PassphraseError(f"{path}: {error}") from error
+
+
+def read_again(path: Path, kind: type[Plain], own: Lock) -> Plain | None:
+    """What is locked in `path` now; None if it has been locked anew since the lock was opened."""
+    data = read_private(path)
+    return from_bytes(own.unlock(data, purpose=_purpose(kind)), kind, TamperedError) if own.fits(data) else None
+
+
+def rewrite_secret(path: Path, value: Plain, own: Lock, entropy: Entropy) -> None:
+    """Lock `value` into `path`, then overwrite the bytes of the file that was there with zeros.
+
+    A file system that copies on write, a journal, a backup or a solid-state disk may keep the old bytes all the same.
+    """
+    least = _LEAST.get(type(value).__name__, 0)
+    data = own.lock(to_bytes(value), purpose=_purpose(type(value)), entropy=entropy, least=least)
+    try:
+        former = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        former = None
+    try:
+        write_whole(path, data)
+        if former is not None:
+            _overwrite(former)
+    finally:
+        if former is not None:
+            os.close(former)
 
 
 def read_private(path: Path) -> bytes:
@@ -82,6 +114,16 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         raise
 
 
+def _overwrite(descriptor: int) -> None:
+    """Fill a file that no longer has a name with zeros; one that has another name is somebody's copy, and is left."""
+    status = os.fstat(descriptor)
+    if status.st_nlink or not stat.S_ISREG(status.st_mode):
+        return
+    with contextlib.suppress(OSError):  # The new file is in place, and that is what counts.
+        os.pwrite(descriptor, bytes(status.st_size), 0)
+        os.fsync(descriptor)
+
+
 def flush_directory(directory: Path) -> None:
     """Make sure that a file which was made or renamed there will be found there."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -119,3 +161,5 @@ def _purpose(kind: type) -> bytes:
 
 
 FILE_MAX: Final = 256 << 20
+_LEAST: Final = {"Keyring": 256 << 10}
+"""Keyrings are padded, so that their size does not tell what was granted."""

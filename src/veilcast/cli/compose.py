@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,7 +11,8 @@ from pathlib import Path
 from veilcast.authority.epoch import epoch_of
 from veilcast.cli.anonymity import NO_TOR, Place, place_of
 from veilcast.cli.keeping import Keeping
-from veilcast.cli.opening import Opened, check_standing, open_keyring
+from veilcast.cli.key_erasure import KeyErasure
+from veilcast.cli.opening import Opened, check_standing, open_with_lock
 from veilcast.cli.tap import Around
 from veilcast.cli.view import View
 from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_mqtt, over_tls, over_tor
@@ -39,7 +41,7 @@ def compose(
     `anonymous` is the Tor that its mode may need: one that starts now, when nothing else can go wrong, or one that runs
     and has several nodes.
     """
-    opened = open_keyring(config, passphrase)
+    opened, own = open_with_lock(config, passphrase)
     keyring, revoked, clock, rng = opened
     onions = mode_of(config.mode).driver == "onions"
     if onions:
@@ -86,8 +88,26 @@ def compose(
             clients_max=config.limits.clients,
             clock=clock,
             address=None if place is None else address,
-            watch=_watch(config, member) if tor is None else tor.gone,
+            watch=_beside(
+                _watch(config, member) if tor is None else tor.gone,
+                KeyErasure(Path(config.keyring), keyring, own, clock).watch,
+            ),
         )
+
+
+def _beside(watch: Watch | None, erase: Watch) -> Watch:
+    """Both; they end when the watch does, if there is one."""
+    if watch is None:
+        return erase
+
+    async def both() -> None:
+        erasing = asyncio.create_task(erase())
+        try:
+            await watch()
+        finally:
+            erasing.cancel()
+
+    return both
 
 
 def _watch(config: NodeConfig, member: LiveMember) -> Watch | None:

@@ -15,6 +15,7 @@ from veilcast.authority.vault import alone, read_secret, write_secret, write_who
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import asking_file, check_place, keyring_passphrase, open_keyring, passphrase_file, read_file
+from veilcast.cli.key_erasure import first_kept
 from veilcast.cli.show import date_of, keyring_report
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import AuthorityError, ForgedError, RemoteError
@@ -66,6 +67,7 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
             raise AuthorityError(f"the answer is of authority {root}, not of {arguments.authority}; nothing was taken")
         if existing is None and arguments.authority is None:
             context.warn(f"this binds the keyring to authority {root}: compare it with what your authority says")
+        keyring.erase_past(first_kept(context.now_us(), keyring.epoch_us))
         write_secret(keyring_file, keyring, secret, cost=context.cost, entropy=context.entropy)
         waiting.unlink()
     return keyring_report(keyring, context, None, f"wrote {keyring_file}")
@@ -78,6 +80,7 @@ def apply(arguments: argparse.Namespace, context: Context) -> Report:
         notice = bulletin.decode(read_file(arguments.bulletin))
         changed = bulletin.apply(keyring, notice, epoch_of(context.now_us(), keyring.epoch_us))
         if changed != keyring:
+            changed.erase_past(first_kept(context.now_us(), changed.epoch_us))
             write_secret(keyring_file, changed, secret, cost=context.cost, entropy=context.entropy)
     since = date_of(notice.effective, keyring.epoch_us)
     done = "applied" if changed != keyring else "changes nothing here"

@@ -10,9 +10,10 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
-from veilcast.authority.vault import read_secret
+from veilcast.authority.vault import open_secret
 from veilcast.cli.bulletins import Bulletins
 from veilcast.cli.show import date_of
+from veilcast.crypto.passphrase import Lock
 from veilcast.crypto.secret import Secret
 from veilcast.errors import AuthorityError, ExpiredError
 from veilcast.net.clock import Clock
@@ -28,9 +29,15 @@ class Opened(NamedTuple):
 
 def open_keyring(config: Process, passphrase: Secret) -> Opened:
     """What a process's file names, as it is now."""
-    keyring, clock = read_secret(Path(config.keyring), Keyring, passphrase), Clock()
+    return open_with_lock(config, passphrase)[0]
+
+
+def open_with_lock(config: Process, passphrase: Secret) -> tuple[Opened, Lock]:
+    """The same, with the lock by which the keyring can be written again."""
+    keyring, own = open_secret(Path(config.keyring), Keyring, passphrase)
+    clock = Clock()
     _check_current(keyring, config.keyring, clock.now())
-    return Opened(keyring, Bulletins(Path(config.bulletins), keyring, clock.now()), clock, SystemRandom())
+    return Opened(keyring, Bulletins(Path(config.bulletins), keyring, clock.now()), clock, SystemRandom()), own
 
 
 def check_standing(keyring: Keyring, standing: Standing) -> None:

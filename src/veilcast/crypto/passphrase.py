@@ -5,7 +5,8 @@ passphrase from a damaged file, and commits the file to one key, so that no file
 parameters travel in the header, authenticated with it, and are bounded on reading: a hostile file cannot ask for all of
 the machine's memory.
 
-Locked bytes: "VEIL" | version (1) | passes (1) | memory in MiB (2) | salt (16) | check (16) | sealed.
+Locked bytes: "VEIL" | version (1) | passes (1) | memory in MiB (2) | salt (16) | check (16) | sealed. What is sealed is
+the length (4), the plaintext and zeros; in version 1, which is still read, it is the plaintext alone.
 """
 
 from __future__ import annotations
@@ -33,29 +34,68 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def lock(plaintext: bytes, passphrase: Secret, *, purpose: bytes, cost: Cost, entropy: Entropy) -> bytes:
-    salt = entropy(_SALT)
-    key, check = _stretch(passphrase, salt, cost)
-    header = _MAGIC + bytes((_VERSION, cost.passes)) + cost.memory_mib.to_bytes(2, "big") + salt + check
-    return header + seal(key, plaintext, context=purpose + header, entropy=entropy)
+    return make_lock(passphrase, cost, entropy).lock(plaintext, purpose=purpose, entropy=entropy)
 
 
 def unlock(locked: bytes, passphrase: Secret, *, purpose: bytes) -> bytes:
     """Give the plaintext back; `PassphraseError` for the wrong passphrase, `TamperedError` for a damaged file."""
-    if len(locked) < _HEADER + OVERHEAD or not locked.startswith(_MAGIC + bytes((_VERSION,))):
+    return open_lock(locked, passphrase).unlock(locked, purpose=purpose)
+
+
+class Lock:
+    """A stretched passphrase, with what stands in the header: locks and unlocks again without stretching again.
+
+    A thief who reads it in memory opens the file, as one who reads the keys in memory has no need to.
+    """
+
+    __slots__ = ("_key", "_parameters")
+
+    def __init__(self, parameters: bytes, key: Secret) -> None:
+        self._parameters, self._key = parameters, key
+
+    def fits(self, locked: bytes) -> bool:
+        """Whether these bytes were locked with this passphrase, salt and cost."""
+        return locked[_PARAMETERS:_HEADER] == self._parameters
+
+    def lock(self, plaintext: bytes, *, purpose: bytes, entropy: Entropy, least: int = 0) -> bytes:
+        """Lock bytes, padded to `least` bytes, doubled as often as needed; 0 is as long as they are."""
+        size = max(least, 0) or len(plaintext)
+        while size < len(plaintext):
+            size *= 2
+        padded = len(plaintext).to_bytes(_LENGTH, "big") + plaintext.ljust(size, b"\0")
+        header = _MAGIC + bytes((_VERSION,)) + self._parameters
+        return header + seal(self._key, padded, context=purpose + header, entropy=entropy)
+
+    def unlock(self, locked: bytes, *, purpose: bytes) -> bytes:
+        header, sealed = locked[:_HEADER], locked[_HEADER:]
+        try:
+            plain = unseal(self._key, sealed, context=purpose + header)
+        except ForgedError as error:
+            raise TamperedError("the file has been changed or damaged") from error
+        if header[len(_MAGIC)] == _UNPADDED:
+            return plain
+        return plain[_LENGTH : _LENGTH + int.from_bytes(plain[:_LENGTH], "big")]
+
+
+def make_lock(passphrase: Secret, cost: Cost, entropy: Entropy) -> Lock:
+    salt = entropy(_SALT)
+    key, check = _stretch(passphrase, salt, cost)
+    return Lock(bytes((cost.passes,)) + cost.memory_mib.to_bytes(2, "big") + salt + check, key)
+
+
+def open_lock(locked: bytes, passphrase: Secret) -> Lock:
+    """The lock of a locked file; `PassphraseError` for the wrong passphrase."""
+    if len(locked) < _HEADER + OVERHEAD or locked[: len(_MAGIC)] != _MAGIC or locked[4] not in (_UNPADDED, _VERSION):
         raise TamperedError("not a locked file of a known version")
-    header, sealed = locked[:_HEADER], locked[_HEADER:]
-    passes, memory_mib = header[5], int.from_bytes(header[6:8], "big")
+    parameters = locked[_PARAMETERS:_HEADER]
     try:
-        cost = Cost(passes, memory_mib)
+        cost = Cost(parameters[0], int.from_bytes(parameters[1:3], "big"))
     except LocalError as error:
         raise TamperedError("the file's cost parameters are out of bounds") from error
-    key, check = _stretch(passphrase, header[8 : 8 + _SALT], cost)
-    if not hazmat.equal(check, header[-_CHECK:]):
+    key, check = _stretch(passphrase, parameters[3 : 3 + _SALT], cost)
+    if not hazmat.equal(check, parameters[-_CHECK:]):
         raise PassphraseError("the passphrase does not open the file")
-    try:
-        return unseal(key, sealed, context=purpose + header)
-    except ForgedError as error:
-        raise TamperedError("the file has been changed or damaged") from error
+    return Lock(parameters, key)
 
 
 def _stretch(passphrase: Secret, salt: bytes, cost: Cost) -> tuple[Secret, bytes]:
@@ -75,7 +115,10 @@ def _stretch(passphrase: Secret, salt: bytes, cost: Cost) -> tuple[Secret, bytes
 PASSES_MAX: Final = 10
 MEMORY_MIB_MAX: Final = 1024
 _MAGIC: Final = b"VEIL"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_UNPADDED: Final = 1
+_LENGTH: Final = 4
 _SALT: Final = 16
 _CHECK: Final = 16
-_HEADER: Final = len(_MAGIC) + 4 + _SALT + _CHECK
+_PARAMETERS: Final = len(_MAGIC) + 1
+_HEADER: Final = _PARAMETERS + 3 + _SALT + _CHECK

@@ -1,0 +1,66 @@
+"""Past epoch keys, erased from a running node's memory and from its keyring on the disk.
+
+A grant is a list of keys, one for each epoch. When an epoch has been over for `PAST_US`, a thief of the keyring and its
+passphrase must not find its key: what the thief recorded of that epoch stays closed. The file is locked again with the
+stretched passphrase that opened it, so that no passphrase is stretched again; it is replaced whole, so that a kill or a
+full disk leaves the old file; and a file that another command has locked anew is left to that command, which erases,
+too. The disk is waited for in a thread: links must not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.vault import alone, read_again, rewrite_secret
+from veilcast.crypto.passphrase import Lock
+from veilcast.errors import VeilcastError
+from veilcast.net.clock import Clock
+
+
+def first_kept(now: int, epoch_us: int) -> int:
+    """The first epoch whose keys are still of use: what was published in it may be under way, or held for a reader."""
+    return epoch_of(now - PAST_US, epoch_us) - 1
+
+
+class KeyErasure:
+    def __init__(self, path: Path, keyring: Keyring, own: Lock, clock: Clock) -> None:
+        self._path, self._keyring, self._lock, self._clock = path, keyring, own, clock
+        self._erased = self._failed = -1
+        """The first epoch that the file has keys for, as far as is known; and the one that could not be written."""
+
+    async def watch(self) -> None:
+        while True:
+            first = self.erase_memory()
+            if first > self._erased:
+                await asyncio.to_thread(self.erase_file, first)
+            await asyncio.sleep(LOOK_S)
+
+    def erase_memory(self) -> int:
+        first = first_kept(self._clock.now(), self._keyring.epoch_us)
+        self._keyring.erase_past(first)
+        return first
+
+    def erase_file(self, first: int) -> None:
+        """Write the keyring without keys of epochs before this one; if that fails, say so once and try again later."""
+        try:
+            with alone(self._path.parent):
+                stored = read_again(self._path, Keyring, self._lock)
+                if stored is not None and stored.erase_past(first):
+                    rewrite_secret(self._path, stored, self._lock, os.urandom)
+            self._erased = first
+        except VeilcastError as error:
+            if self._failed < 0:
+                _LOG.warning("past epoch keys stay in the keyring's file for now: %s; trying again", error)
+            self._failed = first
+
+
+PAST_US: Final = 86_400_000_000
+"""For how long keys of an epoch that is over are kept, in microseconds: relays may hold a notification for hours."""
+LOOK_S: Final = 60.0
+_LOG: Final = logging.getLogger("veilcast.keys")

@@ -1,0 +1,187 @@
+"""Past epoch keys: a thief of the keyring and its passphrase does not open what was recorded in epochs long over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.authority.content import Content, make_notify, open_notify
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.plain import to_bytes
+from veilcast.authority.vault import alone, open_secret, read_secret, write_secret
+from veilcast.cli import key_erasure
+from veilcast.cli.key_erasure import PAST_US, KeyErasure, first_kept
+from veilcast.crypto.passphrase import Cost, lock
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ForgedError
+from veilcast.machine import Publication
+from veilcast.net.clock import Clock
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "authority"))
+from people import EPOCHS, HOUR_US, NOW, TOPIC, make_people
+
+PASSPHRASE, CHEAP = Secret(b"known to the thief"), Cost(1, 1)
+LATE_US = (NOW + 12) * HOUR_US + PAST_US
+"""A time at which the first eleven epochs of the grants have been over for long enough."""
+
+
+class Standing(Clock):
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def now(self) -> int:
+        return self._now
+
+
+def erasure(path: Path, now: int = LATE_US) -> tuple[KeyErasure, Keyring]:
+    keyring, own = open_secret(path, Keyring, PASSPHRASE)
+    return KeyErasure(path, keyring, own, Standing(now)), keyring
+
+
+def stored(tmp_path: Path, keyring: Keyring) -> Path:
+    write_secret(tmp_path / "keys", keyring, PASSPHRASE, cost=CHEAP, entropy=os.urandom)
+    return tmp_path / "keys"
+
+
+@pytest.mark.parametrize("name", ["bob", "alice"])
+def test_a_thief_of_keyring_and_passphrase_opens_nothing_of_epochs_that_are_erased(name: str, tmp_path: Path) -> None:
+    """The thief tries every secret of the keyring, in every epoch's place, on notifications of every epoch."""
+    people = make_people()
+    keyring: Keyring = getattr(people, name)
+    content = Content(b"s" * 8, 1, Publication((("topic", TOPIC),), b"recorded"))
+    epochs = range(NOW, NOW + EPOCHS)
+    recorded = {epoch: make_notify(people.alice.at(epoch).topic(TOPIC), content, people.entropy) for epoch in epochs}
+    past = [keyring.at(epoch).topic(TOPIC).content.reveal() for epoch in epochs]
+    path = stored(tmp_path, keyring)
+    former = os.open(path, os.O_RDONLY)
+    eraser, held = erasure(path)
+    eraser.erase_file(eraser.erase_memory())
+    assert not any(os.pread(former, 1 << 20, 0)), "the old file's bytes are overwritten"
+    os.close(former)
+    first = first_kept(LATE_US, HOUR_US)
+    assert first == NOW + 11
+    for stolen in (read_secret(path, Keyring, PASSPHRASE), held):
+        plain = to_bytes(stolen)
+        assert not [key for epoch, key in zip(epochs, past, strict=True) if epoch < first and key in plain]
+        opened = set()
+        keys = [stolen.at(epoch).topic(TOPIC) for epoch in epochs if TOPIC in stolen.at(epoch).topics]
+        for epoch, notify in recorded.items():
+            for each in keys:
+                try:
+                    assert open_notify(each, notify).publication.body == b"recorded"
+                    opened.add(epoch)
+                except ForgedError:
+                    pass
+        assert opened == set(range(first, NOW + EPOCHS))
+
+
+def test_the_checker_above_finds_keys_that_were_not_erased(tmp_path: Path) -> None:
+    people = make_people()
+    path = stored(tmp_path, people.bob)
+    plain = to_bytes(read_secret(path, Keyring, PASSPHRASE))
+    assert all(key.reveal() in plain for grant in people.bob.grants for key in grant.keys)
+
+
+def test_what_is_not_long_over_stays_and_so_do_dates_and_paper_topics(tmp_path: Path) -> None:
+    people = make_people()
+    lasts = [grant.last(record) for grant, record in people.bob.records()]
+    assert not people.bob.erase_past(NOW)
+    assert people.bob.erase_past(NOW + 5)
+    assert not people.bob.erase_past(NOW + 5)
+    assert people.bob.erase_past(NOW + 9999)
+    assert [grant.last(record) for grant, record in people.bob.records()] == lasts
+    assert all(not grant.keys for grant in people.bob.grants)
+    paper = make_people("paper")
+    assert not paper.bob.erase_past(NOW + 5)
+
+
+def test_a_keyring_that_another_command_has_written_is_left_as_it_is(tmp_path: Path) -> None:
+    people = make_people()
+    path = stored(tmp_path, people.bob)
+    eraser, _ = erasure(path)
+    stored(tmp_path, people.carol)
+    eraser.erase_file(eraser.erase_memory())
+    assert read_secret(path, Keyring, PASSPHRASE) == people.carol
+
+
+def test_a_full_disk_or_a_command_at_work_leaves_the_old_file_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = stored(tmp_path, make_people().bob)
+    before = path.read_bytes()
+    eraser, _ = erasure(path)
+    first = eraser.erase_memory()
+    with monkeypatch.context() as full:
+
+        def no_room(*_: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        full.setattr(os, "write", no_room)
+        eraser.erase_file(first)
+    with alone(path.parent):
+        eraser.erase_file(first)
+    assert path.read_bytes() == before
+    assert [path] == list(tmp_path.iterdir())
+    assert len(caplog.records) == 1
+    eraser.erase_file(first)
+    assert read_secret(path, Keyring, PASSPHRASE).grants[0].first == first
+
+
+def test_a_copy_under_another_name_is_not_overwritten(tmp_path: Path) -> None:
+    path = stored(tmp_path, make_people().bob)
+    os.link(path, tmp_path / "copy")
+    eraser, _ = erasure(path)
+    eraser.erase_file(eraser.erase_memory())
+    assert read_secret(tmp_path / "copy", Keyring, PASSPHRASE).grants[0].first == NOW
+
+
+def test_a_running_node_erases_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = stored(tmp_path, make_people().bob)
+    eraser, held = erasure(path)
+    monkeypatch.setattr(key_erasure, "LOOK_S", 0.0)
+
+    async def watch() -> None:
+        task = asyncio.create_task(eraser.watch())
+        while read_secret(path, Keyring, PASSPHRASE).grants[0].first == NOW:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(watch())
+    assert held.grants[0].first == first_kept(LATE_US, HOUR_US)
+
+
+def test_the_size_of_a_keyring_does_not_tell_what_was_granted(tmp_path: Path) -> None:
+    people = make_people()
+    sizes = {stored(tmp_path, keyring).stat().st_size for keyring in (people.alice, people.bob, people.carol)}
+    people.bob.erase_past(NOW + 9999)
+    sizes.add(stored(tmp_path, people.bob).stat().st_size)
+    assert len(sizes) == 1
+
+
+def test_a_keyring_of_the_former_format_opens_and_is_padded_when_it_is_written(tmp_path: Path) -> None:
+    people, path = make_people(), tmp_path / "keys"
+    new = lock(to_bytes(people.bob), PASSPHRASE, purpose=b"veilcast/keyring", cost=CHEAP, entropy=os.urandom)
+    assert new[4] == 2
+    old = _version_1(to_bytes(people.bob))
+    path.write_bytes(old)
+    path.chmod(0o600)
+    assert read_secret(path, Keyring, PASSPHRASE) == people.bob
+    eraser, _ = erasure(path)
+    eraser.erase_file(eraser.erase_memory())
+    assert path.stat().st_size > 1 << 18
+    assert read_secret(path, Keyring, PASSPHRASE).grants[0].first > NOW
+
+
+def _version_1(plain: bytes) -> bytes:
+    """Locked as the former release did it: without a length, and without zeros."""
+    from veilcast.crypto import passphrase
+    from veilcast.crypto.seal import seal
+
+    salt = bytes(16)
+    key, check = passphrase._stretch(PASSPHRASE, salt, CHEAP)
+    header = b"VEIL" + bytes((1, CHEAP.passes)) + CHEAP.memory_mib.to_bytes(2, "big") + salt + check
+    return header + seal(key, plain, context=b"veilcast/keyring" + header, entropy=os.urandom)
