@@ -65,7 +65,10 @@ def test_splices_of_recorded_datagrams_get_no_answer_and_no_memory() -> None:
     for number in range(3_000):
         one, other = rng.sample(recorded, 2)
         cut = rng.choice((1, 8, 16, 24, 32, 48, 64, rng.randrange(1, CELL)))
-        town.inject(Address(f"10.1.{number % 250}.7:9"), Address("a"), one[:cut] + other[cut:])
+        splice = one[:cut] + other[cut:]
+        if splice in recorded:  # Where the first bytes are the same by chance, it is a whole letter, sent again.
+            continue
+        town.inject(Address(f"10.1.{number % 250}.7:9"), Address("a"), splice)
         if number % 500 == 0:
             town.run(10_000)
     town.run(10_000)
