@@ -104,6 +104,22 @@ def test_a_member_that_floods_bad_descriptors_shuts_out_no_node_that_is_listed()
     assert desk.enrol(CAROL, NOW + SECOND) == [Enrolled(7, NOW + SECOND + LEASE_US)]
 
 
+def test_a_flood_of_bad_descriptors_shuts_out_no_listed_node_after_the_directory_has_started_anew() -> None:
+    """Nor a node whose certificates are other ones than when it came: the last ones that it showed are on the disk."""
+    desk = Desk(msgspec.structs.replace(CONFIG, enrols_burst=2, enrols_every_us=SECOND))
+    desk.enrol(ALICE, NOW)
+    leaf = read_leaf(BOB.membership.tls[0])
+    longer = certify_leaf(STATE.key, msgspec.structs.replace(leaf, last_s=leaf.last_s + 1))
+    tls = (longer, *BOB.membership.tls[1:])
+    again = msgspec.structs.replace(BOB, membership=msgspec.structs.replace(BOB.membership, tls=tls))
+    for keyring in (BOB, again):
+        desk.enrol(keyring, NOW)
+    desk.start(NOW + SECOND)
+    assert [desk.ask(each, NOW + SECOND) for each in unproven(4)] == [REFUSED, REFUSED, LIMITED, LIMITED]
+    for keyring in (ALICE, again):
+        assert desk.enrol(keyring, NOW + SECOND + 1) == [Enrolled(7, NOW + SECOND + 1 + LEASE_US)]
+
+
 def test_a_node_that_moves_all_the_time_is_heard_only_so_often() -> None:
     desk = Desk(msgspec.structs.replace(CONFIG, renewals_burst=3))
     answers = [desk.enrol(ALICE, NOW + number, address_of(number)) for number in range(20)]
@@ -175,6 +191,22 @@ def test_the_root_takes_a_name_back_that_a_sub_authority_gave_away() -> None:
     later = in_the_name_of(ALICE, puppet, address_of(8), NOW + 2 * SECOND)
     assert desk.ask(later, NOW + 2 * SECOND) == REFUSED
     assert desk.listing(NOW + 2 * SECOND).ids == (fingerprint(ALICE.membership.certificate.leaf.subject),)
+
+
+@pytest.mark.parametrize("ahead_us", [0, AHEAD_US])
+def test_a_sub_authority_that_renews_all_the_time_does_not_keep_the_roots_member_out(ahead_us: int) -> None:
+    """Its descriptors are of the latest time that the directory takes, and use up the allowance of the name."""
+    desk = Desk()
+    puppet = certified_as(name_of(ALICE), SUB, BOB)
+    for number in range(40):
+        now = NOW + number * SECOND // 4
+        desk.ask(in_the_name_of(ALICE, puppet, address_of(9), now + ahead_us), now)
+    later = NOW + 10 * SECOND
+    assert desk.enrol(ALICE, later, address_of(1)) == [Enrolled(7, later + LEASE_US)]
+    assert desk.ask(in_the_name_of(ALICE, puppet, address_of(9), later + AHEAD_US), later) == REFUSED
+    (node,) = desk.listing(later).nodes
+    assert (node.address, node.since_us) == (address_of(1), later)
+    assert len(desk.disk) == 1
 
 
 @given(

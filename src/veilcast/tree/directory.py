@@ -26,7 +26,7 @@ import msgspec
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.statement import Reader
-from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.derive import digest, fingerprint
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.faults import Faults
@@ -44,13 +44,17 @@ from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Listed, Refused
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node on the disk, as it came or moved last: the authority that certified it, and when it said so."""
+    """A node on the disk, as it came, moved or was certified last: by which authority, and when it said so.
+
+    `shown` is a digest of its certificates. A directory that starts anew knows by it that a node renews.
+    """
 
     address: str
     box: bytes
     since_us: int
     issuer: bytes = b""
     issued_us: int = 0
+    shown: bytes = b""
 
 
 class Directory:
@@ -152,45 +156,47 @@ class Directory:
 
     def _enrol(self, enrol: Enrol, source: Address, now: int) -> None:
         self._prover.check(enrol)
-        node = fingerprint(enrol.box)
-        known = self._nodes.get(node)
-        renews = known is not None and known.certificates == enrol.certificates
+        node, shown = fingerprint(enrol.box), _digest(enrol.certificates)
+        listed = self._nodes.get(node)
+        renews = listed is not None and listed.shown == shown
         if not renews and not self._failures.has_token(now):
             self._answer(Refused(enrol.number, Code.LIMITED), source)
             return
         try:
-            self._check_time(enrol, known, now)
-            issuer = self._checked(enrol, known, now)
+            issuer = self._check(enrol, listed, now)
         except RemoteError:
             self._failures.take(now)
             self._answer(Refused(enrol.number, Code.MALFORMED), source)
             raise
-        if known is None and len(self._nodes) >= self._config.nodes_max:
+        if listed is None and len(self._nodes) >= self._config.nodes_max:
             self._answer(Refused(enrol.number, Code.FULL), source)
             return
+        known = None if listed is None or listed.has_other_issuer(issuer) else listed
         if known is not None and not known.renewals.take(now):
             self._answer(Refused(enrol.number, Code.LIMITED), source)
             return
-        if known is None or (known.listed.address, known.issuer) != (enrol.address, issuer):
+        if known is None or (known.listed.address, known.issuer, known.shown) != (enrol.address, issuer, shown):
             known = self._let_in(node, enrol, issuer, known, now)
         until_us = min(enrol.issued_us, now) + self._config.lease_us
-        known.issued_us, known.certificates = enrol.issued_us, enrol.certificates
+        known.issued_us = enrol.issued_us
         since_us = max(known.listed.since_us, min(enrol.since_us, now))
         self._renew(node, known, since_us, until_us)
         self._ledger.after(known.record, now, lambda _: self._answer(Enrolled(enrol.number, until_us), source))
 
-    def _check_time(self, enrol: Enrol, known: _Node | None, now: int) -> None:
-        """Raise `StaleError` unless the descriptor is of this time, and no older than the one that is known."""
+    def _check(self, enrol: Enrol, listed: _Node | None, now: int) -> bytes:
+        """The authority that certified the node. Raises `RemoteError` unless it may speak for this node now.
+
+        The root's member takes its name back from a sub-authority at once: what another key signed under that name,
+        with a time to come, makes no descriptor of the member old.
+        """
         if not now - self._config.lease_us < enrol.issued_us <= now + AHEAD_US:
             raise StaleError("the descriptor is not of this time")
-        if known is not None and enrol.issued_us < known.issued_us:
-            raise StaleError("the descriptor is older than the one that is known")
-
-    def _checked(self, enrol: Enrol, known: _Node | None, now: int) -> bytes:
-        """The authority that certified the node. Raises `RemoteError` unless it may speak for this node."""
         issuer = check_descriptor(enrol, self._reader, now)
-        if known is not None and issuer not in (known.issuer or issuer, self._keyring.root):
-            raise ForgedError("another authority certified the node of this name")
+        if listed is not None and listed.has_other_issuer(issuer):
+            if issuer != self._keyring.root:
+                raise ForgedError("another authority certified the node of this name")
+        elif listed is not None and enrol.issued_us < listed.issued_us:
+            raise StaleError("the descriptor is older than the one that is known")
         return issuer
 
     def _fetch(self, fetch: Fetch, source: Address, now: int) -> None:
@@ -208,10 +214,11 @@ class Directory:
     # --- nodes and editions
 
     def _let_in(self, node: bytes, enrol: Enrol, issuer: bytes, known: _Node | None, now: int) -> _Node:
-        """List a node that is new, or at a new address. A node that moves keeps its age and its allowance."""
+        """List a node that is new, or differs from its record. A node that moves keeps its age and its allowance."""
         since_us = now if known is None else known.listed.since_us
-        kept = Kept(enrol.address, enrol.box, since_us, issuer, enrol.issued_us)
-        record = self._ledger.keep(_ENCODER.encode(kept), None if known is None else known.record)
+        kept = Kept(enrol.address, enrol.box, since_us, issuer, enrol.issued_us, _digest(enrol.certificates))
+        before = self._nodes.get(node)
+        record = self._ledger.keep(_ENCODER.encode(kept), None if before is None else before.record)
         self._nodes[node] = self._listed_as(kept, record, None if known is None else known.renewals)
         return self._nodes[node]
 
@@ -250,14 +257,22 @@ class Directory:
 class _Node:
     """A listed node: its record on the disk, how it is listed, and what it showed when it enrolled last."""
 
-    __slots__ = ("certificates", "issued_us", "issuer", "listed", "record", "renewals")
+    __slots__ = ("issued_us", "issuer", "listed", "record", "renewals", "shown")
 
     def __init__(self, record: int, kept: Kept, renewals: TokenBucket) -> None:
         self.record, self.renewals = record, renewals
         self.listed = Listed(kept.address, kept.box, kept.since_us, 0)
-        self.issuer, self.issued_us = kept.issuer, kept.issued_us
-        self.certificates: tuple[bytes, ...] = ()
+        self.issuer, self.issued_us, self.shown = kept.issuer, kept.issued_us, kept.shown
+
+    def has_other_issuer(self, issuer: bytes) -> bool:
+        """False where the record is of a time when directories did not keep the issuer."""
+        return self.issuer not in (b"", issuer)
 
 
+def _digest(certificates: tuple[bytes, ...]) -> bytes:
+    return digest(_ENCODER.encode(certificates), purpose=b"vc/tree-shown", size=SHOWN)
+
+
+SHOWN: Final = 16
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(Kept, TamperedError, "a record of the directory's nodes is damaged")
