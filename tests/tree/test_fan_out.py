@@ -16,7 +16,7 @@ from veilcast.wire.tree import Code, Heard, Offer, Refused
 
 sys.path.insert(0, str(Path(__file__).parent))
 from grove import SECOND, Grove
-from test_tree_hostile import BODY, GROUPS, N0, PROVER, ask, entries, install, quiet, token, told
+from test_tree_hostile import BODY, GROUPS, N0, PROVER, UNTIL, ask, entries, install, quiet, token, told
 
 NODES, ENTRIES = 3, 400
 
@@ -84,6 +84,34 @@ def test_a_stream_pays_for_the_copies_that_its_offers_make() -> None:
     assert heard.count([Heard(7)]) == 2 * ENTRIES // (COPIES_LEAST + 1) + 1
     assert heard[-1] == []
     assert copies(grove, 99, "in:another")[0] == [Heard(7)]
+
+
+def turn(grove: Grove, number: int) -> None:
+    """The installer of the first entry turns it to the next node, where nothing is known of it: so messages wait."""
+    message = install(0, told(1, 1 + number % 5, ENTRIES + number), until_us=UNTIL + number)
+    assert ask(grove, N0, message, f"in:{number}") == [Heard(7)]
+
+
+def test_an_entry_that_is_turned_again_and_again_makes_one_copy_for_each_node() -> None:
+    grove = quiet(6)
+    turn(grove, 0)
+    assert copies(grove, 1) == ([Heard(7)], 1)
+    held = []
+    for number in range(1, 21):
+        turn(grove, number)
+        held.append(grove.machine(N0).sizes()["held"])
+    assert held == [2, 3, 4] + [5] * 17
+
+
+def test_the_copies_for_entries_that_are_turned_count_toward_the_rate_of_all() -> None:
+    grove = quiet(6, copies_burst=COPIES_LEAST, copies_every_us=SECOND)
+    turn(grove, 0)
+    for number in range(20):
+        assert copies(grove, number) == ([Heard(7)], 1)
+    for number in range(1, 6):
+        turn(grove, number)
+    assert grove.machine(N0).sizes()["held"] == 60
+    assert grove.machine(N0).dropped > 0
 
 
 def test_honest_readers_of_a_small_network_all_get_their_copy() -> None:

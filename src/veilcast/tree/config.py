@@ -96,8 +96,8 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Trees that want one publication, for each listed node. An origin makes no more copies than that of one offer; if
     more entries match, it draws among them."""
     copies_every_us: int = 1_000
-    """Copies that an origin makes of all offers: a burst, and then one every so often. What is more is refused, and its
-    publisher tries another origin."""
+    """Copies that a node makes of all offers, and for entries that are turned: a burst, and then one every so often.
+    What is more is refused, and its publisher tries another origin."""
     copies_burst: int = 4_096
 
     # --- subscribing

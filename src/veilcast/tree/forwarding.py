@@ -8,7 +8,8 @@ else, goes there, too.
 
 Installers are anonymous, and one of them can install many entries with one tag. So an origin bounds the copies of one
 offer by the size of the listing (`trees_each`), and those of all offers by a rate. If more entries match, the origin
-draws among them: an installer of many entries lowers the chance of the others, and makes no more copies.
+draws among them: an installer of many entries lowers the chance of the others, and makes no more copies. An entry that
+is turned again and again makes one copy of a message for each node that it is turned to, and these count, too.
 """
 
 from __future__ import annotations
@@ -80,8 +81,7 @@ class Forwarding:
         layer = open_layer(self._box, unpad(install.sealed), context=context_of(install.until_us, install.groups))
         with suppress(StaleError):  # We know better, and those behind us may not know anything.
             entry = self._entries.put(layer.instruction, install.groups, install.until_us)
-            for held in self._hops.waiting(entry.name, entry.parent):
-                self._pass_on(entry, held.message, held.body, now)
+            self._turn(entry, now)
         self._remember(_INSTALLED, mark)
         for child, bundle in layer.children:
             passed = msgspec.structs.replace(install, number=0, sealed=pad(bundle, INSTALL), proof=None)
@@ -126,6 +126,15 @@ class Forwarding:
 
     def handle(self, now: int) -> None:
         self._entries.expire(now)
+
+    def _turn(self, entry: Entry, now: int) -> None:
+        """Send what waits for the entry's former parents to its present one, too, within the rate of all copies."""
+        waiting = self._hops.waiting(entry.name, entry.parent)
+        if not self._copies.take(now, len(waiting)):
+            self._hops.dropped += len(waiting)
+            return
+        for held in waiting:
+            self._pass_on(entry, held.message, held.body, now)
 
     def _pass_on(self, entry: Entry, message: bytes, body: bytes, now: int) -> None:
         """To its parent, who may be this node itself: a guard may be the root of the tree that hangs by it."""

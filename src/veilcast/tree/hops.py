@@ -80,9 +80,13 @@ class Hops:
             self._try(hold, now)
 
     def waiting(self, entry: bytes, besides: bytes) -> list[Carry]:
-        """What came in under this entry and waits for another node than this."""
-        held = self._under.get(entry, ())
-        return [hold.message for hold in held if isinstance(hold.message, Carry) and hold.node != besides]
+        """What came in under this entry and waits for other nodes but not for this one; each message once.
+
+        Each message once: an installer that turns an entry again and again would else double what waits at each turn.
+        """
+        held = [(hold.node, hold.message) for hold in self._under.get(entry, ()) if isinstance(hold.message, Carry)]
+        there = {carry.message for node, carry in held if node == besides}
+        return list({carry.message: carry for _, carry in held if carry.message not in there}.values())
 
     def next_us(self) -> int | None:
         return self._again.next_us()
