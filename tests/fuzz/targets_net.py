@@ -174,7 +174,9 @@ def tor_control() -> Prepared:
     greeting = b'250-PROTOCOLINFO 1\r\n250-AUTH METHODS=NULL\r\n250-VERSION Tor="0.4.8.1"\r\n250 OK\r\n250 OK\r\n'
     phase = b"250-status/bootstrap-phase=NOTICE BOOTSTRAP PROGRESS=50 TAG=x\r\n250 OK\r\n"
     listeners = b'250-net/listeners/socks="127.0.0.1:9050"\r\n250 OK\r\n'
-    onion = b"250 OK\r\n250-ServiceID=abc\r\n250-PrivateKey=ED25519-V3:AAAA\r\n250 OK\r\n"
+    onion = (
+        b"250 OK\r\n250-ServiceID=" + b"a" * 56 + b"\r\n250-PrivateKey=ED25519-V3:" + b"A" * 86 + b"==\r\n250 OK\r\n"
+    )
     event = b"650 HS_DESC UPLOADED abc UNKNOWN x\r\n"
     data = b"250+net/listeners/socks=\r\n.a\r\n..\r\n.\r\n250 OK\r\n"
     cookie = b'250-AUTH METHODS=COOKIE,SAFECOOKIE COOKIEFILE="/nowhere/\\"c"\r\n250 OK\r\n'

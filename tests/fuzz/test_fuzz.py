@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ HERE = Path(__file__).parent
 RUNS = 2000
 TARGETS = table()
 PLANTED = "targets_planted"
-PENDING: dict[str, str] = {"tor-control": "an answer without ServiceID raises KeyError"}
+PENDING: dict[str, str] = {}
 """Targets with findings that are known and not repaired yet, and what they are."""
 
 
@@ -82,6 +83,43 @@ def test_the_committed_corpus_is_small() -> None:
 def test_there_is_a_module_for_each_group_and_every_target_module_is_in_the_table() -> None:
     found = {path.stem for path in HERE.glob("targets_*.py")}
     assert found - {PLANTED} == set(GROUPS)
+
+
+SOURCE = HERE.parents[1] / "src" / "veilcast"
+DECODES = re.compile(r"\b(?:MsgpackDecoder|JsonDecoder)\(|\bread_toml\(")
+WITHOUT_TARGET = {
+    "decoding": "builds decoders for others",
+    "cli.brokers_plan": "reads what `brokers status --json` printed, through the same decoder as inquiries",
+    "lab.capture.tasks": "answers of the lab's own workers",
+    "lab.data": "a public dataset whose digest is pinned",
+    "lab.sweep.experiment": "experiments of the researcher's own; the TOML reader has targets",
+    "lab.sweep.manifest": "manifests of the lab's own store",
+    "lab.sweep.relay_taps": "records of a simulated proxy",
+    "lab.sweep.task": "parameters that the lab wrote itself",
+    "sim.broker_pool": "bytes of the simulator's own adversaries",
+    "sim.mqtt": "the simulator's own broker of MQTT",
+}
+"""Modules that decode and have no target, and why."""
+
+
+def decoding_modules() -> set[str]:
+    """The modules that build a decoder of foreign or stored bytes."""
+    found = [path for path in SOURCE.rglob("*.py") if DECODES.search(path.read_text())]
+    return {".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in found}
+
+
+def test_every_module_that_decodes_foreign_or_stored_bytes_has_a_target() -> None:
+    covered = {parser.partition(":")[0] for target in TARGETS.values() for parser in target.parsers}
+    assert decoding_modules() - covered == set(WITHOUT_TARGET)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+def test_every_parser_that_a_target_names_exists(target: Target) -> None:
+    assert target.parsers
+    for parser in target.parsers:
+        module, _, name = parser.partition(":")
+        text = (SOURCE / (module.replace(".", "/") + ".py")).read_text()
+        assert re.search(rf"(?:def|class) {name.split('.')[-1]}\b|^{name}\b", text, re.MULTILINE), parser
 
 
 # --- planted bugs
