@@ -11,6 +11,7 @@ from veilcast.authority import issuer
 from veilcast.authority.issuer import Authority
 from veilcast.authority.plain import to_bytes
 from veilcast.cli.bulletins import Bulletins
+from veilcast.cli.files import publish_bulletin
 from veilcast.errors import ConfigError, ForgedError
 
 HOUR_US = 3_600_000_000
@@ -55,3 +56,39 @@ def test_a_bulletin_of_a_sub_authority_whose_time_is_over_keeps_no_node_from_sta
     (tmp_path / "000001.bulletin").write_bytes(revocation(sub))
     assert len(Bulletins(tmp_path, alice, NOW)) == 1
     assert len(Bulletins(tmp_path, alice, NOW + HOUR_US)) == 0
+
+
+def test_a_bulletin_that_takes_the_place_of_one_of_the_same_size_is_read(tmp_path: Path) -> None:
+    """Bulletins are padded: that of another revocation often has the same size."""
+    authority = issuer.create(HOUR_US, os.urandom)
+    authority, alice = issuer.grant_ready(authority, "alice", [], 10, 3, os.urandom)
+    authority, _ = issuer.grant_ready(authority, "bob", [], 10, 3, os.urandom)
+    authority, mallory = issuer.grant_ready(authority, "mallory", [], 10, 3, os.urandom)
+    first = issuer.revoke(authority, "bob", None, 9, os.urandom).bulletin
+    assert first is not None
+    path, second = tmp_path / "newest.bulletin", revocation(authority)
+    path.write_bytes(to_bytes(first))
+    void = Bulletins(tmp_path, alice, NOW)
+    void.check(mallory.membership.certificate, 10)
+    assert len(second) == path.stat().st_size
+    (tmp_path / "copy").write_bytes(second)
+    (tmp_path / "copy").replace(path)
+    with pytest.raises(ForgedError, match="revoked"):
+        void.check(mallory.membership.certificate, 10)
+
+
+def test_the_bulletins_of_a_sub_authority_do_not_take_the_place_of_the_roots(tmp_path: Path) -> None:
+    root = issuer.create(HOUR_US, os.urandom)
+    root, alice = issuer.grant_ready(root, "alice", [], 10, 3, os.urandom)
+    root, mallory = issuer.grant_ready(root, "mallory", [], 10, 3, os.urandom)
+    written = []
+    for group in ("chess", "go"):
+        root, sub = issuer.delegate(root, group, 9, 5, os.urandom)
+        sub, _ = issuer.grant_ready(sub, "mallory", [], 9, 2, os.urandom)
+        written.append(publish_bulletin(tmp_path / group, issuer.revoke(sub, "mallory", None, 9, os.urandom)))
+    written.insert(0, publish_bulletin(tmp_path / "root", issuer.revoke(root, "mallory", None, 9, os.urandom)))
+    (tmp_path / "node").mkdir()
+    for path in written:
+        (tmp_path / "node" / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(ForgedError, match="revoked"):
+        Bulletins(tmp_path / "node", alice, NOW).check(mallory.membership.certificate, 10)

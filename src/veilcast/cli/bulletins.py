@@ -25,8 +25,9 @@ class Bulletins(Revoked):
     def __init__(self, directory: Path, keyring: Keyring, now: int) -> None:
         super().__init__(keyring.root, _VOID_MAX)
         self._directory = directory
-        self._known: dict[Path, int] = {}
-        """Their sizes by their paths: one that was still being copied is read again."""
+        self._known: dict[Path, tuple[int, int, int]] = {}
+        """Inode, size and time of change of each file. One that was still being copied is read again, and so is one
+        that another took the place of: bulletins are padded, so many have the same size."""
         for path in self._new():
             try:
                 self._take(path, epoch_of(now, keyring.epoch_us))
@@ -46,12 +47,13 @@ class Bulletins(Revoked):
         super().check_key(issuer, name, epoch)
 
     def _new(self) -> list[Path]:
-        sizes = dict[Path, int]()
+        found = dict[Path, tuple[int, int, int]]()
         for path in sorted(self._directory.glob("*.bulletin")):
             with suppress(FileNotFoundError):  # It has been taken away just now.
-                sizes[path] = path.stat().st_size
-        new = [path for path, size in sizes.items() if self._known.get(path) != size]
-        self._known = sizes
+                status = path.stat()
+                found[path] = status.st_ino, status.st_size, status.st_mtime_ns
+        new = [path for path, file in found.items() if self._known.get(path) != file]
+        self._known = found
         return new
 
     def _take(self, path: Path, epoch: int) -> None:

@@ -12,6 +12,7 @@ from veilcast.authority.plain import to_bytes
 from veilcast.authority.vault import read_secret, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
+from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.errors import StorageError
 
@@ -32,8 +33,13 @@ def write_authority(context: Context, directory: Path, authority: Authority, sec
 
 
 def publish_bulletin(directory: Path, authority: Authority) -> Path:
-    """Write out the newest bulletin, which is in the state already, if that has not been done; say where it is."""
-    path = directory / "bulletins" / f"{authority.bulletins:06}.bulletin"
+    """Write out the newest bulletin, which is in the state already, if that has not been done; say where it is.
+
+    A sub-authority's file is also named by its key. Otherwise its bulletin would take the place of the root's bulletin
+    of the same number, where a member copies both into one directory.
+    """
+    signer = "" if authority.delegation is None else f"-{fingerprint(authority.delegation.subject).hex()[:8]}"
+    path = directory / "bulletins" / f"{authority.bulletins:06}{signer}.bulletin"
     if authority.bulletin is not None and not path.exists():
         make_directory(path.parent)
         write_whole(path, to_bytes(authority.bulletin), mode=0o644)
