@@ -198,6 +198,70 @@ def test_a_link_follows_an_honest_peer_with_one_cell_a_slot(rate: int) -> None:
     assert 1 <= destinations(town, "a", start).count(B) <= 9
 
 
+@pytest.mark.parametrize("rate", RATES)
+def test_a_link_follows_a_peer_that_moves_again_while_the_first_address_is_asked(rate: int) -> None:
+    """The challenge to the first address is under way from 15 to 27 seconds after the first move."""
+    for stay in range(12, 30, 2):
+        town = linked_town(LinkConfig(rate=rate))
+        town.where["b"] = Address("b2")
+        keep_talking(town, stay)
+        town.where["b"] = Address("b3")
+        keep_talking(town, 9 if rate == 1 else 4)
+        assert town.machines["a"]._links[B].route.path == "b3"
+        assert lost_links(town) == []
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("first", ["moves twice", "one fast copy"])
+def test_a_candidate_from_which_no_more_cells_come_does_not_keep_a_link_from_following(first: str, rate: int) -> None:
+    """The first candidate is an address that the peer leaves at once, or one from which an adversary sent one copy."""
+    town = linked_town(LinkConfig(rate=rate))
+    town.where["b"] = Address("b2")
+    if first == "moves twice":
+        keep_talking(town, 1)
+        town.where["b"] = Address("b3")
+    else:
+        copies = iter([EVIL])
+        town.intercept = lambda source, frame: [
+            *((copy, frame) for copy in ([next(copies, source)] if source == "b2" else [])),
+            (source, frame),
+        ]
+    keep_talking(town, 9)
+    assert town.machines["a"]._links[B].route.path == town.where["b"]
+    assert lost_links(town) == []
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("place", ["old address", "home", "fast copies"])
+def test_a_relay_that_holds_a_link_when_the_peer_moves_holds_it_no_longer_than_it_carries(
+    place: str, rate: int
+) -> None:
+    """The limit of path validation when a peer moves: the adversary stops nothing, and carries what comes to it."""
+    town, moved = linked_town(LinkConfig(rate=rate)), Address("b2")
+    held, copies = (EVIL if place == "fast copies" else B), 0
+    town.where["b"] = moved
+    keep_talking(town, 8 if place == "home" else 0)
+    assert town.machines["a"]._links[B].route.path == (moved if place == "home" else B)
+
+    def carry(source: Address, frame: Frame) -> list[tuple[Address, Frame]]:
+        nonlocal copies
+        if frame.destination == held:
+            copies = 3 if place == "home" and copies == 0 else copies
+            return [(A, Frame(moved, frame.data))]
+        if source == moved and (copies > 0 or place == "fast copies"):
+            copies -= 1
+            return [(held, frame), (source, frame)]
+        return [(source, frame)]
+
+    town.intercept = carry
+    keep_talking(town, 40)
+    assert town.machines["a"]._links[B].route.path == held
+    town.intercept = lambda source, frame: [] if frame.destination == held else [(source, frame)]
+    keep_talking(town, 9)
+    assert town.machines["a"]._links[B].route.path == moved
+    assert lost_links(town) == []
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_a_link_follows_an_honest_peer_through_losses_and_floods(loss: float) -> None:
     town, rng = linked_town(), random.Random(3)
@@ -274,16 +338,16 @@ def test_whatever_a_peer_says_about_paths_little_is_kept_and_little_goes_astray(
             went[path] += 1
             assert len(frames) <= PATH_FRAMES_MAX * PATH_FRAME
         else:
-            source, check = data.draw(sources), route._check
-            token = data.draw(st.sampled_from([b"guessed!", *([check.token] if check and went[check.address] else [])]))
+            source = data.draw(sources)
+            asked = [probe for probe in (route._check, route._home_check) if probe and went[probe.address]]
+            token = data.draw(st.sampled_from([b"guessed!", *(probe.token for probe in asked)]))
             came[source] += 1
-            if check and (source, token) == (check.address, check.token):
-                answered.add(source)
+            answered |= {probe.address for probe in asked if (source, token) == (probe.address, probe.token)}
             route.hear(source, [(CHALLENGE, b"challeng"), (RESPONSE, token)], follow=True, now=now)
         assert route.path in answered
         for place in {EVIL, BEHIND} - answered:
             assert went[place] <= came[place]
-        assert len(route.addresses) <= 2
+        assert len(route.addresses) <= 3
         assert len(route._answers) <= ANSWERS_MAX
 
 

@@ -1,6 +1,6 @@
-"""Which link a source address belongs to: the addresses in use of all links, and their candidates.
+"""Which link a source address belongs to: the addresses in use of all links, and those that are being asked.
 
-Bounded: two addresses for each link.
+Bounded: three addresses for each link.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PathTable:
     def is_free(self, source: Address, link: Link) -> bool:
         """False if another link uses this address: a peer that forges its source cannot take the address of another.
 
-        A mere candidate of another link does not count.
+        An address that another link is only asking does not count.
         """
         other = self._links.get(source)
         return other is None or other is link or other.route.path != source
