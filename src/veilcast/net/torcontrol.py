@@ -216,6 +216,8 @@ def _read_cookie(path: Path) -> bytes:
         raise StorageError(
             f"cannot read Tor's cookie {path}: {error.strerror}; on Debian, who is in the group debian-tor may"
         ) from error
+    except ValueError as error:
+        raise StorageError("Tor names a cookie file whose path holds a zero byte") from error
     if len(cookie) != 32:
         raise StorageError(f"{path} is no cookie of Tor")
     return cookie
