@@ -117,8 +117,8 @@ class Flood:
     """Connections that speak, besides those at the rate, and that are opened again as soon as they end."""
 
 
-def kept_out(slots: Slots, flood: Flood, hello_ms: int = 2) -> list[int]:
-    """The round trips, in milliseconds, of the newcomers that do not get through. Each has a prefix of its own."""
+def kept_out(slots: Slots, flood: Flood, hello_ms: int = 2, newcomers: dict[int, Address] = NEWCOMERS) -> list[int]:
+    """The round trips, in milliseconds, of the newcomers that do not get through."""
     host, others = Host(slots), count()
 
     def strange(*, speaks: bool) -> Connection:
@@ -139,7 +139,7 @@ def kept_out(slots: Slots, flood: Flood, hello_ms: int = 2) -> list[int]:
     if flood.rate:
         host.at(0, lambda: arrive(0))
     host.at(0, lambda: refill([]))
-    came = {delay_ms: Connection(NEWCOMERS[delay_ms]) for delay_ms in NEWCOMERS}
+    came = {delay_ms: Connection(source) for delay_ms, source in newcomers.items()}
     for delay_ms, connection in came.items():
         host.at(WARM_UP_US, partial(host.accept, connection))
         host.at(WARM_UP_US + hello_ms * 1000, partial(setattr, connection, "answered", True))
@@ -155,6 +155,12 @@ def shared() -> HandshakeSlots[Connection]:
 ONE_HOST = (Address("203.0.113.9:1"),)
 ONE_PREFIX = tuple(Address(f"203.0.{index // 250}.{index % 250}:1") for index in range(2000))
 HUNDRED = tuple(Address(f"{index + 1}.9.1.1:1") for index in range(100))
+SITES = (
+    (tuple(Address(f"203.0.113.{index}:1") for index in range(256)), "203.0.{}.7:4000"),
+    (tuple(Address(f"[2001:db8:9:{index:x}::1]:1") for index in range(3000)), "[2001:db8:{}::7]:4000"),
+    (tuple(Address(f"[2001:db8:9:{index:x}::1]:1") for index in range(256)), "[2001:db8:9:{}00::7]:4000"),
+)
+"""Floods of one customer, and the form of their neighbours' addresses."""
 THOUSAND = tuple(Address(f"{index % 100 + 1}.{index // 100}.1.1:1") for index in range(1000))
 
 
@@ -168,6 +174,18 @@ def test_the_simulation_finds_the_policy_that_lets_the_oldest_go_first_wanting()
 @pytest.mark.parametrize("rate", [0, 800, 1500, 6000])
 def test_a_flood_of_few_prefixes_keeps_no_newcomer_out(rate: int, sources: tuple[Address, ...], speaks: bool) -> None:
     assert kept_out(shared(), Flood(rate, sources, speaks)) == []
+
+
+@pytest.mark.parametrize("speaks", [False, True])
+@pytest.mark.parametrize("flood", SITES, ids=["a /24", "a /48", "a /56"])
+def test_a_flood_of_one_customer_keeps_out_no_newcomer_of_the_same_provider(
+    flood: tuple[tuple[Address, ...], str], speaks: bool
+) -> None:
+    """The flood has every address of a network that one customer has, and the newcomers are in the same prefix."""
+    sources, where = flood
+    newcomers = {delay_ms: Address(where.format(number)) for number, delay_ms in enumerate(NEWCOMERS, 1)}
+    for hello_ms in (2, 200):
+        assert kept_out(shared(), Flood(1500, sources, speaks), hello_ms, newcomers) == []
 
 
 def test_a_newcomer_of_the_flood_s_own_host_gets_through_a_flood_that_says_nothing() -> None:

@@ -43,6 +43,24 @@ def of_ip(address: Address) -> str:
     return f"ipv4 {int(ip) >> _IPV4_HOST_BITS:x}"
 
 
+def sites_of(address: Address) -> tuple[str, str]:
+    """Networks inside a prefix that one customer mostly has: the /48 and the /56 of an IPv6 address.
+
+    For an IPv4 address it is the /24, twice; any other name stands for itself.
+    """
+    host = host_part(address)
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return host.lower(), host.lower()
+    if isinstance(ip, IPv6Address):
+        if ip.ipv4_mapped is None:
+            return f"ipv6 {int(ip) >> 80:x}", f"ipv6 {int(ip) >> 72:x}"
+        ip = ip.ipv4_mapped
+    four = f"ipv4 {int(ip) >> 8:x}"
+    return four, four
+
+
 _IPV4_HOST_BITS: Final = 16
 _IPV6_HOST_BITS: Final = 96
 _IPV6_OWN_BITS: Final = 64

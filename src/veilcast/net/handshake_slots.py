@@ -5,7 +5,8 @@ until the host looks at it. A host has `limit` slots for both kinds together. Wh
 taken, one connection gives way:
 
 1. a silent one if at least half of the slots are silent, otherwise an answered one;
-2. of that kind, one of the prefix that has the most, and of the host in this prefix that has the most;
+2. of that kind, one of the prefix that has the most; in this prefix one of the site that has the most, and so on down
+   to a host (`path_of`): a provider hands one customer many hosts, and other customers must not pay for them;
 3. the oldest of these. But if these are answered ones of the newcomer's own host, the newcomer gives way (`refuses`):
    to answer a first message is dear, and a host that sends many of them must not buy another answer with each.
 
@@ -20,13 +21,14 @@ Pure: a connection is any hashable value, and there is no clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from veilcast.link.hosts import host_of
-from veilcast.link.prefixes import of_ip
+from veilcast.link.prefixes import of_ip, sites_of
 from veilcast.machine import Address
 
 Connection = TypeVar("Connection", bound=Hashable)
+Path: TypeAlias = tuple[str, ...]
 
 
 class HandshakeSlots(Generic[Connection]):
@@ -35,7 +37,7 @@ class HandshakeSlots(Generic[Connection]):
     def __init__(self, limit: int, answered: Callable[[Connection], bool]) -> None:
         self._limit: Final = limit
         self._answered = answered
-        self._sources: dict[Connection, _Source] = {}
+        self._sources: dict[Connection, Path] = {}
         self._silent: _Shares[Connection] = _Shares()
         self._others: _Shares[Connection] = _Shares()
         """Answered connections. A connection stays in `_silent` until it is looked at as a victim."""
@@ -46,11 +48,7 @@ class HandshakeSlots(Generic[Connection]):
     def refuses(self, source: Address) -> bool:
         """Whether a newcomer of this source gives way itself. Ask before `victim`."""
         victim = self.victim()
-        return (
-            victim is not None
-            and self._answered(victim)
-            and self._sources[victim] == _Source(of_ip(source), host_of(source))
-        )
+        return victim is not None and self._answered(victim) and self._sources[victim] == path_of(source)
 
     def victim(self) -> Connection | None:
         """The connection that gives way to one more; None if a slot is free. The caller removes it."""
@@ -66,7 +64,7 @@ class HandshakeSlots(Generic[Connection]):
         return self._others.oldest_of_most()
 
     def add(self, connection: Connection, source: Address) -> None:
-        self._sources[connection] = where = _Source(of_ip(source), host_of(source))
+        self._sources[connection] = where = path_of(source)
         self._silent.add(connection, where)
 
     def remove(self, connection: Connection) -> None:
@@ -76,39 +74,49 @@ class HandshakeSlots(Generic[Connection]):
             self._others.remove(connection, source)
 
 
-class _Source(NamedTuple):
-    prefix: str
-    host: str
+def path_of(source: Address) -> Path:
+    """The networks that a source is in, from its prefix down to its host."""
+    return of_ip(source), *sites_of(source), host_of(source)
 
 
 class _Shares(Generic[Connection]):
-    """Connections by prefix and host, the oldest first."""
+    """Connections by the paths of their sources, the oldest first."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._prefixes: dict[str, dict[str, dict[Connection, None]]] = {}
-        self._counts: dict[str, int] = {}
+        self._held: dict[Path, dict[Connection, None]] = {}
+        """Connections of each host."""
+        self._counts: dict[Path, dict[str, int]] = {}
+        """Connections of each network that is part of the network at this path; `()` is the whole."""
 
-    def add(self, connection: Connection, source: _Source) -> None:
-        self._prefixes.setdefault(source.prefix, {}).setdefault(source.host, {})[connection] = None
-        self._counts[source.prefix] = self._counts.get(source.prefix, 0) + 1
+    def add(self, connection: Connection, path: Path) -> None:
+        self._held.setdefault(path, {})[connection] = None
         self.count += 1
+        for depth, network in enumerate(path):
+            counts = self._counts.setdefault(path[:depth], {})
+            counts[network] = counts.get(network, 0) + 1
 
-    def remove(self, connection: Connection, source: _Source) -> bool:
+    def remove(self, connection: Connection, path: Path) -> bool:
         """Whether the connection was here."""
-        hosts = self._prefixes.get(source.prefix, {})
-        if connection not in hosts.get(source.host, {}):
+        held = self._held.get(path, {})
+        if connection not in held:
             return False
-        del hosts[source.host][connection]
-        self._counts[source.prefix] -= 1
+        del held[connection]
+        if not held:
+            del self._held[path]
         self.count -= 1
-        if not hosts[source.host]:
-            del hosts[source.host]
-        if not hosts:
-            del self._prefixes[source.prefix], self._counts[source.prefix]
+        for depth, network in enumerate(path):
+            counts = self._counts[path[:depth]]
+            counts[network] -= 1
+            if not counts[network]:
+                del counts[network]
+            if not counts:
+                del self._counts[path[:depth]]
         return True
 
     def oldest_of_most(self) -> Connection:
-        hosts = self._prefixes[max(self._counts, key=self._counts.__getitem__)]
-        most = max(hosts, key=lambda host: len(hosts[host]))
-        return next(iter(hosts[most]))
+        path: Path = ()
+        while path not in self._held:
+            counts = self._counts[path]
+            path = (*path, max(counts, key=counts.__getitem__))
+        return next(iter(self._held[path]))
