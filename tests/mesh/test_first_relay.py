@@ -12,7 +12,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.machine import Address
 from veilcast.mesh.config import Config, Hardening
-from veilcast.mesh.first_relay import STILL, WAITED, FirstRelay
+from veilcast.mesh.first_relay import STILL, STORES, WAITED, FirstRelay
 from veilcast.mesh.habits import Habits
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
@@ -170,6 +170,19 @@ def test_an_upheaval_replaces_a_silent_relay_at_once_and_never_one_that_is_heard
     assert bench.relay.address() in bench.there
 
 
+def test_an_insider_among_the_own_links_whose_adversary_silences_all_others_is_the_next_relay() -> None:
+    """The limit of the rule: the share of insiders that counts is that among the own links that are heard."""
+    for secret in range(20):
+        bench = Bench(secret=secret)
+        for number in range(8):
+            bench.link(f"n{number}", f"key {number}")
+        bench.beat()
+        insider = Address("n0" if bench.key != "key 0" else "n1")
+        bench.there = {insider: None}
+        bench.beat(4, upheaval=True)
+        assert bench.relay.address() == insider
+
+
 def test_in_an_upheaval_no_neighbour_is_chosen_that_may_be_silent_already() -> None:
     """Those that fell silent together were heard at different moments: the last of them less than two periods ago."""
     bench = neighbourly()
@@ -204,9 +217,9 @@ def test_the_record_brings_the_relay_and_its_counters_over_a_restart() -> None:
     name = bench.relay.address()
     assert name is not None
     bench.unlink(name)
-    bench.beat(AWAY - 1)
+    bench.beat(AWAY - 2)
     kept = bench.kept[-1]
-    assert AWAY - 1 - EPOCH_BEATS <= kept.away < AWAY
+    assert AWAY - 2 - EPOCH_BEATS / STORES <= kept.away < AWAY
     again = Bench(kept=read_neighbour_record(NeighbourRecord(["a"], kept).encode()).relay)
     for number in range(8):
         again.link(f"other{number}", f"other {number}")
@@ -215,6 +228,19 @@ def test_the_record_brings_the_relay_and_its_counters_over_a_restart() -> None:
     again.beat(AWAY)
     assert again.key != bench.key
     assert again.kept[-1].credit < kept.credit
+
+
+def test_a_node_that_never_runs_for_a_whole_epoch_replaces_a_relay_that_has_gone_for_good() -> None:
+    bench = neighbourly()
+    first, kept, lived = bench.key, bench.kept[-1], 0
+    while kept.key.decode() == first:
+        again = Bench(kept=kept)
+        for number in range(8):
+            again.link(f"other{number}", f"other {number}")
+        again.beat(EPOCH_BEATS // 2)
+        lived += EPOCH_BEATS // 2
+        kept = again.kept[-1] if again.kept else kept
+        assert lived <= 2 * AWAY
 
 
 def test_a_record_that_has_anchors_alone_is_read_and_a_damaged_one_is_not() -> None:

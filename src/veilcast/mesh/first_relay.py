@@ -103,10 +103,10 @@ class FirstRelay:
             self._change(RelayRecord(key, keys[key], 0, credit), now_kept=True)
 
     def _change(self, record: RelayRecord, *, now_kept: bool) -> None:
-        """The counters are stored once an epoch: a restart loses less than that of the wait."""
+        """Store the counters `STORES` times an epoch, so that they also grow where no run lasts for an epoch."""
         self.record = record
         self._unkept += 1
-        if now_kept or self._unkept >= self._epoch_beats:
+        if now_kept or self._unkept * STORES >= self._epoch_beats:
             self._unkept = 0
             self._keep(record)
 
@@ -114,5 +114,6 @@ class FirstRelay:
 STILL: Final = 8
 WAITED: Final = 32
 """Heartbeats; a try to open a link takes up to eight."""
+STORES: Final = 16
 FRESH: Final = 1.25
 """Periods: less than an upheaval takes to be noticed."""
