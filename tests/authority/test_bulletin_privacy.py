@@ -134,6 +134,33 @@ def test_the_number_of_entries_without_padding_does_not_depend_on_the_role_that_
     assert counts[0][0] > counts[0][2] > 0
 
 
+@pytest.mark.parametrize("epoch", [MIDDLE, MIDDLE + 9])
+@pytest.mark.parametrize("seed", range(6))
+def test_after_other_revocations_and_beside_empty_topics_the_number_of_entries_does_not_depend_on_the_role(
+    seed: int, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members that were revoked before leave decoys, and nobody holds a grant for some topics, or it has ended."""
+    counts = []
+    for name in ("publisher 1", "subscriber 1", "forwarder"):
+        network = Network(seed)
+        for topic in ("empty/a", "empty/b", "empty/c"):
+            network.state = issuer.declare_label(network.state, topic, "hardened", network.entropy)
+        network.state = issuer.declare_label(network.state, "paper", "paper", network.entropy)
+        network.join("reader of paper", [("paper", "subscriber")])
+        network.state, _ = issuer.grant_ready(
+            network.state, "late", [("empty/c", "publisher")], NOW, EPOCHS // 2, network.entropy
+        )
+        for before in ("publisher 0", "subscriber 0"):
+            network.state, _ = revoke(network, before, MIDDLE)
+        written: list[int] = []
+        with monkeypatch.context() as patch:
+            count_entries(patch, written)
+            revoke(network, name, epoch)
+        counts.append(written)
+    assert counts[0] == counts[1] == counts[2]
+    assert counts[0][0] > 0
+
+
 def count_entries(patch: pytest.MonkeyPatch, written: list[int]) -> None:
     """Append the number of entries of each bulletin before it is filled up to a power of two."""
     sign = BulletinWriter.sign

@@ -16,7 +16,7 @@ from veilcast.authority.bulletin import Bulletin, BulletinWriter, Entry, Void
 from veilcast.authority.epoch import BATCH_MAX
 from veilcast.authority.keyring import NETWORK_KEY, Grant, Keyring
 from veilcast.authority.record import Profile, TopicRecord, check_topic, group_scope, in_group, sign_record
-from veilcast.authority.register import Given, Issued, Member, Topic
+from veilcast.authority.register import Given, Issued, Member, Topic, entries_of_some_topic
 from veilcast.authority.request import Reply, Request, ask, complete, seal_reply
 from veilcast.authority.standing import Certificates, Standing
 from veilcast.authority.topickeys import (
@@ -359,11 +359,8 @@ def _rekey(
         for given in member.ended:
             if given.topic in topics and given.last > epoch and renewed[given.topic].record.profile != "paper":
                 writer.decoy(given.entries(writer.effective) - (given in ended))
-    if void and not topics and renewed:
-        # A bulletin without entries would say that the revoked member holds no grant.
-        name = sorted(renewed)[int.from_bytes(entropy(4), "big") % len(renewed)]
-        granted = [given for member in authority.members.values() for given in member.given if given.topic == name]
-        writer.decoy(sum(given.entries(writer.effective) for given in granted if given.last > epoch))
+    if void and not set(topics) & set(_hardened(authority)):
+        writer.decoy(entries_of_some_topic(authority.members, _hardened(authority), writer.effective, entropy))
     bulletin = writer.sign(authority.key, void, authority.delegation)
     return msgspec.structs.replace(authority, topics=renewed, bulletins=writer.number, bulletin=bulletin)
 

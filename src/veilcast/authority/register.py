@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.topickeys import Bridge, Role
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import PUBLIC
+from veilcast.machine import Entropy
 
 
 class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,3 +60,20 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     issued: tuple[Issued, ...] = ()
     revoked: bool = False
     ended: tuple[Given, ...] = ()
+
+
+def entries_of_some_topic(
+    members: Mapping[str, Member], topics: Iterable[str], effective: int, entropy: Entropy
+) -> int:
+    """The number of entries in a bulletin that revokes a member with a grant, drawn among the grants of these topics.
+
+    A bulletin without entries, or with fewer, would say that the revoked member holds no grant. The grants of members
+    that were revoked before leave decoys in every bulletin of their topic, so these count here, too.
+    """
+    names = set(topics)
+    held = [given for member in members.values() for given in (*member.given, *member.ended)]
+    held = [given for given in held if given.last >= effective and given.topic in names]
+    if not held:
+        return 0
+    topic = held[int.from_bytes(entropy(4), "big") % len(held)].topic
+    return sum(given.entries(effective) for given in held if given.topic == topic)
