@@ -56,7 +56,7 @@ class Bench:
 
     @property
     def key(self) -> str | None:
-        return None if self.relay.key is None else self.relay.key.decode()
+        return None if self.relay.key_in_use is None else self.relay.key_in_use.decode()
 
 
 def neighbourly(count: int = 8) -> Bench:
@@ -170,17 +170,44 @@ def test_an_upheaval_replaces_a_silent_relay_at_once_and_never_one_that_is_heard
     assert bench.relay.address() in bench.there
 
 
-def test_an_insider_among_the_own_links_whose_adversary_silences_all_others_is_the_next_relay() -> None:
-    """The limit of the rule: the share of insiders that counts is that among the own links that are heard."""
+def test_an_insider_among_the_own_links_stands_in_no_longer_than_the_adversary_silences_the_relay() -> None:
+    """The adversary silences all own links but the insider's: for some seconds, or for as long as the rule waits."""
     for secret in range(20):
         bench = Bench(secret=secret)
         for number in range(8):
             bench.link(f"n{number}", f"key {number}")
         bench.beat()
+        first, there = bench.relay.address(), dict(bench.there)
+        assert first is not None
         insider = Address("n0" if bench.key != "key 0" else "n1")
+        for silence in range(4, 12):
+            bench.there = {insider: None}
+            bench.beat(silence, upheaval=True)
+            assert bench.relay.address() == insider
+            bench.there = there
+            bench.beat(upheaval=True)
+            assert bench.relay.address() == first
+        assert bench.kept[-1].credit >= PRICE  # The same stand-in costs nothing again.
         bench.there = {insider: None}
-        bench.beat(4, upheaval=True)
-        assert bench.relay.address() == insider
+        bench.beat(3, upheaval=True)
+        bench.unlink(first)
+        again = bench.kept[-1]
+        bench.beat(AWAY)
+        assert bench.relay.key == bench.members.identity(insider)
+        assert again.key != bench.kept[-1].key
+
+
+def test_a_stand_in_is_used_after_a_restart_if_the_relay_was_away_and_records_without_one_are_read() -> None:
+    kept = RelayRecord(b"relay", "r:1", 5, PRICE, b"stand-in")
+    assert read_neighbour_record(NeighbourRecord(["a"], kept).encode()).relay == kept
+    assert read_neighbour_record(msgspec.msgpack.encode([["a"], [b"k", "r:1", 5, 7]])).relay == RelayRecord(
+        b"k", "r:1", 5, 7
+    )
+    for away, used in ((5, "s:1"), (0, None)):
+        bench = Bench(kept=msgspec.structs.replace(kept, away=away))
+        bench.link("s:1", "stand-in")
+        bench.beat()
+        assert bench.relay.address() == used
 
 
 def test_in_an_upheaval_no_neighbour_is_chosen_that_may_be_silent_already() -> None:

@@ -10,14 +10,18 @@ record on the disk nor the link shows a publisher.
    neighbourhood is complete. A keyed hash of the certified keys decides.
 3. Waiting. While the first relay is away, publications wait, and the owner is told.
 4. Replacement. A replacement costs `refill_epochs` of uptime, of which at most `spares` times as much is saved up. It
-   needs the relay to be away for `away_epochs` of uptime without a break, or the silence of more than half of all
-   neighbours at once (`upheaval`) with the relay among the silent.
+   needs the relay to be away for `away_epochs` of uptime without a break.
+5. Upheaval. If more than half of all neighbours are silent at once, and the relay is among them, another of the own
+   links stands in for the relay until the relay is heard again. A stand-in costs as much as a replacement, and is kept
+   for later upheavals. If the relay stays away for `away_epochs`, the stand-in becomes the relay.
 
 Claim: in an uptime of T epochs a node has at most 1 + spares + T / refill_epochs first relays, whatever an adversary
 does to relays, to links and to neighbours. If at each choice at most a share p of the links that the node opened lead
 to insiders, one of them has been the first relay with a probability of at most 1 - (1 - p) ** (1 + spares + T /
 refill_epochs). Insiders that never leave come to hold a growing share of a node's links: p is that share, and not the
 share of all members (`benchmarks/first_relay.py`).
+An adversary that silences all own links but an insider's makes that insider the stand-in, for as long as it silences
+the relay; to make it the relay, it must do so for `away_epochs`.
 Assumption: the disk keeps the record. A node that loses it chooses again.
 """
 
@@ -25,6 +29,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
+
+import msgspec
 
 from veilcast.machine import Address
 from veilcast.mesh.habits import Habits
@@ -55,15 +61,21 @@ class FirstRelay:
         self.record = kept
         self.is_settled = True
         """Whether the neighbourhood is complete enough to choose in; the neighbourhood may say otherwise."""
+        self._stands_in = kept is not None and kept.stand_in != b"" and kept.away > 0
         self._unkept = self._links = self._still = self._waited = 0
 
     @property
     def key(self) -> bytes | None:
         return None if self.record is None else self.record.key
 
+    @property
+    def key_in_use(self) -> bytes | None:
+        """The key of the first relay, or of its stand-in."""
+        return self.record.stand_in if self.record is not None and self._stands_in else self.key
+
     def address(self) -> Address | None:
-        """Where the first relay is a neighbour now, if it is one."""
-        return None if self.record is None else self._members.holder(self.record.key)
+        """Where the first relay or its stand-in is a neighbour now, if it is one."""
+        return None if self.key_in_use is None else self._members.holder(self.key_in_use)
 
     def watch(self, links: int, links_max: int, *, idle: bool) -> None:
         """Told once for each heartbeat before the first choice: how many links this node has opened, how many it wants,
@@ -85,22 +97,53 @@ class FirstRelay:
             return
         if self._members.unheard_us(now) > 0 and not self._members.present:
             return  # This node is cut off: that says nothing about its relay.
-        name, record = self.address(), self.record
-        is_there = name is not None and (self._members.was_heard(name, now) or name in self._members.present)
-        away = 0 if is_there else record.away + 1
+        record = self.record
+        name = self._members.holder(record.key)
+        is_heard = name is not None and self._members.was_heard(name, now)
+        away = 0 if is_heard or name in self._members.present else record.away + 1
         credit = min(record.credit + 1, self._credit_max)
         address = record.address if name is None else name
-        self._change(RelayRecord(record.key, address, away, credit), now_kept=address != record.address)
-        is_silent = upheaval and not (name is not None and self._members.was_heard(name, now))
-        if credit >= self._price and (away >= self._away_max or is_silent):
-            # When most fall silent, those that were heard last may be silent, too.
-            there = [other for other in self._members.chosen() if self._members.was_heard(other, now, FRESH)]
-            self._choose([other for other in there if other != name], credit - self._price)
+        self._change(
+            RelayRecord(record.key, address, away, credit, record.stand_in), now_kept=address != record.address
+        )
+        if is_heard:
+            self._stands_in = False
+        if upheaval and not is_heard:
+            self._choose_stand_in(now)
+        if away >= self._away_max:
+            self._replace(now)
 
     def _choose(self, candidates: list[Address], credit: int) -> None:
         keys = {self._members.identity(name): name for name in candidates}
         if (key := self._habits.first_relay(keys)) is not None:
+            self._stands_in = False
             self._change(RelayRecord(key, keys[key], 0, credit), now_kept=True)
+
+    def _choose_stand_in(self, now: int) -> None:
+        """Let the stand-in take the relay's place; choose one if there is none, or if it is silent, too."""
+        assert self.record is not None
+        there = self._own_links_heard(now)
+        if self.record.stand_in in there:
+            self._stands_in = True
+        elif self.record.credit >= self._price and (key := self._habits.first_relay(there)) is not None:
+            self._stands_in = True
+            credit = self.record.credit - self._price
+            self._change(msgspec.structs.replace(self.record, credit=credit, stand_in=key), now_kept=True)
+
+    def _replace(self, now: int) -> None:
+        """The relay has been away for its time: the stand-in has been paid for already."""
+        assert self.record is not None
+        there, credit = self._own_links_heard(now), self.record.credit
+        if self.record.stand_in in there:
+            self._choose([there[self.record.stand_in]], credit)
+        elif credit >= self._price:
+            self._choose(list(there.values()), credit - self._price)
+
+    def _own_links_heard(self, now: int) -> dict[bytes, Address]:
+        """By their keys, but for the relay. When most fall silent, those that were heard last may be silent, too."""
+        heard = (name for name in self._members.chosen() if self._members.was_heard(name, now, FRESH))
+        keys = {self._members.identity(name): name for name in heard}
+        return {key: name for key, name in keys.items() if key != self.key}
 
     def _change(self, record: RelayRecord, *, now_kept: bool) -> None:
         """Store the counters `STORES` times an epoch, so that they also grow where no run lasts for an epoch."""

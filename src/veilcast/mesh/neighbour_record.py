@@ -21,6 +21,8 @@ class RelayRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     """For how long it has been away."""
     credit: int
     """What has been saved up for replacements."""
+    stand_in: bytes = b""
+    """The certified key of the neighbour that takes the relay's place in an upheaval, once it has been chosen."""
 
 
 class NeighbourRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
