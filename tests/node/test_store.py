@@ -403,6 +403,55 @@ def test_a_disk_that_was_much_used_has_the_shape_of_an_empty_one(disk: Path) -> 
     assert sizes(disk / "used") == sizes(disk / "empty")
 
 
+def layout(directory: Path) -> tuple[Any, ...]:
+    """What stands in the file but rows: the number of free pages, and which pages they are, in their order."""
+    data = (directory / FILE).read_bytes()
+    page, trunk, free = int.from_bytes(data[16:18], "big"), int.from_bytes(data[32:36], "big"), []
+    while trunk:
+        words = [int.from_bytes(data[at : at + 4], "big") for at in range((trunk - 1) * page, trunk * page, 4)]
+        free += [trunk, *words[2 : 2 + words[1]]]
+        trunk = words[0]
+    return len(data), int.from_bytes(data[24:28], "big"), int.from_bytes(data[36:40], "big"), free
+
+
+def test_large_notifications_of_the_past_leave_no_trace_in_the_free_pages(disk: Path) -> None:
+    opened(disk / "empty").close()
+    with opened(disk / "used") as store:
+        store.write([Subscribe(1, b"all")])
+        for number, body in enumerate((5_000, 30_000, 2_000, 5_000)):
+            large = Note(note(number).id, Publication((), bytes(body)))
+            store.write([Arrive(1, large)])
+            store.write([Acknowledge(1, large.id)])
+    assert layout(disk / "used") == layout(disk / "empty")
+
+
+def all_rows(directory: Path) -> dict[tuple[str, int], bytes]:
+    plain = sqlite3.connect(directory / FILE)
+    rows = {("slot", slot): data for slot, data in plain.execute("SELECT slot, data FROM slots")}
+    rows |= {("acknowledged", place): data for place, data in plain.execute("SELECT place, names FROM acknowledged")}
+    plain.close()
+    return rows
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_two_copies_of_a_disk_do_not_tell_what_changed_between_them(disk: Path, reads: bool) -> None:
+    lives = (Store(disk, SECRET, Random(seed).randbytes, unread_max=10, remembered_max=999) for seed in range(3))
+    with next(lives) as store:
+        store.write([Subscribe(1, b"all")])
+    before = all_rows(disk)
+    with next(lives) as store:
+        if reads:
+            store.write([Arrive(1, note(7))])
+            store.write([Acknowledge(1, note(7).id)])
+    after = all_rows(disk)
+    assert before.keys() == after.keys()
+    assert not set(before.values()) & set(after.values()), "a row that did not change was not sealed anew"
+    with next(lives) as store:
+        assert store.subscriptions() == {1: b"all"}
+        store.write([Arrive(1, note(7))])
+        assert len(waiting(store)) == (0 if reads else 1)
+
+
 def test_a_backlog_shows_while_it_waits_and_no_longer_at_the_next_start(disk: Path) -> None:
     opened(disk / "empty").close()
     with opened(disk / "used", unread=9999) as store:

@@ -60,7 +60,7 @@ class Acknowledged:
         name = self.name(subscription, note)
         place = self._place(name)
         row = self._row(run, place)[SIZE:] + name
-        run("UPDATE acknowledged SET names = ? WHERE place = ?", (self._database.seal(row, _KIND, place), place))
+        run(_UPDATE, (self._database.seal(row, _KIND, place), place))
 
     def has(self, run: Callable[..., Any], subscription: int, note: bytes) -> bool:
         name = self.name(subscription, note)
@@ -84,3 +84,6 @@ WIDTH: Final = 237
 SIZE: Final = 16
 """Bytes of a hash."""
 _KIND: Final = "acknowledged"
+_UPDATE: Final = "UPDATE acknowledged SET names = ? WHERE place = ?"
+ROWS: Final = (_KIND, "SELECT place, names FROM acknowledged", _UPDATE)
+"""What rows are sealed as, and the statements that read all of them and write one."""

@@ -3,8 +3,9 @@
 A process that is killed at any moment finds what it last committed: the database is written ahead and flushed before a
 write counts (WAL, `synchronous=FULL`). All changes of one moment are one transaction. Everything in it is sealed with a
 key of the owner's keyring and padded (`slots`, `acknowledged`), and what is deleted is overwritten (`secure_delete`).
-A thief of the disk sees how many slots there are of each size class, and after a kill, which ones changed last. The
-directory is held by one process (flock), and only its owner may read it.
+A node that ends in order seals every row anew and rewrites the file, so a thief of the disk sees how many slots there
+are of each size class, and no trace of earlier ones. After a kill the thief sees which rows that life changed, too.
+The directory is held by one process (flock), and only its owner may read it.
 
 There are two connections. Writing may be done in a thread of its own, so that waiting for the disk never delays a link;
 reading gives what was committed last.
@@ -16,7 +17,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -24,7 +25,7 @@ from veilcast.authority.vault import alone, flush_directory
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import Sealer
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ForgedError, PermissionsError, StorageError, TamperedError
+from veilcast.errors import ForgedError, PermissionsError, StorageError, TamperedError, VeilcastError
 from veilcast.machine import Entropy
 from veilcast.node import acknowledged, slots
 from veilcast.node.acknowledged import Acknowledged
@@ -53,6 +54,9 @@ class Database:
             self._stack = stack.pop_all()
 
     def close(self) -> None:
+        # Nothing is lost if it fails (a full disk, damaged rows): the next start finds what was committed.
+        with suppress(VeilcastError), self._naming(self._file):
+            self._rewrite()
         self._stack.close()
 
     @contextmanager
@@ -117,7 +121,7 @@ class Database:
         run(f"PRAGMA user_version = {UNWIPED}")
 
     def _wipe(self) -> None:
-        """Rewrite the whole file: pages that an earlier version freed may still hold what it deleted."""
+        """Rewrite the whole file: free pages of an earlier version may hold what it deleted; their order tells, too."""
         self._writer.execute("VACUUM")
         with self.transaction() as run:
             run("CREATE TABLE reserve (data BLOB)")
@@ -126,6 +130,21 @@ class Database:
         # The version says that this is done: a process that is killed before the log is in the file begins again.
         for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", f"PRAGMA user_version = {VERSION}"):
             self._writer.execute(statement).fetchall()
+
+    def _rewrite(self) -> None:
+        """Seal every row anew and lay the file out anew, so that neither tells what this life changed.
+
+        Otherwise two copies of a disk show which rows changed in between, and free pages show that large items came
+        and went. A file of more than `REWRITE_MAX` is left: its length tells as much.
+        """
+        [(pages, size)] = self.read("SELECT * FROM pragma_page_count, pragma_page_size")
+        if pages * size > REWRITE_MAX:
+            return
+        with self.transaction():
+            for kind, select, update in (slots.ROWS, acknowledged.ROWS):
+                found = self.read(select)
+                self.add_rows(update, ((self.seal(self.unseal(row, kind, at), kind, at), at) for at, row in found))
+        self._wipe()
 
     def _check_owner(self, directory: Path) -> None:
         """Refuse the state of another keyring before anything is written to it."""
@@ -184,6 +203,8 @@ UNWIPED: Final = 2
 """All of it is converted; the file may still have pages with what was deleted before."""
 OLD: Final = 1
 NEW: Final = 0
+REWRITE_MAX: Final = 64 << 20
+"""Bytes of a file that is still rewritten when its node ends: SQLite makes the copy in memory."""
 RESERVE: Final = 1 << 20
 """Bytes of zeros in the file from the start, so that a small backlog does not show in its size."""
 _OWNER: Final = "owner"

@@ -91,14 +91,14 @@ class Slots:
             if not self._free:
                 self.grow()
             slot = self._slots[name] = self._free.pop()
-        run("UPDATE slots SET data = ? WHERE slot = ?", (self._close(slot, name, data), slot))
+        run(_UPDATE, (self._close(slot, name, data), slot))
 
     def drop(self, run: Execute, name: Name) -> bool:
         """Overwrite an item with an empty slot; False if there is none of this name."""
         slot = self._slots.pop(name, None)
         if slot is None:
             return False
-        run("UPDATE slots SET data = ? WHERE slot = ?", (self._close(slot, EMPTY, b""), slot))
+        run(_UPDATE, (self._close(slot, EMPTY, b""), slot))
         self._free.append(slot)
         return True
 
@@ -134,6 +134,9 @@ class Slots:
 
 EMPTY: Final = Name("")
 TABLE: Final = "CREATE TABLE slots (slot INTEGER PRIMARY KEY, data BLOB NOT NULL);"
+_UPDATE: Final = "UPDATE slots SET data = ? WHERE slot = ?"
+ROWS: Final = ("slot", "SELECT slot, data FROM slots", _UPDATE)
+"""What rows are sealed as, and the statements that read all of them and write one."""
 BATCH: Final = 256
 SIZE: Final = 1_000
 """The smallest size of a sealed slot, in bytes: four of them fill a page of SQLite's."""
