@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,7 +18,7 @@ from veilcast.cli import key_erasure
 from veilcast.cli.key_erasure import PAST_US, KeyErasure, first_kept
 from veilcast.crypto.passphrase import Cost, lock
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ForgedError
+from veilcast.errors import ForgedError, StorageError
 from veilcast.machine import Publication
 from veilcast.net.clock import Clock
 
@@ -137,6 +138,29 @@ def test_a_copy_under_another_name_is_not_overwritten(tmp_path: Path) -> None:
     eraser, _ = erasure(path)
     eraser.erase_file(eraser.erase_memory())
     assert read_secret(tmp_path / "copy", Keyring, PASSPHRASE).grants[0].first == NOW
+
+
+def test_what_a_killed_command_left_beside_the_keyring_is_erased_with_it(tmp_path: Path) -> None:
+    """The thief opens every file of the directory; a command was killed between writing a new file and renaming it."""
+    people = make_people()
+    path = stored(tmp_path, people.bob)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        patch.setattr(os, "replace", Mock(side_effect=OSError("killed here")))
+        with pytest.raises(StorageError):
+            stored(tmp_path, people.bob)
+    [left] = [each for each in tmp_path.iterdir() if each != path]
+    assert read_secret(left, Keyring, PASSPHRASE) == people.bob
+    others = [tmp_path / name for name in (".other.abcdefgh.new", ".keys.more.abcdefgh.new", ".keys.new", "keys.new")]
+    for other in others:
+        other.write_bytes(b"not ours")
+    held = os.open(left, os.O_RDONLY)
+    eraser, _ = erasure(path)
+    eraser.erase_file(eraser.erase_memory())
+    assert not left.exists()
+    assert not any(os.pread(held, 1 << 20, 0)), "its bytes are overwritten"
+    os.close(held)
+    assert all(other.read_bytes() == b"not ours" for other in others)
 
 
 def test_a_running_node_erases_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -53,7 +54,8 @@ def read_again(path: Path, kind: type[Plain], own: Lock) -> Plain | None:
 def rewrite_secret(path: Path, value: Plain, own: Lock, entropy: Entropy) -> None:
     """Lock `value` into `path`, then overwrite the bytes of the file that was there with zeros.
 
-    A file system that copies on write, a journal, a backup or a solid-state disk may keep the old bytes all the same.
+    Files that killed commands left beside it go the same way: they hold the same keys. A file system that copies on
+    write, a journal, a backup or a solid-state disk may keep the old bytes all the same.
     """
     least = _LEAST.get(type(value).__name__, 0)
     data = own.lock(to_bytes(value), purpose=_purpose(type(value)), entropy=entropy, least=least)
@@ -65,6 +67,7 @@ def rewrite_secret(path: Path, value: Plain, own: Lock, entropy: Entropy) -> Non
         write_whole(path, data)
         if former is not None:
             _overwrite(former)
+        _erase_left(path)
     finally:
         if former is not None:
             os.close(former)
@@ -93,7 +96,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     beside = None
     try:
         # Exclusive, under a random name: nothing that stands in the way is followed or written to.
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_NEW, dir=path.parent)
         beside = Path(name)
         try:
             os.fchmod(descriptor, mode)
@@ -122,6 +125,20 @@ def _overwrite(descriptor: int) -> None:
     with contextlib.suppress(OSError):  # The new file is in place, and that is what counts.
         os.pwrite(descriptor, bytes(status.st_size), 0)
         os.fsync(descriptor)
+
+
+def _erase_left(path: Path) -> None:
+    """Remove the new files of `write_whole` for this path that never took its name, and overwrite their bytes."""
+    left = re.compile(re.escape(f".{path.name}.") + "[a-z0-9_]{8}" + re.escape(_NEW))
+    with contextlib.suppress(OSError):  # The new file is in place, and that is what counts.
+        for beside in path.parent.iterdir():
+            if left.fullmatch(beside.name):
+                descriptor = os.open(beside, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    beside.unlink()
+                    _overwrite(descriptor)
+                finally:
+                    os.close(descriptor)
 
 
 def flush_directory(directory: Path) -> None:
@@ -161,5 +178,6 @@ def _purpose(kind: type) -> bytes:
 
 
 FILE_MAX: Final = 256 << 20
+_NEW: Final = ".new"
 _LEAST: Final = {"Keyring": 256 << 10}
 """Keyrings are padded, so that their size does not tell what was granted."""
