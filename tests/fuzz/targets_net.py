@@ -147,6 +147,8 @@ class _Told:
     def sendall(self, data: bytes) -> None: ...
     def close(self) -> None: ...
 
+    family = socket.AF_UNIX
+
     def recv(self, size: int) -> bytes:
         part = self._data[self._at : self._at + size]
         self._at += len(part)

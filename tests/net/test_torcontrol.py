@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import itertools
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -155,10 +156,81 @@ def test_looking_takes_what_has_come_and_waits_for_nothing(cookie: Path) -> None
         assert control.value("version") == "1"
 
 
-def test_a_tor_without_any_lock_is_spoken_to_as_it_is() -> None:
+def open_tor(path: Path) -> None:
+    """Connect to a Tor without any lock, at a socket of the file system."""
     answers = iter(["250-AUTH METHODS=NULL\r\n250 OK\r\n", "250 OK\r\n"])
-    with port(lambda _: next(answers, "")) as where:
-        TorControl(where).close()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rwb") as lines, contextlib.suppress(OSError):
+                for _ in lines:
+                    lines.write(next(answers).encode())
+                    lines.flush()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            TorControl(f"unix:{path}").close()
+        finally:
+            thread.join()
+
+
+def test_a_tor_without_any_lock_is_spoken_to_at_a_socket_of_ours(tmp_path: Path) -> None:
+    open_tor(tmp_path / "control")
+
+
+def test_a_tor_without_any_lock_gets_no_command_where_everybody_can_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may hold the private key of an onion service."""
+    asked = []
+
+    def answer(command: str) -> str:
+        asked.append(command)
+        return "250-AUTH METHODS=NULL\r\n250 OK\r\n"
+
+    with port(answer) as where, pytest.raises(ConfigError, match="CookieAuthentication"):
+        TorControl(where)
+    assert asked == ["PROTOCOLINFO 1"]
+    others(monkeypatch)
+    with pytest.raises(ConfigError, match="another user"):
+        open_tor(tmp_path / "control")
+
+
+def others(patch: pytest.MonkeyPatch) -> None:
+    """All files are now those of another user of the machine."""
+    patch.setattr(torcontrol, "FIRST_USER", 0)
+    patch.setattr(os, "geteuid", lambda: 1 << 30)
+
+
+def test_another_user_that_names_a_cookie_of_its_own_gets_no_command(
+    cookie: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others(monkeypatch)
+    tor = Tor(cookie)
+    with port(tor) as where, pytest.raises(ConfigError, match="another user"):
+        TorControl(where)
+    assert tor.asked == ["PROTOCOLINFO 1"]
+    with port(Tor(cookie)) as where:
+        TorControl(where, cookie).close()
+
+
+@pytest.mark.parametrize("kind", ["endless", "pipe", "large"])
+def test_a_cookie_file_that_never_ends_is_not_read(tmp_path: Path, kind: str) -> None:
+    """What listens at the port names the file."""
+    path = Path("/dev/zero") if kind == "endless" else tmp_path / "cookie"
+    if kind == "pipe":
+        os.mkfifo(path)
+    if kind == "large":
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    tor = Tor(path)
+    with port(tor) as where, pytest.raises(StorageError, match="no cookie of Tor"):
+        TorControl(where)
+    assert tor.asked == ["PROTOCOLINFO 1"]
 
 
 def test_a_password_is_not_asked_for(tmp_path: Path) -> None:

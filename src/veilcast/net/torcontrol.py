@@ -3,7 +3,9 @@
 A line of an answer is a code of three digits and "-", "+" or " ", by which more follows, data follows, or this was the
 last. Whoever reads a cookie file may give commands. With SAFECOOKIE both sides prove that they know the cookie and
 neither says it: so a stranger who listens where Tor used to does not get it, and what answers is the Tor whose file we
-read, and no other. (Tor's control-spec, sections 2 and 3.24.)
+read, and no other. (Tor's control-spec, sections 2 and 3.24.) If nobody told us the file, what answers names it. So the
+file must belong to us or to the system: another user of this machine could name one of its own, and would get the keys
+of our onion services. For the same reason a Tor without any lock is spoken to at a socket of ours or the system's only.
 
 Without asyncio. An answer is limited in lines, in bytes and in time as a whole, events between its lines included: what
 listens at the port may be no Tor, and has proved nothing before the end of SAFECOOKIE.
@@ -12,9 +14,12 @@ listens at the port may be no Tor, and has proved nothing before the end of SAFE
 from __future__ import annotations
 
 import hmac
+import os
 import re
 import secrets
 import socket
+import stat
+import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -151,13 +156,14 @@ class TorControl:
         said = "\n".join(self.ask("PROTOCOLINFO 1"))
         methods = re.search(r"^AUTH METHODS=([A-Z,]+)", said, re.MULTILINE)
         known = [] if methods is None else methods[1].split(",")
-        if "NULL" in known and cookie is None:
+        if "NULL" in known and cookie is None and self._socket.family == socket.AF_UNIX:
             self.ask("AUTHENTICATE")
         elif "SAFECOOKIE" in known:
             named = re.search(r'COOKIEFILE="((?:[^"\\]|\\.)*)"', said)
-            self._prove(_read_cookie(cookie or Path(re.sub(r"\\(.)", r"\1", named[1]) if named else "")))
+            path = cookie or Path(re.sub(r"\\(.)", r"\1", named[1]) if named else "")
+            self._prove(_read_cookie(path, told=cookie is not None))
         else:
-            raise ConfigError("this Tor wants a password; set CookieAuthentication 1 in its torrc")
+            raise ConfigError("nothing shows that this is our Tor; set CookieAuthentication 1 in its torrc")
 
     def _prove(self, cookie: bytes) -> None:
         ours = secrets.token_bytes(32)
@@ -203,24 +209,39 @@ def _connected(where: str) -> socket.socket:
     made.settimeout(ANSWER_S)
     try:
         made.connect(address)
+        if where.startswith("unix:"):
+            _check_owner(os.stat(where.removeprefix("unix:")), where, "tor.control")
     except OSError as error:
         made.close()
         raise UnreachableError(f"no Tor answers at {where}: {error.strerror or error}") from error
+    except ConfigError:
+        made.close()
+        raise
     return made
 
 
-def _read_cookie(path: Path) -> bytes:
+def _read_cookie(path: Path, *, told: bool) -> bytes:
+    """`told`: our configuration names the file. Otherwise a stranger may have, so it can be a pipe, or endless."""
     try:
-        cookie = path.read_bytes()
-    except OSError as error:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            status = os.fstat(file.fileno())
+            cookie = file.read(COOKIE + 1) if stat.S_ISREG(status.st_mode) else b""
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise StorageError(
-            f"cannot read Tor's cookie {path}: {error.strerror}; on Debian, who is in the group debian-tor may"
+            f"cannot read Tor's cookie {path}: {reason}; on Debian, who is in the group debian-tor may"
         ) from error
-    except ValueError as error:
-        raise StorageError("Tor names a cookie file whose path holds a zero byte") from error
-    if len(cookie) != 32:
+    if not told:
+        _check_owner(status, path, "tor.cookie")
+    if len(cookie) != COOKIE:
         raise StorageError(f"{path} is no cookie of Tor")
     return cookie
+
+
+def _check_owner(status: os.stat_result, path: object, key: str) -> None:
+    """Raise `ConfigError` if the file belongs to another user of this machine. Accounts of the system have low ids."""
+    if status.st_uid >= FIRST_USER and status.st_uid != os.geteuid():
+        raise ConfigError(f"{key}: {path} belongs to another user of this machine; is it Tor that answers there?")
 
 
 def _printable(text: str) -> str:
@@ -229,6 +250,9 @@ def _printable(text: str) -> str:
 
 LINE: Final = re.compile(r"(?P<code>[0-9]{3})(?P<more>[-+ ])(?P<text>.*)", re.ASCII)
 READ: Final = 4096
+COOKIE: Final = 32
+FIRST_USER: Final = 500 if sys.platform == "darwin" else 1000
+"""The lowest id of accounts that people have."""
 ANSWER_S: Final = 10.0
 """For a whole answer."""
 ANSWER_BYTES: Final = 1 << 20
