@@ -12,7 +12,7 @@ One more record has the member's own secret; and of what it read others have the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -40,7 +40,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class _Own(msgspec.Struct, frozen=True, array_like=True, tag="own", forbid_unknown_fields=True):
-    secret: bytes
+    secret: Annotated[bytes, msgspec.Meta(min_length=1)]
 
 
 class _Events(msgspec.Struct, frozen=True, array_like=True, tag="events", forbid_unknown_fields=True):

@@ -29,7 +29,7 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node import tomlfile
 from veilcast.node.modes import MODES, mode_of
-from veilcast.node.tomlfile import Process, check_address, host_of, in_full, naming_the_key
+from veilcast.node.tomlfile import Process, check_address, host_of, in_full, naming_the_key, take_table
 from veilcast.node.tor_table import TOR_PATHS, TorTable
 from veilcast.node.tree_member import TreeSettings
 
@@ -123,7 +123,7 @@ def _convert(table: dict[str, Any]) -> NodeConfig:
         raise ConfigError("settings: unknown key; the settings of a mode stand in a table of its name")
     if "overlay" in table and "mode" not in table:
         raise ConfigError("overlay: unknown key; this is a broker's file, which `veilcast brokers run` runs")
-    own = {name: table.pop(name) for name in MODES if name in table}
+    own = {name: take_table(table, name) for name in MODES if name in table}
     config = msgspec.convert(table, NodeConfig)
     for name in own:
         if name != config.mode:

@@ -121,6 +121,14 @@ def own_table(name: str, table: dict[str, Any], profile: str, kind: type[_T]) ->
         raise ConfigError(naming_the_key(str(error), name, kind)) from error
 
 
+def take_table(table: dict[str, Any], name: str) -> dict[str, Any]:
+    """Remove a mode's own table from a file's content; `ConfigError` if it is a list or a plain value."""
+    own = table.pop(name, {})
+    if not isinstance(own, dict):
+        raise ConfigError(f"{name}: must be one table, [{name}]")
+    return own
+
+
 def with_own_table(name: str, file: type[_P], settings: type[_T]) -> Callable[[dict[str, Any]], _P]:
     """What reads a file that has such a table, into its field `settings`."""
 
@@ -129,7 +137,7 @@ def with_own_table(name: str, file: type[_P], settings: type[_T]) -> Callable[[d
             raise ConfigError(f"settings: unknown key; the settings of a {name} stand in the table {name}")
         if "mode" in table:
             raise ConfigError("mode: unknown key; a file with a mode is a member's, which `veilcast node run` runs")
-        own = table.pop(name, {})
+        own = take_table(table, name)
         config = msgspec.convert(table, file)
         return msgspec.structs.replace(config, settings=own_table(name, own, config.profile, settings))
 
