@@ -16,6 +16,7 @@ from msgspec import inspect
 from veilcast import decoding
 from veilcast.authority import plain
 from veilcast.decoding import DEPTH_MAX, JsonDecoder, MsgpackDecoder, is_closed
+from veilcast.errors import TamperedError
 
 SOURCE = Path(decoding.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -204,6 +205,24 @@ def _with_nests(nest: bytes) -> Iterator[bytes]:
     yield b"\x81\xa1z" + nest
     yield b"\x81" + nest
     yield b"\x82\xa4type\xa1z\xa1z" + nest
+
+
+class _Tagged(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+    number: int
+
+
+class _Listed(msgspec.Struct, tag=True, array_like=True, forbid_unknown_fields=True):
+    number: int
+
+
+@pytest.mark.parametrize(("kind", "data"), [(_Tagged, b'{"type":'), (_Tagged | None, b'{"type":'), (_Listed, b"")])
+def test_json_with_a_nest_in_the_place_of_a_tag_does_not_reach_the_library(kind: Any, data: bytes) -> None:
+    """The library skips what stands there, to say where the wrong tag is, and recurses."""
+    nest = data + b"[" * 5_000
+    with pytest.raises(RecursionError):
+        msgspec.json.decode(nest, type=kind)
+    with pytest.raises(TamperedError, match="levels"):
+        JsonDecoder(kind, TamperedError, "no value").decode(nest)
 
 
 def test_the_same_nests_reach_the_library_where_it_is_not_closed() -> None:

@@ -118,7 +118,7 @@ class JsonDecoder(Generic[T]):
 
     @cached_property
     def _closed(self) -> bool:
-        return is_closed(self.kind)
+        return is_closed(self.kind, tags=False)
 
 
 def read_toml(data: bytes, where: object) -> dict[str, Any]:
@@ -133,26 +133,29 @@ def read_toml(data: bytes, where: object) -> dict[str, Any]:
     return table
 
 
-def is_closed(kind: Any) -> bool:
-    """True if the type bounds how deep msgspec recurses, whatever the bytes are."""
-    return _is_closed(inspect.type_info(kind), ())
+def is_closed(kind: Any, *, tags: bool = True) -> bool:
+    """True if the type bounds how deep msgspec recurses, whatever the bytes are.
+
+    `tags` says that a tag does. In MessagePack it does; in JSON msgspec skips a wrong one, with all that is in it.
+    """
+    return _is_closed(inspect.type_info(kind), (), tags)
 
 
-def _is_closed(info: inspect.Type, within: tuple[type, ...]) -> bool:
+def _is_closed(info: inspect.Type, within: tuple[type, ...], tags: bool) -> bool:
     match info:
-        case inspect.StructType(cls=cls, fields=fields):
-            if cls in within or not info.forbid_unknown_fields:
+        case inspect.StructType(cls=cls, fields=fields, tag=tag):
+            if cls in within or not info.forbid_unknown_fields or (tag is not None and not tags):
                 return False
-            return all(_is_closed(field.type, (*within, cls)) for field in fields)
+            return all(_is_closed(field.type, (*within, cls), tags) for field in fields)
         case inspect.UnionType(types=types):
             maps = sum(isinstance(each, inspect.StructType) and not each.array_like for each in types)
-            return maps <= 1 and all(_is_closed(each, within) for each in types)
+            return maps <= 1 and all(_is_closed(each, within, tags) for each in types)
         case inspect.TupleType(item_types=types):
-            return all(_is_closed(each, within) for each in types)
+            return all(_is_closed(each, within, tags) for each in types)
         case inspect.DictType(key_type=key, value_type=value):
-            return _is_closed(key, within) and _is_closed(value, within)
+            return _is_closed(key, within, tags) and _is_closed(value, within, tags)
         case inspect.CollectionType(item_type=item):
-            return _is_closed(item, within)
+            return _is_closed(item, within, tags)
         case _:
             return isinstance(info, _SCALARS)
 
