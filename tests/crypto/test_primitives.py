@@ -80,6 +80,26 @@ def test_a_module_of_the_librarys_name_on_the_path_is_not_run(tmp_path: Path) ->
     assert (used.returncode, used.stdout) == (0, "")
 
 
+def test_an_rbcl_that_was_imported_before_is_not_used(tmp_path: Path) -> None:
+    """Another part of the process imported rbcl first, with a library that nobody compared."""
+    failed = python(f"import rbcl; {USE_THE_GROUP}", tmp_path)
+    assert failed.returncode == 1
+    assert "rbcl was imported before" in failed.stderr.splitlines()[-1]
+    assert python(f"{USE_THE_GROUP}; import rbcl", tmp_path).returncode == 0
+
+
+def test_threads_may_use_the_group_first_together(tmp_path: Path) -> None:
+    code = (
+        "import threading, veilcast.crypto._primitives as primitives\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "barrier = threading.Barrier(8)\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    found = list(pool.map(lambda _: barrier.wait() * 0 or primitives._ristretto(), range(8)))\n"
+        "print(len(set(map(id, found))))"
+    )
+    assert python(code, tmp_path).stdout == "1\n"
+
+
 def test_the_library_is_loaded_from_a_directory_of_its_owner_alone(tmp_path: Path) -> None:
     code = (
         "import ctypes, os, stat; real = ctypes.CDLL\n"

@@ -208,6 +208,8 @@ def _ristretto() -> Any:
     the library to the temporary directory, loads it from there by name, and leaves the file behind. So this function
     compares the library with the pinned digests, and loads it from a directory that only this user can open.
     """
+    if "rbcl" in sys.modules and not hasattr(sys.modules.get("rbcl._sodium"), _PINNED):
+        raise LocalError("rbcl was imported before, with a library that nobody compared; import it after this group")
     library = _pinned_library()
     try:
         with TemporaryDirectory(prefix="veilcast-") as private:
@@ -221,6 +223,7 @@ def _ristretto() -> Any:
         ) from error
     holder: Any = ModuleType("rbcl._sodium")
     holder._sodium = loaded
+    setattr(holder, _PINNED, True)
     sys.modules["rbcl._sodium"] = sys.modules["_sodium"] = holder
     try:
         import rbcl
@@ -253,4 +256,5 @@ LIBSODIUM: Final = {
     "8b65b469c3fc803e913ef3ffdb659adec72c12710e305e65b15e1f84763894a9": "macOS x86-64",
 }
 """SHA-256 of the libraries in the wheels of rbcl 1.1.2, all of them libsodium 1.0.18 (docs/decisions/0039)."""
+_PINNED: Final = "pinned_by_veilcast"
 ED25519_SIGNATURE: Final = 64
