@@ -358,6 +358,23 @@ def test_the_state_of_version_1_under_another_keyring_is_refused_and_not_touched
     check_converted(disk / "state")
 
 
+def test_clear_ids_of_version_1_are_overwritten_before_the_file_gets_shorter(disk: Path) -> None:
+    """A file system does not overwrite what is cut off a file: a thief finds it in free blocks."""
+    found: list[set[int]] = []
+
+    class Watched(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            if arguments[0] == "VACUUM":
+                data = (disk / "state" / FILE).read_bytes()
+                found.append({number for number in range(802) if name_of(number) in data})
+            return super().execute(*arguments)
+
+    write_version_1(disk / "state")
+    with patch("veilcast.node.database.sqlite3.connect", partial(sqlite3.connect, factory=Watched)):
+        opened(disk / "state", remembered=65_536).close()
+    assert found[0] == set()
+
+
 def test_a_conversion_that_is_killed_at_any_statement_is_done_at_the_next_start(disk: Path) -> None:
     """Each time the process ends between two statements: its files are taken as they are then."""
     copies: list[Path] = []

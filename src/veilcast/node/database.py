@@ -99,6 +99,8 @@ class Database:
         if version in (NEW, OLD):
             with self.transaction() as run:
                 self._make(run, old=version == OLD)
+        if version in (OLD, UNWIPED):
+            self._clear_free_pages()
         if version != VERSION:
             self._wipe()
         self.slots.load()
@@ -123,13 +125,23 @@ class Database:
     def _wipe(self) -> None:
         """Rewrite the whole file: free pages of an earlier version may hold what it deleted; their order tells, too."""
         self._writer.execute("VACUUM")
-        with self.transaction() as run:
-            run("CREATE TABLE reserve (data BLOB)")
-            run("INSERT INTO reserve VALUES (zeroblob(?))", (RESERVE,))
-            run("DROP TABLE reserve")
+        self._zeros(RESERVE)
         # The version says that this is done: a process that is killed before the log is in the file begins again.
         for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", f"PRAGMA user_version = {VERSION}"):
             self._writer.execute(statement).fetchall()
+
+    def _clear_free_pages(self) -> None:
+        """Overwrite them in the file itself, before it gets shorter: a file system keeps what is cut off."""
+        [(free, size)] = self.read("SELECT * FROM pragma_freelist_count, pragma_page_size")
+        self._zeros(min(free * size, ZEROS_MAX))
+        self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
+    def _zeros(self, size: int) -> None:
+        """Write so many zeros, first over free pages, and free their pages again."""
+        with self.transaction() as run:
+            run("CREATE TABLE reserve (data BLOB)")
+            run("INSERT INTO reserve VALUES (zeroblob(?))", (size,))
+            run("DROP TABLE reserve")
 
     def _rewrite(self) -> None:
         """Seal every row anew and lay the file out anew, so that neither tells what this life changed.
@@ -205,6 +217,8 @@ OLD: Final = 1
 NEW: Final = 0
 REWRITE_MAX: Final = 64 << 20
 """Bytes of a file that is still rewritten when its node ends: SQLite makes the copy in memory."""
+ZEROS_MAX: Final = 1 << 29
+"""Bytes of free pages that are overwritten at once; SQLite takes no value of a billion."""
 RESERVE: Final = 1 << 20
 """Bytes of zeros in the file from the start, so that a small backlog does not show in its size."""
 _OWNER: Final = "owner"
