@@ -8,7 +8,8 @@ Reason: there are two layers.
 1. Inside a machine, `Faults.treat` stands around the code that opens and matches what a stranger wrote. An exception
    there becomes a `FaultError`, which is a `RemoteError`: the machine refuses the message as it refuses any other bad
    one, and settles or acknowledges it alike. So its sender sees an ordinary refusal. `receive` catches what is left.
-2. A driver catches what leaves any method of a machine, counts it, and goes on with the next message.
+2. A driver catches what leaves any method of a machine, counts it, and goes on with the next message. For faults of a
+   link's own code, around handshakes and cells, this is the only layer.
 
 The simulator makes faults `strict`: the exception leaves the machine, and ends the run. So no fault is contained
 unseen where there is somebody to repair it.
