@@ -71,7 +71,7 @@ def test_a_member_is_told_by_the_address_that_others_call(disk: Path) -> None:
     config = node_config.load(localnet.node_file(disk, 0))
     assert config.passphrase_file is not None
     with compose(config, Secret(read_private(Path(config.passphrase_file)))) as service:
-        assert (service.address, service.watch) == (net.addresses[0], None)
+        assert service.address == net.addresses[0]
 
 
 def test_what_is_of_another_mode_is_refused() -> None:

@@ -51,7 +51,7 @@ def order_of(world: World, graph: Graph, lineage: bytes) -> np.ndarray[Any, np.d
     for node in range(graph.nodes):
         own = world.machine(names[node]).overlay.policy._habits
         for slot in range(graph.offsets[node], graph.offsets[node + 1]):
-            order[slot] = own.parent_rank(lineage, names[graph.targets[slot]])
+            order[slot] = own.parent_rank(lineage, names[graph.targets[slot]].encode())
     return order
 
 

@@ -243,7 +243,7 @@ def _branches(nodes: int, branching: int) -> Numbers:
     return size
 
 
-LAYER: Final = 127
+LAYER: Final = 115
 """Bytes of one instruction in a bundle, with what closes it."""
 INSTALL: Final = 4096
 GROUP: Final = 32
