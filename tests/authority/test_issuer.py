@@ -83,6 +83,14 @@ def test_a_subscriber_can_certify_and_sign_nothing() -> None:
     assert keys.certificate is None
 
 
+@pytest.mark.parametrize("size", [1, 31, 33, 65, 1000])
+def test_a_grant_with_a_key_of_another_size_is_refused_where_it_is_read(size: int) -> None:
+    grant, wrong = make_people().alice.grants[0], Secret(bytes(size))
+    for changed in ({"keys": (wrong, *grant.keys[1:])}, {"wrap": wrong}, {"seed": wrong}):
+        with pytest.raises(LocalError, match="32 bytes"):
+            msgspec.structs.replace(grant, **changed)
+
+
 def test_a_batch_holds_its_own_epochs_and_nothing_that_makes_others() -> None:
     people = make_people()
     with pytest.raises(ExpiredError):

@@ -60,6 +60,11 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: Secret | None = None
     signatures: tuple[bytes, ...] = ()
 
+    def __post_init__(self) -> None:
+        secrets = (*self.keys, self.wrap, *(() if self.seed is None else (self.seed,)))
+        if any(len(secret) != GRANT_KEY for secret in secrets):
+            raise LocalError(f"each key of a grant has {GRANT_KEY} bytes")
+
     def issuer(self, root: bytes) -> bytes:
         """The public key of the authority that granted this."""
         return self.record.delegation.subject if self.record.delegation is not None else root
@@ -215,3 +220,4 @@ def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
 
 
 NETWORK_KEY: Final = 32
+GRANT_KEY: Final = 32
