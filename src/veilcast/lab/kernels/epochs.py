@@ -54,12 +54,18 @@ class Conduct:
     """A publisher hands over what it has once in so many epochs; 0 or 1 in every one."""
     hold: int = 0
     """For how many epochs a root keeps a note at most."""
+    relay_epochs: int = 0
+    """After how many epochs a publisher has another first relay; 0 for never."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.kappa <= 1 or not 0 <= self.mu <= 1:
             raise ConfigError("kappa and mu must be shares between 0 and 1")
-        if min(self.life, self.games, self.departures, self.hold) < 0:
-            raise ConfigError("life, games, departures and hold must not be negative")
+        if min(self.life, self.games, self.departures, self.hold, self.relay_epochs) < 0:
+            raise ConfigError("life, games, departures, hold and relay_epochs must not be negative")
+
+    def relay_number(self, epoch: int) -> int:
+        """How many first relays the publisher has had before this epoch's."""
+        return epoch // self.relay_epochs if self.relay_epochs else 0
 
 
 @dataclass(frozen=True, eq=False)

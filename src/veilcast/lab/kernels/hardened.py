@@ -86,13 +86,24 @@ def elected(present: NDArray[np.bool_], key: np.uint64) -> int:
     return int(_elected(present, key))
 
 
-def stem(known: Graph, there: Graph, found: Ways, publisher: int, onward: float, key: np.uint64) -> Stem | None:
-    """Of one note; None while the publisher's successor among all that it knows is not there, or has no way.
+def stem(
+    known: Graph, there: Graph, found: Ways, publisher: int, onward: float, key: np.uint64, relay: int = 0
+) -> Stem | None:
+    """Of one note; None while the publisher's first relay among all that it knows is not there, or has no way.
 
-    `there` is the graph of those who are.
+    `there` is the graph of those who are. `relay` counts the publisher's first relays, from 0.
     """
     path, climbs, back = _stem(
-        known.offsets, known.targets, there.offsets, there.targets, found.parent, found.root, publisher, onward, key
+        known.offsets,
+        known.targets,
+        there.offsets,
+        there.targets,
+        found.parent,
+        found.root,
+        publisher,
+        onward,
+        key,
+        relay,
     )
     return Stem(path, int(climbs), int(back)) if path.size else None
 
@@ -190,11 +201,12 @@ def _stem(
     publisher: int,
     onward: float,
     key: np.uint64,
+    relay: int,
 ) -> tuple[NDArray[np.int32], int, int]:
     nodes = offsets.size - 1
     path = np.empty(2 * nodes + 2, np.int32)
     came = np.full(nodes, -1, np.int32)  # At how many links from the publisher each has it first, loops cut off.
-    here = _first(known_offsets, known_targets, key, STEMS, publisher, -1)
+    here = _first(known_offsets, known_targets, key, STEMS, publisher, -1 - relay)
     if here < 0 or parent[here] < 0:
         return path[:0], 0, 0
     path[0], path[1], source = publisher, here, publisher

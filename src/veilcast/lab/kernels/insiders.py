@@ -69,7 +69,7 @@ def watch(people: Population, conduct: Conduct, count: int) -> View:
             named = handovers(epoch.covered, people.insiders, games, stream(people.seed, "games", number))
             handed.append(np.insert(named, 0, number, axis=1))
         if conduct.origin == "elected":
-            ways.append(stem_of(people, epoch))
+            ways.append(stem_of(people, conduct, epoch))
     there = present[:, people.publisher]
     opened = np.array([way is not None for way in ways]) if ways else there
     notes = published(there, opened, conduct.departures, conduct.hold, people.key("notes"))
@@ -80,10 +80,10 @@ def watch(people: Population, conduct: Conduct, count: int) -> View:
     )
 
 
-def stem_of(people: Population, epoch: Epoch) -> hardened.Stem | None:
+def stem_of(people: Population, conduct: Conduct, epoch: Epoch) -> hardened.Stem | None:
     """The way of this epoch's notes to the root, if there is one."""
-    key = people.key("life")
-    return hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key)
+    key, relay = people.key("life"), conduct.relay_number(epoch.number)
+    return hardened.stem(people.graph, epoch.graph, epoch.found, people.publisher, hardened.ONWARD, key, relay)
 
 
 def links(people: Population) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

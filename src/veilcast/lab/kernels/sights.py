@@ -41,9 +41,15 @@ class Sights:
 
     def until(self, epochs: int) -> Sights:
         """What was shown in the first epochs: all that somebody may use who stands there."""
+        return self.during(0, epochs)
+
+    def during(self, first: int, end: int) -> Sights:
+        """What was shown in the epochs from `first` up to `end`, counted from 0."""
+        games = self.handed[(self.handed[:, 0] >= first) & (self.handed[:, 0] < end)]
+        games = games - np.array([first, 0, 0, 0, 0, 0], np.int32)
         return Sights(
-            self.observer, self.peer, self.origin[:epochs], self.present[:epochs], self.seen[:epochs],
-            self.delay[:epochs], self.handed[self.handed[:, 0] < epochs],
+            self.observer, self.peer, self.origin[first:end], self.present[first:end], self.seen[first:end],
+            self.delay[first:end], games,
         )  # fmt: skip
 
 

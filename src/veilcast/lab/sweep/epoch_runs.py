@@ -21,12 +21,13 @@ from veilcast.lab.measure.cost import of_delivery
 from veilcast.lab.sweep.averages import averages
 from veilcast.lab.sweep.params import Measure, Params
 from veilcast.lab.sweep.suite import Suite
-from veilcast.lab.sweep.worlds import conduct, played, settled
+from veilcast.lab.sweep.worlds import conduct as conduct_of
+from veilcast.lab.sweep.worlds import played, settled
 from veilcast.wire.geometry import CELL
 
 
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
-    way = conduct(params)
+    way = conduct_of(params)
     params.heed("runs over epochs", *_HEEDED)
     people = settled(params, seed, data)
     suite = Suite(params, people, way, data)
@@ -34,7 +35,7 @@ def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     before: list[dict[str, float]] = []
     for epoch in epochs(people, way, int(params.steps[-1])):
         shuffled = played(people, epoch, way.games) if way.games else None
-        facts = _facts(people, epoch, params.hop_s, hides=params.kappa > 0)
+        facts = _facts(people, way, epoch, params.hop_s, hides=params.kappa > 0)
         if shuffled is not None:
             facts["control"] = float(shuffled.messages)
         before.append(facts)
@@ -53,7 +54,7 @@ def _delay(people: Population, way: Conduct, facts: list[dict[str, float]]) -> f
     return published(there, ~waits, way.departures, way.hold, key_of(people.seed, "notes")).delay
 
 
-def _facts(people: Population, epoch: Epoch, hop_s: float, *, hides: bool) -> dict[str, float]:
+def _facts(people: Population, conduct: Conduct, epoch: Epoch, hop_s: float, *, hides: bool) -> dict[str, float]:
     """Of one note; one whose publisher must wait for its successor has a mesh, and no way to it."""
     mesh = epoch.covered
     present = people.subscribers[epoch.present[people.subscribers]]
@@ -62,7 +63,7 @@ def _facts(people: Population, epoch: Epoch, hop_s: float, *, hides: bool) -> di
         direct = hardened.Stem(epoch.found.parent[[epoch.found.root]], 0, 0)
         cost = hardened.cost(mesh, direct, present)
     else:
-        way = stem_of(people, epoch)
+        way = stem_of(people, conduct, epoch)
         facts |= {"there": float(epoch.present[people.publisher]), "waits": float(way is None)}
         if way is None:
             return facts
@@ -74,5 +75,5 @@ def _facts(people: Population, epoch: Epoch, hop_s: float, *, hides: bool) -> di
 
 _HEEDED: Final = (
     *("cover", "kappa", "insiders", "churn", "origin", "games"),
-    *("steady", "departures", "hold", "attacks"),
+    *("steady", "departures", "hold", "relay_epochs", "attacks"),
 )

@@ -46,7 +46,7 @@ from veilcast.wire.geometry import CELL, NEIGHBOURS_MAX
 def run(params: Params, seed: int, data: Path | None = None) -> list[Measure]:
     if params.game != "none" or params.cover != "none" or params.games or params.origin != "kept":
         raise ConfigError("over epochs the machines run the baseline or a hardened mesh")
-    if params.departures or params.hold or not params.steady:
+    if params.departures or params.hold or params.relay_epochs or not params.steady:
         raise ConfigError("over epochs the machines' publishers are always there, and their notes do not wait")
     if params.attacks and (not params.kappa or set(params.attacks) - set(_OVERHEARD)):
         raise ConfigError(f"the machines show a hardened mesh to insiders: {', '.join(_OVERHEARD)}")

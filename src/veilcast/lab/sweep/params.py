@@ -108,6 +108,8 @@ class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """There, once in how many epochs it lets go what it has; 0 in every one."""
     hold: int = 0
     """There, for how many epochs the root keeps a note at most."""
+    relay_epochs: int = 0
+    """There, after how many epochs the publisher has another first relay; 0 for never."""
     attacks: tuple[Attack, ...] = ()
     """Over epochs, who tries to find subscribers and publisher, each with what it saw in the epochs up to a step."""
     topics: int = 0
@@ -174,6 +176,7 @@ class Params(Replaying, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "games",
             "departures",
             "hold",
+            "relay_epochs",
             "batch",
             "queries",
             "tail",
@@ -251,6 +254,7 @@ _SWITCHES: Final = (
     "steady",
     "departures",
     "hold",
+    "relay_epochs",
     "attacks",
     "topics",
     "pruner",

@@ -56,11 +56,18 @@ class Spies:
             self.fit.append(np.zeros(graph.nodes))
 
 
-def by_stems(people: Population, view: View, epochs: int) -> Scores:
-    """By node, the log-likelihood that it publishes, from where stems met insiders."""
-    passed = view.passed[view.passed[:, 0] < epochs]
-    far = distances(people.graph, view.until(epochs))
-    return predecessor.scores(people.graph, passed, people.insiders, far, hardened.ONWARD, kept=True)
+def by_stems(people: Population, view: View, conduct: Conduct, epochs: int) -> Scores:
+    """By node, the log-likelihood that it publishes, from where stems met insiders.
+
+    The coalition knows when a publisher has another first relay, as if it had silenced each: the walks of each relay
+    are evidence by themselves.
+    """
+    total = np.zeros(people.graph.nodes)
+    for first, end in _stages(conduct, epochs):
+        far = distances(people.graph, view.during(first, end))
+        passed = _passed(view, first, end)
+        total += predecessor.scores(people.graph, passed, people.insiders, far, hardened.ONWARD, kept=True)
+    return total
 
 
 def by_presence(people: Population, view: View, conduct: Conduct, epochs: int) -> Scores:
@@ -70,20 +77,38 @@ def by_presence(people: Population, view: View, conduct: Conduct, epochs: int) -
     found = presence.publishers(present, published, conduct.hold)
     if published.all() or conduct.departures > 1 or conduct.hold:
         return found
-    return found + presence.behind(people.graph, presence.successors(present, published))
+    for first, end in _stages(conduct, epochs):
+        found = found + presence.behind(people.graph, presence.successors(present[first:end], published[first:end]))
+    return found
 
 
 def by_both(people: Population, view: View, conduct: Conduct, epochs: int) -> Scores:
     """The same from stems and presence together."""
-    return sender.scores(
-        people.graph,
-        view.until(epochs),
-        view.passed[view.passed[:, 0] < epochs],
-        view.read[:epochs],
-        onward=hardened.ONWARD,
-        departures=conduct.departures,
-        hold=conduct.hold,
-    )
+    scores = [
+        sender.scores(
+            people.graph,
+            view.during(first, end),
+            _passed(view, first, end),
+            view.read[first:end],
+            onward=hardened.ONWARD,
+            departures=conduct.departures,
+            hold=conduct.hold,
+        )
+        for first, end in _stages(conduct, epochs)
+    ]
+    return np.asarray(np.sum(scores, axis=0), np.float64)
+
+
+def _stages(conduct: Conduct, epochs: int) -> list[tuple[int, int]]:
+    """The epochs of each first relay."""
+    length = conduct.relay_epochs or epochs
+    return [(first, min(first + length, epochs)) for first in range(0, epochs, length)]
+
+
+def _passed(view: View, first: int, end: int) -> NDArray[np.int32]:
+    """Where stems met insiders in these epochs, which are counted from 0."""
+    passed = view.passed[(view.passed[:, 0] >= first) & (view.passed[:, 0] < end)]
+    return np.asarray(passed - np.array([first, 0, 0, 0, 0], np.int32), np.int32)
 
 
 def _named(scores: Scores) -> Scores:

@@ -120,7 +120,7 @@ class Suite:
             rounds = np.array(self._spies.first if attack == "first-spy" else self._spies.fit)
             scores = rounds.mean(axis=0)
         elif attack == "predecessor":
-            scores = sources.by_stems(people, self._seen(), self._step)
+            scores = sources.by_stems(people, self._seen(), self._conduct, self._step)
         elif attack == "presence":
             scores = sources.by_presence(people, self._seen(), self._conduct, self._step)
         elif attack == "sender":

@@ -50,8 +50,14 @@ def conduct(params: Params) -> Conduct:
     if params.kappa:
         if params.cover != "none" or params.games or params.origin == "fresh":
             raise ConfigError("over epochs a hardened mesh has neither covers nor games, and keeps its root")
-        return replace(CONDUCTS["H"], kappa=params.kappa, departures=params.departures, hold=params.hold)
-    if params.departures or params.hold or not params.steady:
+        return replace(
+            CONDUCTS["H"],
+            kappa=params.kappa,
+            departures=params.departures,
+            hold=params.hold,
+            relay_epochs=params.relay_epochs,
+        )
+    if params.departures or params.hold or params.relay_epochs or not params.steady:
         raise ConfigError("publishers come and go, and their notes wait, in a hardened mesh: kappa above 0")
     return Conduct(
         origin="fresh" if params.origin == "fresh" else "publisher",
