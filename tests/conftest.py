@@ -135,7 +135,9 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run what needs Debian packages or more time")
-    parser.addoption("--heavy", action="store_true", help="also run what takes long and has a lighter form")
+    parser.addoption(
+        "--heavy", action="store_true", help="everything: all of --all, and what takes long and has a lighter form"
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -151,9 +153,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    heavy = config.getoption("--heavy")
     skips = {
-        "all_only": (config.getoption("--all"), pytest.mark.skip(reason="runs under ./run test --all")),
-        "heavy": (config.getoption("--heavy"), pytest.mark.skip(reason="takes long; runs with pytest --all --heavy")),
+        "all_only": (heavy or config.getoption("--all"), pytest.mark.skip(reason="runs under ./run test --all")),
+        "heavy": (heavy, pytest.mark.skip(reason="takes long; runs under ./run test --heavy")),
     }
     for item in items:
         for mark, (wanted, skip) in skips.items():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,13 +89,13 @@ def test_a_python_whose_path_has_a_space_is_used(checkout: Path) -> None:
     assert_one_line(run(checkout, "veilcast", PYTHON=spaced), "python3-venv", checkout)
 
 
-def made(checkout: Path, where: Path | str) -> Path:
-    """A .venv that looks as if it had been made for the core at this place."""
+def made(checkout: Path, where: Path | str, layer: str = "core") -> Path:
+    """A .venv that looks as if it had been made for this layer at this place."""
     script(checkout / ".venv" / "bin" / "veilcast", "echo as it was")
     script(checkout / ".venv" / "bin" / "python", "exit 0")
-    sums = "cat locks/build.txt locks/core.txt pyproject.toml | cksum"
+    sums = f"cat locks/build.txt locks/{layer}.txt pyproject.toml | cksum"
     stamp = subprocess.run(["sh", "-c", sums], cwd=checkout, capture_output=True, text=True, check=True).stdout
-    (checkout / ".venv" / "stamp-core").write_text(stamp)
+    (checkout / ".venv" / f"stamp-{layer}").write_text(stamp)
     (checkout / ".venv" / "made-in").write_text(f"{where}\n")
     return checkout / ".venv"
 
@@ -127,6 +128,35 @@ def test_a_link_to_the_door_leads_to_the_same_house(checkout: Path, tmp_path_fac
     (elsewhere / "run").symlink_to(checkout / "run")
     assert run(elsewhere, "veilcast").stdout == "as it was\n"
     assert not (elsewhere / ".venv").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all"], ["--heavy"], ["tests/test_run.py", "--heavy"]])
+def test_whole_test_runs_use_all_cores(arguments: list[str], checkout: Path) -> None:
+    venv = made(checkout, checkout, "dev")
+    for tool in ("ruff", "mypy", "lint-imports"):
+        script(venv / "bin" / tool, "exit 0")
+    script(venv / "bin" / "python", 'echo "$@"')
+    workers = [] if "tests/test_run.py" in arguments else ["-n", "auto"]
+    assert run(checkout, "test", *arguments).stdout.split() == ["-m", "pytest", *workers, *arguments]
+
+
+@pytest.mark.parametrize(
+    ("option", "runs"),
+    [("", {"plain"}), ("--all", {"plain", "all_only"}), ("--heavy", {"plain", "all_only", "heavy", "all_only heavy"})],
+)
+def test_heavy_includes_all(option: str, runs: set[str], request: pytest.FixtureRequest) -> None:
+    skipped: set[str] = set()
+    items = [
+        SimpleNamespace(keywords=marks.split(), add_marker=lambda skip, marks=marks: skipped.add(marks))
+        for marks in ("plain", "all_only", "heavy", "all_only heavy")
+    ]
+    (conftest,) = (
+        plugin
+        for plugin in request.config.pluginmanager.get_plugins()
+        if getattr(plugin, "__file__", None) == str(ROOT / "tests" / "conftest.py")
+    )
+    conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda asked: asked == option), items)
+    assert {" ".join(item.keywords) for item in items} - skipped == runs
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "./nonexistent", "nonexistent"])
