@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
     from veilcast.lab.sweep.experiment import Experiment
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "live"))
+import inherited
+
+# Before anything is started: workers of pytest-xdist import this file too.
+inherited.restore_signals()
 
 settings.register_profile("veilcast", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("veilcast")
@@ -126,6 +131,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         import private_tor
 
         private_tor.end(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """A test that leaves a signal ignored fails itself, and not the next test whose child ignores Ctrl-C."""
+    left = inherited.ignored_signals()
+    inherited.restore_signals()
+    assert not left, f"{item.nodeid} leaves {', '.join(left)} ignored or blocked"
 
 
 def pytest_configure() -> None:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from veilcast.cli import crew, localnet
+from veilcast.cli import crew, demo, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Plan, SmallWorld
 from veilcast.lab import tables
@@ -74,6 +74,17 @@ def test_whatever_ends_the_demo_leaves_nothing_running(number: signal.Signals, h
         for worker in workers:
             with pytest.raises(ProcessLookupError):
                 os.kill(worker, 0)
+
+
+def test_a_demo_under_nohup_outlives_its_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with demo._interrupted_by_any_signal():
+            os.kill(os.getpid(), signal.SIGHUP)
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.all_only

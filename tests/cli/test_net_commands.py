@@ -138,12 +138,7 @@ def test_a_network_is_not_laid_out_over_what_is_somebody_elses(name: str, tmp_pa
 def test_ctrl_c_while_a_network_goes_up_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "n"
     command = [sys.executable, "-m", "veilcast.cli.main", "net", "up", "4", "--dir", str(directory)]
-    # A shell lets what it runs in the background ignore Ctrl-C, and children inherit that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + WITHIN_S
     while not (pids := list(crew.living(directory).values())) and time.monotonic() < deadline:
         assert child.poll() is None

@@ -26,11 +26,7 @@ pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mo
 
 def command(house: House, name: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
     whole = [sys.executable, "-m", "veilcast.cli.main", "foil", *arguments, "-c", str(house.file(name))]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 def until_it_stands(reader: subprocess.Popen[str]) -> None:

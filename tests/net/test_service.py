@@ -63,6 +63,21 @@ def test_a_signal_lets_the_owner_finish_while_clients_are_served(tmp_path: Path,
     assert not (tmp_path / "control.sock").exists()
 
 
+def test_a_node_that_a_script_has_put_into_the_background_goes_on_at_ctrl_c(tmp_path: Path) -> None:
+    async def test(desk: Desk, _: Service) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        async with connect(tmp_path / "node.toml") as me:
+            assert not (await me.status()).draining
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert in_service(tmp_path, test)[0]
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     async def test(desk: Desk, _: Service) -> None:
         desk.hold_finish.clear()

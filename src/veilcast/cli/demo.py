@@ -231,12 +231,13 @@ def _home() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _interrupted_by_any_signal() -> Iterator[None]:
-    """Whatever ends the demo ends it as Ctrl-C does: in order."""
+    """SIGTERM and SIGHUP end the demo in order, as Ctrl-C does. An ignored signal stays ignored, as `nohup` asks."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heeded}
     try:
         yield
     finally:

@@ -216,12 +216,14 @@ def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     def told() -> None:
         (hurry if stop.is_set() else stop).set()
 
-    for number in _SIGNALS:
+    # A script starts a background job with SIGINT ignored: Ctrl-C in its terminal is not for the node.
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
         loop.add_signal_handler(number, told)
     try:
         yield
     finally:
-        for number in _SIGNALS:
+        for number in heeded:
             loop.remove_signal_handler(number)
 
 

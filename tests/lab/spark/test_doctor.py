@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import socket
 import tempfile
+from typing import Any
 
 import pytest
 
@@ -52,3 +54,13 @@ def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         True,
     ]
     assert diagnosis.found["java"] == "none that will do"
+
+
+def test_a_session_ignores_ctrl_c_where_its_process_does() -> None:
+    context: Any = None  # Nothing is cancelled, so nothing is called.
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with sessions._interruptible(context, signal.SIG_IGN):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -55,7 +55,10 @@ def session(url: str = LOCAL) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
-    """Ctrl-C cancels the jobs, and stays what it is though a call that waited for one complains of that."""
+    """Ctrl-C cancels the jobs, and stays what it is though a call that waited for one complains of that.
+
+    If the caller's process ignores Ctrl-C, as a background job of a script does, so does the session.
+    """
     interrupted = False
 
     def interrupt(*_: object) -> None:
@@ -69,7 +72,7 @@ def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGINT, handler if handler is signal.SIG_IGN else interrupt)
     try:
         yield
     except Exception:
