@@ -1,6 +1,7 @@
 """Publish and subscribe without revealing who you are, and measure how anonymous you really are.
 
-The public names; everything else may change between versions.
+The public names; everything else may change between versions. A name is imported at its first use: a program pays for
+what it uses.
 """
 
 from veilcast.errors import (
@@ -21,10 +22,24 @@ from veilcast.errors import (
     UnreachableError,
     VeilcastError,
 )
-from veilcast.machine import Note, Publication
-from veilcast.net.blocking import connect_sync
-from veilcast.net.client import connect
-from veilcast.topics import All, Box, Equal, Label, Range
+from veilcast.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from veilcast.machine import Note, Publication
+    from veilcast.net.blocking import connect_sync
+    from veilcast.net.client import connect
+    from veilcast.topics.interests import All, Box, Equal, Label, Range
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "veilcast.machine": ("Note", "Publication"),
+            "veilcast.net.blocking": ("connect_sync",),
+            "veilcast.net.client": ("connect",),
+            "veilcast.topics.interests": ("All", "Box", "Equal", "Label", "Range"),
+        },
+    )
 
 __all__ = [
     "connect",

@@ -26,7 +26,7 @@ COMMANDS = [command for name in ("README.md", "docs/operating.md") for command i
 @pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
 def test_a_command_that_is_shown_can_be_typed(command: str) -> None:
     _, *arguments = shlex.split(command)
-    assert commands._parser().parse_args(arguments).run is not None
+    assert commands.parse(arguments).run is not None
 
 
 def test_the_search_finds_the_commands_and_the_parser_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:

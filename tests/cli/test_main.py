@@ -2,28 +2,92 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
 import pytest
+
+from veilcast.cli import commands
+from veilcast.cli.main import main
 
 SIGNALLED = """
 import os, runpy, signal, sys
 
 class Impatient:
     def find_spec(self, name, path=None, target=None):
-        if name == sys.argv[1]:
+        if name == imported:
             os.kill(os.getpid(), signal.SIGINT)
 
+imported = sys.argv.pop(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Impatient())
 runpy.run_module("veilcast.cli.main", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("imported", ["veilcast.cli.commands", "veilcast.cli.brokers", "veilcast.cli.tree"])
-def test_ctrl_c_while_commands_are_imported_is_told_in_one_line(imported: str) -> None:
+@pytest.mark.parametrize("imported", ["veilcast.cli.commands", "veilcast.cli.brokers"])
+def test_ctrl_c_while_a_command_is_imported_is_told_in_one_line(imported: str) -> None:
     child = subprocess.run(
-        [sys.executable, "-c", SIGNALLED, imported], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", SIGNALLED, imported, "brokers"], capture_output=True, text=True, check=False, timeout=60
     )
     assert (child.returncode, child.stdout, child.stderr) == (130, "", "veilcast: interrupted\n")
+
+
+def subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    (found,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return found
+
+
+def test_the_table_of_commands_says_what_the_parsers_say() -> None:
+    own = subcommands(commands.whole_parser())
+    assert [(row.dest, row.help) for row in own._choices_actions] == [row[:2] for row in commands.COMMANDS]
+    assert list(own.choices) == [command.name for command in commands.COMMANDS]
+
+
+def test_every_command_of_the_table_is_made_by_its_own_module() -> None:
+    for name, _, module in commands.COMMANDS:
+        parsers = argparse.ArgumentParser().add_subparsers()
+        __import__(f"veilcast.cli.{module}", fromlist=["add_commands"]).add_commands(parsers)
+        assert name in parsers.choices
+
+
+def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("pubb", "pub"),
+        ("athority", "authority"),
+        ("lab lst", "list"),
+        ("brokers overlay sing", "sign"),
+        ("pub news/eu --mesage hi", "--message"),
+        ("pub news/eu --mesage=hi", "--message"),
+        ("net up 3 --mode mash", "mesh"),
+    ],
+)
+def test_a_mistyped_word_is_answered_with_the_nearest_one(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"did you mean {meant!r}?" in refusal(typed, capsys)
+
+
+def test_a_word_that_resembles_nothing_is_answered_with_all_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refusal("xyzzy", capsys)
+    assert "did you mean" not in told
+    assert all(repr(command.name) in told for command in commands.COMMANDS)
+    assert "did you mean" not in refusal("--json status", capsys)
+
+
+def test_an_argument_too_many_is_refused_with_the_usage_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refusal("pub news/eu hi", capsys)
+    assert told.startswith("usage: veilcast pub [-h]")
+    assert "unrecognized arguments: hi" in told
+    assert "veilcast pub TOPIC -m TEXT" in told
+    assert refusal("node stop now", capsys).startswith("usage: veilcast node stop [-h]")
+    assert refusal("--never status", capsys).startswith("usage: veilcast [-h]")

@@ -1,42 +1,44 @@
-"""All commands: parse, run one, print its report or its one-line error, give back a code that means something."""
+"""All commands: parse, run one, print its report or its one-line error, give back a code that means something.
+
+A command pays for what it uses. The table holds the name and the one-line help of each command; the module of a command
+is imported when the command is called, and what only its run needs is imported by its run. So `veilcast --help` and a
+mistyped command import no command at all.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from importlib.metadata import version
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from veilcast.cli import (
-    audit,
-    authority,
-    brokers,
-    demo,
-    exits,
-    foil,
-    lab,
-    net,
-    node,
-    pub,
-    relay,
-    sim,
-    status,
-    sub,
-    tree,
-)
-from veilcast.cli.context import Context, Report
+from veilcast.cli import exits
+from veilcast.cli.parser import CommandParser
 from veilcast.errors import VeilcastError
 
+if TYPE_CHECKING:
+    from veilcast.cli.context import Context, Report
 
-def run(argv: list[str] | None = None, context: Context | None = None) -> int:
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+
+class Command(NamedTuple):
+    name: str
+    help: str
+    """The line of `veilcast --help`; the same as in the command's own parser."""
+    module: str
+    """The module in `veilcast.cli` whose `add_commands` makes the command's parser."""
+
+
+def run(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
+    arguments = parse(sys.argv[1:] if argv is None else argv)
     if arguments.run is None:
         arguments.parser.print_help()
         return exits.USAGE
+    from veilcast.cli.context import Context
+
     try:
-        report = arguments.run(arguments, context or Context())
+        report: Report = arguments.run(arguments, context or Context())
         _print(report, as_json=arguments.json)
     except VeilcastError as error:
         return _fail(error, as_json=arguments.json)
@@ -44,12 +46,33 @@ def run(argv: list[str] | None = None, context: Context | None = None) -> int:
         # The reader (head, less) went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
-    assert isinstance(report, Report)
     return report.code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command line; ends the process, as argparse does, for help, version and mistakes."""
+    named = next((text for text in argv if not text.startswith("-")), None)
+    parser, commands = _top()
+    chosen = [command for command in COMMANDS if command.name == named]
+    for command in chosen:
+        import_module(f"veilcast.cli.{command.module}").add_commands(commands)
+    if not chosen:  # Help, version or a mistake: the names are enough.
+        for command in COMMANDS:
+            commands.add_parser(command.name, help=command.help)
+    return parser.parse_args(argv)
+
+
+def whole_parser() -> CommandParser:
+    """The parsers of all commands in one, for those that read the grammar; imports the module of every command."""
+    parser, commands = _top()
+    for module in dict.fromkeys(command.module for command in COMMANDS):
+        import_module(f"veilcast.cli.{module}").add_commands(commands)
+    return parser
+
+
+def _top() -> tuple[CommandParser, Any]:
+    """`veilcast` itself, and where commands are added to it."""
+    parser = CommandParser(
         prog="veilcast",
         usage="veilcast [-h] [--version] COMMAND ...",
         description="Publish and subscribe without revealing who you are, and measure what shows.",
@@ -60,13 +83,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     # The screen is full, and the first line and the last say these.
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
-    told = f"veilcast {version('veilcast')}"
-    parser.add_argument("--version", action="version", version=told, help=argparse.SUPPRESS)
+    parser.add_argument("--version", action=_Version, nargs=0, help=argparse.SUPPRESS)
     parser.set_defaults(run=None, json=False, parser=parser)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="veilcast")
-    for room in (demo, authority, node, pub, sub, status, relay, tree, foil, brokers, net, sim, audit, lab):
-        room.add_commands(commands)
-    return parser
+    return parser, parser.add_subparsers(title="commands", metavar="COMMAND", prog="veilcast")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"veilcast {version('veilcast')}\n")
+        parser.exit()
 
 
 class _Brief(argparse.HelpFormatter):
@@ -80,7 +107,7 @@ class _Brief(argparse.HelpFormatter):
 def _print(report: Report, *, as_json: bool) -> None:
     if report.data is None:
         return
-    lines = [json.dumps(report.data, sort_keys=True)] if as_json else report.lines
+    lines = [_json(report.data)] if as_json else report.lines
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -88,6 +115,31 @@ def _print(report: Report, *, as_json: bool) -> None:
 def _fail(error: VeilcastError, *, as_json: bool) -> int:
     code, name = exits.code_of(error)
     if as_json:
-        sys.stdout.write(json.dumps({"error": name, "message": str(error)}, sort_keys=True) + "\n")
+        sys.stdout.write(_json({"error": name, "message": str(error)}) + "\n")
     sys.stderr.write(f"veilcast: {error}\n")
     return code
+
+
+def _json(data: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(data, sort_keys=True)
+
+
+COMMANDS: Final = (
+    Command("demo", "private networks on this machine, attacked and measured", "demo"),
+    Command("authority", "the offline authority: init, grant, revoke, rotate, show, ...", "authority"),
+    Command("node", "a member's node: new, run, stop", "node"),
+    Command("pub", "publish through the running node", "pub"),
+    Command("sub", "subscribe through the running node", "sub"),
+    Command("status", "how the running node is, and how hidden you are", "status"),
+    Command("peers", "the neighbours of the running node", "status"),
+    Command("relay", "the services of a relay: server, proxy", "relay"),
+    Command("tree", "the directory of a tree, and a private Tor network", "tree"),
+    Command("foil", "publish and subscribe at any MQTT broker, among fakes", "foil"),
+    Command("brokers", "an overlay of replicated brokers: overlay, run, plan, ...", "brokers"),
+    Command("net", "many nodes on this machine: up, status, down", "net"),
+    Command("sim", "the protocol in virtual time: run, soak, explore, ...", "sim"),
+    Command("audit", "what an observer learns from captures of your own network", "audit"),
+    Command("lab", "experiments on Spark: list, run, report, doctor, ...", "lab"),
+)

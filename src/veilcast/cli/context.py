@@ -1,43 +1,63 @@
 """What a command is given besides its arguments, and what it gives back.
 
 Clock, entropy and terminal are fields, so that tests hand in their own; nothing below the command line reads them
-otherwise.
+otherwise. Every command imports this module, so it imports little itself.
 """
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from veilcast.crypto.passphrase import Cost
-from veilcast.machine import Entropy
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from veilcast.crypto.passphrase import Cost
+    from veilcast.machine import Entropy
 
 
-@dataclass(frozen=True)
 class Context:
     """The outside world of one command."""
 
-    now_us: Callable[[], int] = lambda: time.time_ns() // 1000
-    entropy: Entropy = os.urandom
-    has_terminal: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty()
-    ask_secret: Callable[[str], str] = getpass.getpass
-    warn: Callable[[str], object] = lambda line: sys.stderr.write(f"veilcast: {line}\n")
-    say: Callable[[str], object] = lambda line: (sys.stdout.write(f"{line}\n"), sys.stdout.flush())
-    read_input: Callable[[], bytes] = lambda: sys.stdin.buffer.read()
-    read_lines: Callable[[], Iterable[str]] = lambda: sys.stdin
-    cost: Cost = field(default_factory=Cost)
+    def __init__(
+        self,
+        *,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        entropy: Entropy = os.urandom,
+        has_terminal: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty(),
+        ask_secret: Callable[[str], str] | None = None,
+        warn: Callable[[str], object] = lambda line: sys.stderr.write(f"veilcast: {line}\n"),
+        say: Callable[[str], object] = lambda line: (sys.stdout.write(f"{line}\n"), sys.stdout.flush()),
+        read_input: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
+        read_lines: Callable[[], Iterable[str]] = lambda: sys.stdin,
+        cost: Cost | None = None,
+    ) -> None:
+        self.now_us, self.entropy = now_us, entropy
+        self.has_terminal, self.ask_secret = has_terminal, ask_secret or _ask_secret
+        self.warn, self.say = warn, say
+        self.read_input, self.read_lines = read_input, read_lines
+        self._cost = cost
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What a guess of a new passphrase costs."""
+        from veilcast.crypto.passphrase import Cost
+
+        return self._cost or Cost()
 
 
-@dataclass(frozen=True)
 class Report:
     """What a command found: `data` for `--json`, `lines` for people, and the exit code. A command that has said all
     as it went on has no data."""
 
-    data: dict[str, Any] | None
-    lines: list[str] = field(default_factory=list)
-    code: int = 0
+    def __init__(self, data: dict[str, Any] | None, lines: list[str] | None = None, code: int = 0) -> None:
+        self.data, self.lines, self.code = data, lines or [], code
+
+
+def _ask_secret(prompt: str) -> str:
+    from getpass import getpass
+
+    return getpass(prompt)

@@ -42,6 +42,7 @@ def add_commands(commands: Any) -> None:
         " readers subscribe first, or stay for them (--linger)"
     )
     publish = verbs.add_parser("publish", help="publish until all has gone out", description=text)
+    publish.advice = "the text to publish stands behind -m, as in: veilcast foil publish TOPIC -m TEXT"
     publish.add_argument("topic", metavar="TOPIC", help="one that the keyring may publish on")
     publish.add_argument(
         "-m", "--message", metavar="TEXT", help="others on this machine may see it in the process list"

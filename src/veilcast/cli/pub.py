@@ -28,6 +28,7 @@ def add_commands(commands: Any) -> None:
     )
     add_config(pub)
     pub.add_argument("--json", action="store_true", help="print one JSON object")
+    pub.advice = "the text to publish stands behind -m, as in: veilcast pub TOPIC -m TEXT"
     pub.set_defaults(run=_pub, parser=pub)
 
 

@@ -11,25 +11,61 @@ Imports the errors and the contract only, and touches nothing: no clock, no chan
     columns     whose the columns of an index are, and until when
     index       one publication against a million filters
     tags        one publication against the exact tags of a million subscriptions
+
+A name is imported at its first use: a label costs no index, and so no numpy.
 """
 
-from veilcast.topics.bloom import PUBLIC_KEY, Geometry
-from veilcast.topics.cells import Cell, all_cells, cell_of, cells_of
-from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
-from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries, queries_received
-from veilcast.topics.index import BloomIndex
-from veilcast.topics.interests import (
-    TOPIC,
-    All,
-    Box,
-    Conjunction,
-    Constraint,
-    Equal,
-    Label,
-    Range,
-    topic_of,
-    topics_of,
-)
+from veilcast.lazy import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from veilcast.topics.bloom import PUBLIC_KEY, Geometry
+    from veilcast.topics.cells import Cell, all_cells, cell_of, cells_of
+    from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
+    from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries, queries_received
+    from veilcast.topics.index import BloomIndex
+    from veilcast.topics.interests import (
+        TOPIC,
+        All,
+        Box,
+        Conjunction,
+        Constraint,
+        Equal,
+        Label,
+        Range,
+        topic_of,
+        topics_of,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "veilcast.topics.bloom": ("PUBLIC_KEY", "Geometry"),
+            "veilcast.topics.cells": ("Cell", "all_cells", "cell_of", "cells_of"),
+            "veilcast.topics.domain": ("Domain", "Integers", "Reals", "Schema", "Strings"),
+            "veilcast.topics.elements": (
+                "Cover",
+                "coarse_match",
+                "covers",
+                "pair_elements",
+                "queries",
+                "queries_received",
+            ),
+            "veilcast.topics.index": ("BloomIndex",),
+            "veilcast.topics.interests": (
+                "TOPIC",
+                "All",
+                "Box",
+                "Conjunction",
+                "Constraint",
+                "Equal",
+                "Label",
+                "Range",
+                "topic_of",
+                "topics_of",
+            ),
+        },
+    )
 
 __all__ = [
     "Label",
