@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from veilcast.cli.ways import PACKETS
+from veilcast.cli.ways_mqtt import PACKETS
 from veilcast.machine import (
     Address,
     Connect,

@@ -24,7 +24,7 @@ from veilcast.net.tornet import read_network
 from veilcast.node import broker_files, broker_keys, relay_keys
 from veilcast.node.broker_files import BrokerFile, load_overlay, parse_broker
 from veilcast.node.config import NodeConfig, parse
-from veilcast.node.modes import MODES
+from veilcast.node.modes import MODES, mode_of
 from veilcast.node.relay_files import ProxyFile, ServerFile, parse_proxy, parse_server
 from veilcast.node.tree_files import DirectoryFile, parse_directory
 from veilcast.relay.joining import ServerKeys
@@ -96,7 +96,7 @@ def node_toml() -> Prepared:
 
 def mode_settings(name: str) -> Any:
     with suppress(VeilcastError, msgspec.ValidationError, KeyError):
-        return MODES[name].settings("hardened", {})
+        return mode_of(name).settings("hardened", {})
     return None
 
 

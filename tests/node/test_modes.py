@@ -18,7 +18,8 @@ from veilcast.mesh.node import MeshNode
 from veilcast.node.agent import Agent
 from veilcast.node.config import parse
 from veilcast.node.ledger import Keep
-from veilcast.node.modes import Start, mode_of
+from veilcast.node.mode import Start
+from veilcast.node.modes import mode_of
 from veilcast.node.store import Store
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC, keyrings

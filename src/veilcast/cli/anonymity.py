@@ -3,6 +3,8 @@
 An onion service is its key, and ours comes from the keyring: nothing lies on the disk that would need a lock of its
 own, and a node is found at the same address in every life. A Tor of our own ends with us; of one that runs already we
 ask for the service only.
+
+Every node's composition imports this module, and most modes have no Tor: each function imports what drives Tor.
 """
 
 from __future__ import annotations
@@ -13,10 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
-
-from rich.console import Console
-from rich.progress import Progress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.standing import onion_key
@@ -24,9 +23,11 @@ from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
-from veilcast.net.onions import ThroughTor, WithoutTor, doorway
-from veilcast.net.tor import Tor, attached, started
-from veilcast.node.tor_table import TorTable
+
+if TYPE_CHECKING:
+    from veilcast.net.onions import ThroughTor, WithoutTor
+    from veilcast.net.tor import Tor
+    from veilcast.node.tor_table import TorTable
 
 NO_TOR: Final[AbstractContextManager[Tor | None]] = nullcontext()
 
@@ -47,12 +48,16 @@ def anonymity(table: TorTable, state: Path, told: Told = lambda percent: None) -
     if table.danger_off:
         yield None
     elif table.control is not None:
+        from veilcast.net.tor import attached
+
         with attached(table.control, cookie=None if table.cookie is None else Path(table.cookie)) as tor:
             yield tor
     else:
         network = None if table.network is None else Path(table.network)
         if network is not None and not network.exists():
             raise ConfigError(f"tor.network: there is no {network}; `veilcast tree testnet up` makes one")
+        from veilcast.net.tor import started
+
         make_directory(state)  # Before Tor makes it, for others to look around in.
         with started(state / "tor", network=network, told=told) as tor:
             yield tor
@@ -61,6 +66,9 @@ def anonymity(table: TorTable, state: Path, told: Told = lambda percent: None) -
 @contextmanager
 def shown(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None]:
     """The same for whoever waits at a terminal: a bar while Tor starts, and a warning where there is none."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     if table.danger_off:
         context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
     with ExitStack() as parts:
@@ -72,6 +80,8 @@ def shown(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None
 
 def place_of(listen: str | None, keyring: Keyring, tor: Tor | None) -> Place:
     """At the onion service of this keyring; without Tor, where the file says."""
+    from veilcast.net.onions import WithoutTor, doorway
+
     if tor is None:
         assert listen is not None
         return Place(Address(listen), listen, WithoutTor())

@@ -7,26 +7,28 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.cli.anonymity import NO_TOR, Place, place_of
 from veilcast.cli.keeping import Keeping
 from veilcast.cli.key_erasure import KeyErasure
 from veilcast.cli.opening import Opened, check_standing, open_with_lock
-from veilcast.cli.tap import Around
 from veilcast.cli.view import View
-from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_mqtt, over_tls, over_tor
+from veilcast.cli.ways import Links, Streams, Ways, identity_of, limits_of, over_tls, over_tor
 from veilcast.crypto.secret import Secret
-from veilcast.link.config import LinkConfig
-from veilcast.link.machine import LinkMachine
 from veilcast.net.owner import NodeOwner
 from veilcast.net.service import Service, Watch
-from veilcast.net.tor import Tor
 from veilcast.node.agent import Agent
 from veilcast.node.config import NodeConfig
-from veilcast.node.modes import LiveMember, Start, mode_of
+from veilcast.node.mode import LiveMember, Start
+from veilcast.node.modes import mode_of
 from veilcast.node.naming import with_topic
 from veilcast.node.store import Store
+
+if TYPE_CHECKING:
+    from veilcast.cli.tap import Around
+    from veilcast.net.tor import Tor
 
 
 @contextmanager
@@ -124,7 +126,12 @@ def _ways(config: NodeConfig, opened: Opened, member: LiveMember, place: Place |
         identity = identity_of(keyring, revoked, "member", *mode_of(config.mode).hosts)
         return Streams(member, over_tls(identity, limits_of("member")))
     if driver == "mqtt":
+        from veilcast.cli.ways_mqtt import over_mqtt
+
         return Streams(member, over_mqtt(config.settings))
+    from veilcast.link.config import LinkConfig
+    from veilcast.link.machine import LinkMachine
+
     assert config.listen is not None
     wire = LinkConfig("cells" if config.profile == "hardened" else "prompt", config.rate)
     return Links(LinkMachine(member, wire, keyring, rng, os.urandom, revoked=revoked), config.listen, clock)

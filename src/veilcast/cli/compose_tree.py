@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veilcast.cli.anonymity import NO_TOR, place_of
 from veilcast.cli.opening import check_standing, open_keyring
@@ -13,11 +14,13 @@ from veilcast.cli.ways import Streams, over_tor
 from veilcast.crypto.secret import Secret
 from veilcast.net.service import Station
 from veilcast.net.station import StationOwner
-from veilcast.net.tor import Tor
 from veilcast.node.clerk import Clerk
 from veilcast.node.ledger import Ledger
 from veilcast.node.tree_files import DirectoryFile
 from veilcast.tree.directory import Directory
+
+if TYPE_CHECKING:
+    from veilcast.net.tor import Tor
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 Below DIR there are `operator/` with the operator's key, `overlay.toml` and `overlay.signed`, and for each replica a
 directory like `north-1/` with its `broker.toml` and its keys. In a real overlay the replicas of a node are of different
 owners, and on different machines: what one owner runs, one owner can read.
+
+The worker of every local network imports this module. So the functions import the brokers' code, and not the module;
+and the simulator's Byzantine brokers are imported only where a plan has some.
 """
 
 from __future__ import annotations
@@ -10,30 +13,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
 from veilcast.authority.vault import read_private, read_secret, write_whole
-from veilcast.brokers.overlay import sign_overlay
-from veilcast.brokers.sharing.scheme import check_hardened
-from veilcast.brokers.topology import Topology
-from veilcast.cli.astray import led_astray
-from veilcast.cli.compose_brokers import BrokerOwner, compose_broker
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file
 from veilcast.cli.plaintoml import spell
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
-from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError
-from veilcast.net.service import Host
-from veilcast.node.broker_files import REPOSITORY, check_links, load_broker, load_overlay, write_signed
-from veilcast.node.broker_keys import public_of, spell_broker, spell_operator, write_operator_key
-from veilcast.sim.broker_adversaries import BEHAVIOURS
+
+if TYPE_CHECKING:
+    from veilcast.cli.compose_brokers import BrokerOwner
+    from veilcast.net.service import Host
 
 
 class NodePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +42,8 @@ class NodePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     byzantine: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        from veilcast.node.broker_files import REPOSITORY
+
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", self.name):
             raise ConfigError(f"virtual node {self.name!r}: a name has small letters and digits, 32 at most")
         if self.name in (SPARE, REPOSITORY):
@@ -52,6 +52,12 @@ class NodePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"virtual node {self.name!r}: 1 to {REPLICAS_MAX} replicas on one machine")
         if len(self.byzantine) > self.replicas:
             raise ConfigError(f"virtual node {self.name!r}: it has {self.replicas} replicas, and more should lie")
+        if self.byzantine:
+            self._check_behaviours()
+
+    def _check_behaviours(self) -> None:
+        from veilcast.sim.broker_adversaries import BEHAVIOURS
+
         for kind in self.byzantine:
             if kind not in BEHAVIOURS:
                 names = ", ".join(BEHAVIOURS)
@@ -69,6 +75,10 @@ class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Replicas that keys go to, out of band; without any, they go by the brokers."""
 
     def check(self, profile: Profile, members: int) -> None:
+        from veilcast.brokers.sharing.scheme import check_hardened
+        from veilcast.brokers.topology import Topology
+        from veilcast.node.broker_files import check_links
+
         names = [node.name for node in self.nodes]
         if len(set(names)) != len(names):
             raise ConfigError("two virtual nodes have one name")
@@ -95,6 +105,8 @@ class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def shelves(self) -> tuple[str, ...]:
+        from veilcast.node.broker_files import REPOSITORY
+
         return tuple(f"{REPOSITORY}-{index}" for index in range(1, self.repository + 1))
 
     def edge(self, member: int) -> str:
@@ -118,6 +130,13 @@ class OverlayPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 yield f"{node.name}-{index}", node, index
 
 
+@cache
+def line() -> OverlayPlan:
+    """The plan of a network whose overlay nobody described: three virtual nodes in a line."""
+    nodes = (NodePlan("north"), NodePlan("centre"), NodePlan("south"))
+    return OverlayPlan(nodes, (("north", "centre"), ("centre", "south")))
+
+
 def places(directory: Path) -> list[Path]:
     return [operator_directory(directory)]
 
@@ -136,6 +155,11 @@ def write_hosts(
 ) -> Callable[[int], dict[str, Any]]:
     """Make the files of the operator and of all replicas, whose keyrings are there; what gives each member's table,
     and puts the overlay into its directory."""
+    from veilcast.brokers.overlay import sign_overlay
+    from veilcast.crypto.sign import SigningKey
+    from veilcast.node.broker_files import load_overlay, write_signed
+    from veilcast.node.broker_keys import spell_operator, write_operator_key
+
     home = operator_directory(directory)
     make_directory(home)
     key = SigningKey.generate(context.entropy)
@@ -166,10 +190,17 @@ def write_hosts(
 @contextmanager
 def composed(directory: Path, plan: OverlayPlan, host: str) -> Iterator[Host[BrokerOwner]]:
     """One of the replicas, ready to be served."""
+    from veilcast.cli.compose_brokers import compose_broker
+    from veilcast.node.broker_files import load_broker
+
     config = load_broker(broker_file(directory, host))
     assert config.passphrase_file is not None
     kind = plan.astray(host)
-    astray = None if kind is None else led_astray(kind, config)
+    astray = None
+    if kind is not None:
+        from veilcast.cli.astray import led_astray
+
+        astray = led_astray(kind, config)
     with compose_broker(config, Secret(read_private(Path(config.passphrase_file))), astray) as station:
         yield station
 
@@ -184,6 +215,8 @@ def broker_socket(directory: Path, host: str) -> Path:
 
 def line_of(directory: Path, host: str, keyring: str) -> str:
     """By which the operator knows this broker."""
+    from veilcast.node.broker_keys import public_of, spell_broker
+
     path = directory / host / keyring
     return spell_broker(public_of(read_secret(path, Keyring, Secret(read_private(passphrase_file(path))))))
 
@@ -210,7 +243,3 @@ KEY: Final = "operator.key"
 TABLE: Final = "overlay.toml"
 SIGNED: Final = "overlay.signed"
 SOCKET: Final = "broker.sock"
-LINE: Final = OverlayPlan(
-    (NodePlan("north"), NodePlan("centre"), NodePlan("south")), (("north", "centre"), ("centre", "south"))
-)
-"""What a network has whose overlay nobody described."""

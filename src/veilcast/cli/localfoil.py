@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from veilcast.authority import issuer
-from veilcast.authority.issuer import Authority
 from veilcast.authority.record import Profile, TopicRecord
 from veilcast.cli.mosquitto import Mosquitto
 from veilcast.machine import Entropy
 from veilcast.topics import Reals, Schema
 
+if TYPE_CHECKING:
+    from veilcast.authority.issuer import Authority
+
 
 def declare(authority: Authority, topic: str, profile: Profile, entropy: Entropy) -> Authority:
+    from veilcast.authority import issuer
+
     return issuer.declare(authority, TopicRecord(topic, Schema((PRICE,)), profile=profile), entropy)
 
 

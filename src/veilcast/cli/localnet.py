@@ -31,7 +31,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, epoch_of
 from veilcast.authority.record import Profile
 from veilcast.authority.standing import Standing
@@ -46,8 +45,6 @@ from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError
-from veilcast.link.pacing import period_us
-from veilcast.sim.graphs import check_small_world, connected, watts_strogatz
 
 NodeRole: TypeAlias = Literal["publisher", "subscriber", "forwarder"]
 
@@ -110,12 +107,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.profile == "hardened" and (self.cover or self.shellgame):
             raise ConfigError("--pf and --sg are the paper's; use --profile paper")
         if self.topology is not None:
+            from veilcast.sim.graphs import check_small_world
+
             check_small_world(self.nodes, self.topology.neighbours, self.topology.rewire)
         if self.epoch_us < self.epoch_least_us:
             raise ConfigError(f"--epoch must be at least {self.epoch_least_us / 1e6:g} s at this rate")
 
     @property
     def heartbeat_us(self) -> int:
+        from veilcast.link.pacing import period_us
+
         return self.heartbeat_cells * period_us(self.rate)
 
     @property
@@ -129,7 +130,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def brokers(self) -> OverlayPlan:
-        return self.overlay or localbrokers.LINE
+        return self.overlay or localbrokers.line()
 
     @property
     def spares(self) -> tuple[str, ...]:
@@ -266,6 +267,8 @@ def _places(directory: Path, plan: Plan) -> list[Path]:
 def _links(plan: Plan, rng: Random) -> tuple[tuple[int, int], ...]:
     if plan.topology is None:
         return ()
+    from veilcast.sim.graphs import connected, watts_strogatz
+
     for _ in range(_TRIES):
         edges = watts_strogatz(plan.nodes, plan.topology.neighbours, plan.topology.rewire, rng)
         if connected(plan.nodes, edges):
@@ -274,6 +277,8 @@ def _links(plan: Plan, rng: Random) -> tuple[tuple[int, int], ...]:
 
 
 def _hand_out_keys(directory: Path, net: Net, context: Context) -> None:
+    from veilcast.authority import issuer
+
     plan, entropy, now = net.plan, context.entropy, context.now_us()
     epoch, epochs = epoch_of(now, plan.epoch_us), min(BATCH_MAX, plan.life_us // plan.epoch_us + 1)
     secret = Secret(base64.b32encode(entropy(20)).lower())

@@ -2,6 +2,8 @@
 
 Below DIR they have `server/server.toml` and `proxy/proxy.toml`, with their keys beside. In a real relay they are run by
 two parties who do not tell one another what they know; here they only show how it works.
+
+The worker of every local network imports this module. So the functions import the relay's code, and not the module.
 """
 
 from __future__ import annotations
@@ -9,28 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from veilcast.authority.standing import Standing
 from veilcast.authority.vault import read_private, write_whole
-from veilcast.cli.compose_relay import compose_proxy, compose_server
 from veilcast.cli.context import Context
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.plaintoml import spell
-from veilcast.crypto.group import Scalar
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
-from veilcast.net.service import Station
-from veilcast.net.station import StationOwner
-from veilcast.node.relay_files import load_proxy, load_server
-from veilcast.node.relay_keys import spell_public, write_mask, write_server_keys
-from veilcast.relay.joining import ServerKeys
+
+if TYPE_CHECKING:
+    from veilcast.net.service import Station
+    from veilcast.net.station import StationOwner
 
 HOSTS: Final[tuple[Standing, ...]] = ("server", "proxy")
 
 
 def write_hosts(directory: Path, addresses: tuple[str, ...], common: dict[str, Any], context: Context) -> str:
     """Make the files of both, whose keyrings are there already; the line by which everybody knows the server."""
+    from veilcast.crypto.group import Scalar
+    from veilcast.node.relay_keys import spell_public, write_mask, write_server_keys
+    from veilcast.relay.joining import ServerKeys
+
     server, proxy = (directory / name for name in HOSTS)
     keys = ServerKeys.draw(context.entropy)
     secret = Secret(read_private(passphrase_file(server / common["keyring"])))
@@ -48,6 +51,9 @@ def write_hosts(directory: Path, addresses: tuple[str, ...], common: dict[str, A
 @contextmanager
 def composed(directory: Path, name: Standing) -> Iterator[Station[StationOwner]]:
     """One of the two, ready to be served."""
+    from veilcast.cli.compose_relay import compose_proxy, compose_server
+    from veilcast.node.relay_files import load_proxy, load_server
+
     path = directory / name / f"{name}.toml"
     if name == "server":
         server = load_server(path)

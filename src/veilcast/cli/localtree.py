@@ -3,6 +3,9 @@
 Below DIR they have `directory/directory.toml` with its keys beside, `testnet/`, and for each process that serves nodes
 a Tor of its own, `tor-N/`, which they share: in a real network every member has one. Without Tor all that remains is
 that it works; everybody on this machine can see who talks to whom.
+
+The worker of every local network imports this module. So the functions import the code of the tree and of Tor, and not
+the module.
 """
 
 from __future__ import annotations
@@ -10,23 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.standing import Standing
 from veilcast.authority.vault import read_private, read_secret, write_whole
 from veilcast.cli.anonymity import address_of
-from veilcast.cli.compose_tree import compose_directory
 from veilcast.cli.crew import WORKERS
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.plaintoml import spell
 from veilcast.crypto.secret import Secret
-from veilcast.net.service import Station
-from veilcast.net.station import StationOwner
-from veilcast.net.testnet import network_file
-from veilcast.net.tor import Tor
-from veilcast.node.tor_table import TorTable
-from veilcast.node.tree_files import load_directory
+
+if TYPE_CHECKING:
+    from veilcast.net.service import Station
+    from veilcast.net.station import StationOwner
+    from veilcast.net.tor import Tor
+    from veilcast.node.tor_table import TorTable
 
 DIRECTORY: Final[Standing] = "directory"
 
@@ -46,11 +48,16 @@ def tor_directory(directory: Path, worker: int) -> Path:
 
 def tor_table(directory: Path, *, tor: bool) -> TorTable:
     """For all nodes of one process."""
+    from veilcast.net.testnet import network_file
+    from veilcast.node.tor_table import TorTable
+
     return TorTable(network=str(network_file(testnet_directory(directory)))) if tor else TorTable(danger_off=True)
 
 
 def write_directory(directory: Path, listen: str, common: dict[str, Any]) -> dict[str, Any]:
     """Make the directory's file, whose keyring is there already; what nodes need to find it, as their files say it."""
+    from veilcast.net.testnet import network_file
+
     home = directory / DIRECTORY
     keyring = home / common["keyring"]
     tor = {"danger_off": True} if listen else {"network": f"../{_TESTNET}/{network_file(Path()).name}"}
@@ -68,6 +75,9 @@ def node_table(way: dict[str, Any], address: str) -> dict[str, Any]:
 @contextmanager
 def composed(directory: Path, tor: Tor | None) -> Iterator[Station[StationOwner]]:
     """The directory, ready to be served."""
+    from veilcast.cli.compose_tree import compose_directory
+    from veilcast.node.tree_files import load_directory
+
     config = load_directory(directory / DIRECTORY / "directory.toml")
     assert config.passphrase_file is not None
     with compose_directory(config, Secret(read_private(Path(config.passphrase_file))), nullcontext(tor)) as station:

@@ -13,7 +13,8 @@ from veilcast.net.clock import Clock
 from veilcast.net.owner import About
 from veilcast.node.agent import Agent
 from veilcast.node.config import NodeConfig
-from veilcast.node.modes import LiveMember, mode_of
+from veilcast.node.mode import LiveMember
+from veilcast.node.modes import mode_of
 from veilcast.topics import TOPIC, Equal
 
 

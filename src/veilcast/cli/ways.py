@@ -1,31 +1,32 @@
 """The ways to a process's peers: links in datagrams, streams of TLS or through Tor, or to a broker of MQTT. What drives
-the machine, and what can be told of its peers."""
+the machine, and what can be told of its peers.
+
+A process has one kind of way. So each function here imports the driver of its kind when it is called, and a process
+loads no other driver. The way to a broker of MQTT is in `ways_mqtt`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
-from veilcast.cli.anonymity import Place
 from veilcast.cli.opening import check_standing
-from veilcast.link.machine import LinkMachine
 from veilcast.machine import Event, Machine
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
-from veilcast.net.framing import Framing
 from veilcast.net.limits import Limits
-from veilcast.net.mqtt import Broker, MqttDriver, trusting
-from veilcast.net.onions import OnionDriver
 from veilcast.net.service import Driver
-from veilcast.net.streams import StreamDriver
-from veilcast.net.tls import Identity
-from veilcast.net.udp import over_udp
-from veilcast.node.foil_member import FoilSettings
-from veilcast.wire.mqtt import Reader
+
+if TYPE_CHECKING:
+    from veilcast.cli.anonymity import Place
+    from veilcast.link.machine import LinkMachine
+    from veilcast.net.mqtt import MqttDriver
+    from veilcast.net.onions import OnionDriver
+    from veilcast.net.streams import StreamDriver
+    from veilcast.net.tls import Identity
 
 Drive: TypeAlias = Callable[[Machine, Callable[[Event], object], Clock], Driver]
 
@@ -49,6 +50,8 @@ class Links:
     """The links of a mesh, on UDP."""
 
     def __init__(self, links: LinkMachine, listen: str, clock: Clock) -> None:
+        from veilcast.net.udp import over_udp
+
         self.machine, self._clock = links, clock
         self.drive: Drive = over_udp(listen)
 
@@ -88,10 +91,14 @@ class Streams:
         return {}
 
 
-OverStreams: TypeAlias = Callable[[Machine, Callable[[Event], object], Clock], StreamDriver | OnionDriver | MqttDriver]
+OverStreams: TypeAlias = Callable[
+    [Machine, Callable[[Event], object], Clock], "StreamDriver | OnionDriver | MqttDriver"
+]
 
 
 def over_tls(identity: Identity, limits: Limits, listen: Sequence[str] = ()) -> OverStreams:
+    from veilcast.net.streams import StreamDriver
+
     def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> StreamDriver:
         return StreamDriver(machine, listen=listen, identity=identity, act_on=act_on, clock=clock, limits=limits)
 
@@ -99,18 +106,10 @@ def over_tls(identity: Identity, limits: Limits, listen: Sequence[str] = ()) -> 
 
 
 def over_tor(place: Place) -> OverStreams:
+    from veilcast.net.onions import OnionDriver
+
     def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> OnionDriver:
         return OnionDriver(machine, listen=[place.listen], reach=place.reach, act_on=act_on, clock=clock)
-
-    return drive
-
-
-def over_mqtt(settings: FoilSettings) -> OverStreams:
-    authorities = None if settings.ca is None else Path(settings.ca)
-    broker = Broker(PACKETS, trusting(authorities) if settings.tls else None, settings.name)
-
-    def drive(machine: Machine, act_on: Callable[[Event], object], clock: Clock) -> MqttDriver:
-        return MqttDriver(machine, broker=broker, act_on=act_on, clock=clock)
 
     return drive
 
@@ -120,6 +119,7 @@ def identity_of(keyring: Keyring, revoked: Revoked, standing: Standing, *hosts: 
     are all whom it calls."""
     check_standing(keyring, standing)
     from veilcast.authority.tls import TlsParty  # Late, as there.
+    from veilcast.net.tls import Identity
 
     party = TlsParty(keyring, revoked)
     return Identity(
@@ -137,7 +137,3 @@ def limits_of(standing: Standing) -> Limits:
     if standing == "broker":
         return Limits(backoff_max_s=5.0)
     return Limits() if standing == "proxy" else Limits(patience_s=10.0)
-
-
-PACKETS: Final = Framing(Reader, lambda packet: b"", welcome=False)
-"""Packets of MQTT say themselves how long they are."""

@@ -15,20 +15,21 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from veilcast.authority.vault import read_private
 from veilcast.cli import crew, exits, localbrokers, localfoil, localrelay, localtree
 from veilcast.cli.anonymity import anonymity
 from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Net, node_file, read_net, tap_directory
-from veilcast.cli.tap import tapped
 from veilcast.crypto.secret import Secret
 from veilcast.errors import VeilcastError
 from veilcast.net import log
 from veilcast.net.service import Service, Station, Watch, attend
-from veilcast.net.tor import Tor
 from veilcast.node import config as node_config
+
+if TYPE_CHECKING:
+    from veilcast.net.tor import Tor
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -83,6 +84,8 @@ def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack
     secret = Secret(read_private(Path(config.passphrase_file)))
     around = None
     if net.plan.tap:
+        from veilcast.cli.tap import tapped
+
         around = parts.enter_context(tapped(tap_directory(directory, number), net.plan.profile))
     return parts.enter_context(compose(config, secret, around, contextlib.nullcontext(tor)))
 

@@ -26,7 +26,7 @@ from veilcast.errors import LocalError, TamperedError
 from veilcast.faults import faults_of
 from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
 from veilcast.node.ledger import Forget, Keep
-from veilcast.node.modes import Resident
+from veilcast.node.mode import Resident
 from veilcast.node.store import Acknowledge, Arrive, Change, Place, Remember, Store, Subscribe, Unsubscribe
 from veilcast.topics import All, Conjunction, Equal, Range
 

@@ -34,6 +34,7 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.node.broker_files import read_for
 from veilcast.node.broker_keys import read_operator
 from veilcast.node.kept_overlay import KeptOverlay
+from veilcast.node.mode import LiveMember, Mode, Start
 from veilcast.node.tomlfile import own_table
 
 
@@ -90,6 +91,26 @@ def hindrances(member: Client | Paths) -> list[str]:
     return told
 
 
+def build(start: Start) -> LiveMember:
+    brokers: BrokersSettings = start.settings
+    clients = [
+        Client(
+            brokers.client,
+            start.keyring,
+            overlay,
+            way.operator,
+            way.edge,
+            start.address,
+            start.rng,
+            start.entropy,
+            start.now,
+            start.records,
+        )
+        for way, overlay in zip(brokers.ways, read_overlays(brokers), strict=True)
+    ]
+    return clients[0] if len(clients) == 1 else Paths(clients, start.records, brokers.client.seen_max, start.now)
+
+
 def keep(settings: BrokersSettings, member: Client | Paths) -> Callable[[], None]:
     """What brings the overlays' files up to date whenever it is called."""
     clients = clients_of(member)
@@ -136,3 +157,14 @@ def _read_overlay(way: Way, profile: Profile) -> SignedOverlay:
 PATHS: Final = ("ways.overlay",)
 """Those of its keys that are paths."""
 _SHOWN: Final = 8
+
+MODE: Final = Mode(
+    read_settings,
+    build,
+    "streams",
+    hindrances,
+    needs_peers=False,
+    paths=PATHS,
+    hosts=("broker",),
+    keep=keep,
+)

@@ -31,7 +31,6 @@ from veilcast.node import tomlfile
 from veilcast.node.modes import MODES, mode_of
 from veilcast.node.tomlfile import Process, check_address, host_of, in_full, naming_the_key, take_table
 from veilcast.node.tor_table import TOR_PATHS, TorTable
-from veilcast.node.tree_member import TreeSettings
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +66,8 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        driver = mode_of(self.mode).driver
+        mode = mode_of(self.mode)
+        driver = mode.driver
         if driver != "onions" and self.tor != TorTable():
             raise ConfigError(f"tor: a node of mode {self.mode!r} uses no Tor; leave it away")
         if driver == "udp":
@@ -79,8 +79,9 @@ class NodeConfig(Process, frozen=True, forbid_unknown_fields=True, kw_only=True)
                     raise ConfigError(f"{key}: a node of mode {self.mode!r} {reason}; leave it away")
         if driver == "onions":
             self.tor.check_listen(self.listen)
-            if isinstance(self.settings, TreeSettings):
-                self.tor.check_peer("tree.directory", self.settings.directory)
+            peers = {} if self.settings is None else mode.onion_peers(self.settings)
+            for key, peer in peers.items():
+                self.tor.check_peer(key, peer)
 
     def _check_datagrams(self) -> None:
         if self.listen is None:

@@ -28,6 +28,7 @@ from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.member import FoilMember
 from veilcast.foil.session import Login
 from veilcast.machine import Address
+from veilcast.node.mode import LiveMember, Mode, Start
 from veilcast.node.tomlfile import check_address, host_of, own_table
 
 
@@ -96,7 +97,23 @@ def hindrances(member: FoilMember) -> list[str]:
     return [f"the broker: {what} (times: {count})" for what, count in member.refusals().items()]
 
 
+def build(start: Start) -> LiveMember:
+    foil: FoilSettings = start.settings
+    return FoilMember(
+        foil.member,
+        start.keyring,
+        foil.broker,
+        start.rng,
+        start.entropy,
+        start.now,
+        start.records,
+        read_login(foil.login),
+    )
+
+
 PATHS: Final = ("ca", "login")
 """Those of its keys that are paths."""
 _ATTRIBUTES: Final = "foil.attributes"
 _SCHEMES: Final = {"mqtts": True, "mqtt": False}
+
+MODE: Final = Mode(read_settings, build, "mqtt", hindrances, paths=PATHS)

@@ -19,6 +19,7 @@ import msgspec
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
+from veilcast.node.mode import LiveMember, Mode, Start
 from veilcast.node.relay_keys import read_public
 from veilcast.node.tomlfile import check_address, own_table
 from veilcast.relay.client import Client
@@ -53,9 +54,18 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
     return RelaySettings(tuple(map(Address, proxies)), public, own_table("relay", table, profile, ClientConfig))
 
 
+def build(start: Start) -> LiveMember:
+    way: RelaySettings = start.settings
+    return Client(
+        way.client, start.keyring, way.public, way.proxies, start.rng, start.entropy, start.now, start.records
+    )
+
+
 _REFUSALS: Final = {
     Code.FULL: "the relay is full; there may be room later",
     Code.LIMITED: "the relay gives no member so much, or so fast",
     Code.MALFORMED: "the relay refuses this as malformed; its versions or profiles differ from ours",
     Code.UNKNOWN: "the relay does not know what this rests on; it is told anew",
 }
+
+MODE: Final = Mode(read_settings, build, "streams", hindrances, hosts=("proxy",))

@@ -14,6 +14,7 @@ node has the same one in every life.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ import msgspec
 from veilcast.authority.record import Profile
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
+from veilcast.node.mode import LiveMember, Mode, Start
 from veilcast.node.tomlfile import own_table
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.node import TreeNode
@@ -50,8 +52,29 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
     return TreeSettings(address, own_table("tree", table, profile, TreeConfig))
 
 
+def onion_peers(settings: TreeSettings) -> Mapping[str, Address]:
+    return {"tree.directory": settings.directory}
+
+
+def build(start: Start) -> LiveMember:
+    tree: TreeSettings = start.settings
+    return TreeNode(
+        tree.node,
+        start.keyring,
+        tree.directory,
+        start.address,
+        start.rng,
+        start.entropy,
+        start.now,
+        start.records,
+        start.revoked,
+    )
+
+
 _REFUSALS: Final = {
     Code.FULL: "it has no room; ask its operator",
     Code.LIMITED: "it is asked too much at present; wait",
     Code.MALFORMED: "the clock is wrong (more than 10 s ahead), or the membership is over or revoked",
 }
+
+MODE: Final = Mode(read_settings, build, "onions", hindrances, needs_peers=False, onion_peers=onion_peers)
