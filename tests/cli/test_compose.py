@@ -58,7 +58,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Revoked]:
         seen.append(revoked)
         return LinkMachine(*arguments, revoked=revoked)
 
-    monkeypatch.setattr(compose, "LinkMachine", links)
+    monkeypatch.setattr("veilcast.link.machine.LinkMachine", links)
     return seen
 
 
