@@ -5,11 +5,20 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
+from inspect import signature
+from typing import get_args
 
 import pytest
 
-from veilcast.cli import commands
+from veilcast.authority.epoch import BATCH_DAYS
+from veilcast.authority.privacy import SHARES
+from veilcast.cli import commands, soak
+from veilcast.cli.grammar import authority, local, modes
+from veilcast.cli.grammar.options import Later
 from veilcast.cli.main import main
+from veilcast.foil.config import Kind
+from veilcast.sim.explore import TREE
 
 SIGNALLED = """
 import os, runpy, signal, sys
@@ -26,7 +35,7 @@ runpy.run_module("veilcast.cli.main", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("imported", ["veilcast.cli.commands", "veilcast.cli.brokers"])
+@pytest.mark.parametrize("imported", ["veilcast.cli.commands", "veilcast.cli.grammar.modes"])
 def test_ctrl_c_while_a_command_is_imported_is_told_in_one_line(imported: str) -> None:
     child = subprocess.run(
         [sys.executable, "-c", SIGNALLED, imported, "brokers"], capture_output=True, text=True, check=False, timeout=60
@@ -45,11 +54,33 @@ def test_the_table_of_commands_says_what_the_parsers_say() -> None:
     assert list(own.choices) == [command.name for command in commands.COMMANDS]
 
 
-def test_every_command_of_the_table_is_made_by_its_own_module() -> None:
-    for name, _, module in commands.COMMANDS:
-        parsers = argparse.ArgumentParser().add_subparsers()
-        __import__(f"veilcast.cli.{module}", fromlist=["add_commands"]).add_commands(parsers)
-        assert name in parsers.choices
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers of commands that do something."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for action in below:
+        for child in action.choices.values():
+            yield from leaves(child)
+    if not below:
+        yield parser
+
+
+def test_every_command_names_a_function_that_exists_and_takes_json() -> None:
+    found = list(leaves(commands.whole_parser()))
+    assert len(found) > 40
+    for parser in found:
+        run = parser.get_default("run")
+        assert isinstance(run, Later)
+        names = list(signature(run.resolve()).parameters)
+        assert len(names) == 2, parser.prog
+        assert "--json" in parser._option_string_actions, parser.prog
+
+
+def test_choices_that_the_grammar_repeats_are_those_of_the_rooms() -> None:
+    assert authority.BATCH_DAYS == BATCH_DAYS
+    assert tuple(SHARES) == authority.PRIVACY
+    assert sorted(kind for kind in get_args(Kind) if kind) == list(modes.GENERATORS)
+    assert tuple(soak.SOAKS) == local.SOAKS
+    assert tuple(TREE) == local.LIARS
 
 
 def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from veilcast.cli.authority import positive
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.files import make_directory
@@ -24,44 +23,7 @@ if TYPE_CHECKING:
     from veilcast.lab.audit.limits import Limit
 
 
-def add_commands(commands: Any) -> None:
-    text = "what an observer of every wire learns from captures of your own network"
-    parser = commands.add_parser(
-        "audit",
-        help="what an observer learns from captures of your own network",
-        description=f"{text[0].upper()}{text[1:]}: who looks like a publisher or a reader, and how surely. "
-        "Captures are pcap or pcapng files, or directories of taps; several of one network are laid over one another.",
-    )
-    parser.add_argument("captures", nargs="+", type=Path, metavar="CAPTURE")
-    parser.add_argument(
-        "--topology",
-        type=Path,
-        metavar="FILE",
-        help="JSON or CSV with u, v: all links, not only those that carry anything",
-    )
-    parser.add_argument(
-        "--members",
-        type=Path,
-        metavar="FILE",
-        help="JSON or CSV with node, role (publisher, subscriber, ...): how right are the attackers?",
-    )
-    parser.add_argument(
-        "--epoch", type=positive, default=3600, metavar="SECONDS", help="how long the network's epochs are (3600)"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json there")
-    parser.add_argument(
-        "--fail-if",
-        action="append",
-        default=[],
-        metavar="EXPR",
-        help="exit with code 13 if this is so, like auc>0.6, set<20 or named>0, quoted for the shell; may be given "
-        "several times; of auc, auc_low, tpr, set, named, publications, sizes, odd_links",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=_run, parser=parser)
-
-
-def _run(arguments: argparse.Namespace, _: Context) -> Report:
+def run(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.audit import audit, files, limits, small
         from veilcast.lab.audit.observed import SMALL_BYTES

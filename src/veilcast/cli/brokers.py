@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import base64
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from veilcast.brokers.overlay import Overlay, sign_overlay
-from veilcast.cli import brokers_plan, brokers_up, passphrase, running
+from veilcast.cli import passphrase, running
 from veilcast.cli.brokers_facts import facts_lines, told_by
 from veilcast.cli.compose_brokers import compose_broker
 from veilcast.cli.context import Context, Report
@@ -30,92 +30,21 @@ from veilcast.node.broker_keys import (
 )
 
 
-def add_commands(commands: Any) -> None:
-    group = commands.add_parser("brokers", help="an overlay of replicated brokers: overlay, run, plan, ...")
-    group.set_defaults(parser=group)
-    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
-
-    init = _verb(verbs, "init", _init, "as a broker's owner: print the line that the overlay's operator needs")
-    init.add_argument("--keyring", type=Path, required=True, metavar="FILE", help="of the broker")
-    init.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
-
-    run = _verb(verbs, "run", _run, "run a broker until SIGTERM or Ctrl-C")
-    _add_config(run)
-    running.add_source(run)
-
-    status = _verb(verbs, "status", _status, "how running brokers are, and whom they have found lying")
-    _add_config(status)
-    status.add_argument("--dir", type=Path, metavar="DIR", help="all brokers of an overlay on this machine instead")
-
-    order = _verb(verbs, "order", _order, "hand a newer overlay to a running broker, which tells all others")
-    _add_config(order)
-    order.add_argument("overlay", type=Path, metavar="FILE", help="what `overlay sign` wrote")
-
-    brokers_plan.add_command(verbs, _verb)
-    _add_overlay(verbs)
-
-
-def _add_overlay(verbs: Any) -> None:
-    text = "the operator's side: a key, a signed description; or a whole overlay on this machine"
-    overlay = verbs.add_parser("overlay", help=text, description=text)
-    overlay.set_defaults(parser=overlay)
-    parts = overlay.add_subparsers(title="commands", metavar="COMMAND")
-
-    init = _verb(parts, "init", _init_operator, "make the operator's key, and print the line that everybody needs")
-    init.add_argument("out", type=Path, metavar="FILE", help="for the key, locked with a passphrase")
-    _add_passphrase(init)
-
-    sign = _verb(parts, "sign", _sign, "check a description of the overlay, and sign it for everybody")
-    sign.add_argument("description", type=Path, metavar="OVERLAY.toml", help="its nodes, replicas and links")
-    sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="the operator's")
-    sign.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="what brokers and members get; if there is one already, the new one follows it",
-    )
-    _add_passphrase(sign)
-
-    show = _verb(parts, "show", _show, "what a signed description says")
-    show.add_argument("overlay", type=Path, metavar="FILE", help="what `overlay sign` wrote")
-    show.add_argument("--operator", required=True, metavar="LINE", help="what `overlay init` printed")
-
-    brokers_up.add_command(parts, _verb)
-
-
-def _verb(verbs: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-    parser.add_argument("--json", action="store_true", help="print JSON objects, one a line")
-    parser.set_defaults(run=run, parser=parser)
-    return parser
-
-
-def _add_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-c", "--config", type=Path, default=Path(_FILE), metavar="FILE", help=f"its file ({_FILE} here)"
-    )
-
-
-def _add_passphrase(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the key's passphrase from FILE")
-
-
-def _init(arguments: argparse.Namespace, context: Context) -> Report:
+def init(arguments: argparse.Namespace, context: Context) -> Report:
     keyring, _ = open_keyring(context, arguments)
     check_standing(keyring, "broker")
     line = spell_broker(public_of(keyring))
     return Report({"broker": line}, ["tell the overlay's operator, with the address and port:", f'broker = "{line}"'])
 
 
-def _run(arguments: argparse.Namespace, context: Context) -> Report:
+def run(arguments: argparse.Namespace, context: Context) -> Report:
     config = running.set_up(arguments.config, load_broker)
     with compose_broker(config, running.passphrase_of(arguments, config, context)) as station:
         left = "what was under way is sent again by who sent it"
         return running.run(station, context, as_json=arguments.json, left=left)
 
 
-def _status(arguments: argparse.Namespace, _: Context) -> Report:
+def status(arguments: argparse.Namespace, _: Context) -> Report:
     if arguments.dir is not None:
         told = told_by(arguments.dir)
     else:
@@ -124,7 +53,7 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"brokers": told}, facts_lines(told))
 
 
-def _order(arguments: argparse.Namespace, _: Context) -> Report:
+def order(arguments: argparse.Namespace, _: Context) -> Report:
     config = load_broker(arguments.config)
     signed = read_signed(arguments.overlay, config.operator_key)
     order = base64.b64encode(signed.encode()).decode()
@@ -133,7 +62,7 @@ def _order(arguments: argparse.Namespace, _: Context) -> Report:
     return Report(told, [f"the broker has version {told['version']} of the overlay, {others}"])
 
 
-def _init_operator(arguments: argparse.Namespace, context: Context) -> Report:
+def init_operator(arguments: argparse.Namespace, context: Context) -> Report:
     out: Path = arguments.out
     check_place(out)
     secret = passphrase.fresh(context, str(out), arguments.passphrase_file, passphrase_file(out))
@@ -143,7 +72,7 @@ def _init_operator(arguments: argparse.Namespace, context: Context) -> Report:
     return Report({"key": str(out), "operator": line}, [f"wrote {out}; tell everybody:", f'operator = "{line}"'])
 
 
-def _sign(arguments: argparse.Namespace, context: Context) -> Report:
+def sign(arguments: argparse.Namespace, context: Context) -> Report:
     out, key_file = arguments.out, arguments.key
     check_place(out, overwrite=True)
     check_there(key_file)
@@ -157,7 +86,7 @@ def _sign(arguments: argparse.Namespace, context: Context) -> Report:
     return Report({"out": str(out), "operator": line, **_described(overlay)}, told)
 
 
-def _show(arguments: argparse.Namespace, _: Context) -> Report:
+def show(arguments: argparse.Namespace, _: Context) -> Report:
     operator = read_operator("--operator", arguments.operator)
     overlay = read_signed(arguments.overlay, operator).verify(operator)
     return Report(_described(overlay), _lines(overlay))
@@ -187,6 +116,3 @@ def _lines(overlay: Overlay) -> list[str]:
         lines.append(f"  the repository: scheme {overlay.repository.version}")
         lines += [f"    {replica.address}" for replica in overlay.repository.replicas]
     return lines
-
-
-_FILE: Final = "broker.toml"

@@ -39,40 +39,7 @@ from veilcast.node.broker_files import read_signed
 from veilcast.node.broker_keys import read_operator
 
 
-def add_command(verbs: Any, verb: Any) -> None:
-    text = "where replicas should stand, by what running brokers tell of one another"
-    parser = verb(verbs, "plan", _plan, text)
-    parser.add_argument(
-        "facts",
-        type=Path,
-        nargs="*",
-        metavar="FACTS",
-        help="what `brokers status --json` printed, a file for each broker",
-    )
-    parser.add_argument("--overlay", type=Path, metavar="FILE", help="with FACTS: the signed overlay")
-    parser.add_argument("--operator", metavar="LINE", help="with FACTS: what `overlay init` printed")
-    parser.add_argument(
-        "--spare", type=int, default=0, metavar="N", help="with FACTS: brokers that could be attached (0)"
-    )
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="an overlay on this machine, instead of all of these")
-    parser.add_argument(
-        "--way",
-        choices=("pairs", "phases", "phases-once"),
-        default="pairs",
-        help="pairs where they help most, the paper's three phases, or their variation (pairs)",
-    )
-    parser.add_argument("--cap", type=int, metavar="N", help="replicas that one path may be given at most")
-    parser.add_argument("--replicas", type=int, metavar="N", help="to be allotted besides what each node keeps")
-    parser.add_argument(
-        "--move",
-        action="store_true",
-        help="let nodes give up a pair each, to stand where it helps more; else only spare brokers are allotted "
-        "(hardened)",
-    )
-    parser.add_argument("--apply", action="store_true", help="with --dir: carry it out, step by step")
-
-
-def _plan(arguments: argparse.Namespace, context: Context) -> Report:
+def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
     if (arguments.dir is None) == (not arguments.facts):
         raise ConfigError("name --dir, for an overlay on this machine, or files of FACTS")
     for option in ("spare", "cap", "replicas"):

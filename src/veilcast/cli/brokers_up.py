@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Literal
 
 import msgspec
 
@@ -53,12 +53,6 @@ class UpFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds."""
 
 
-def add_command(verbs: Any, verb: Any) -> None:
-    up = verb(verbs, "up", _up, "start a whole overlay on this machine, brokers and members, from one file")
-    up.add_argument("file", type=Path, metavar="FILE", help="TOML; docs/operating.md has one to begin with")
-    up.add_argument("--dir", type=Path, default=Path(_DIRECTORY), help=f"where its files are ({_DIRECTORY})")
-
-
 def plan_of(path: Path) -> Plan:
     table = read_toml(read_file(path), path)
     try:
@@ -85,7 +79,7 @@ def plan_of(path: Path) -> Plan:
         raise ConfigError(f"{path}: {reason}") from error
 
 
-def _up(arguments: argparse.Namespace, context: Context) -> Report:
+def up(arguments: argparse.Namespace, context: Context) -> Report:
     plan = plan_of(arguments.file)
     if any(node.byzantine for node in plan.brokers.nodes):
         context.warn("some replicas lie, as the file says")
@@ -94,6 +88,3 @@ def _up(arguments: argparse.Namespace, context: Context) -> Report:
             liars = f"{len(node.byzantine)} of {node.replicas} replicas of {node.name} lie"
             context.warn(f"{liars}, which is more than are borne; do not expect that anything arrives")
     return net.bring_up(arguments.dir, plan, context)
-
-
-_DIRECTORY: Final = "veilcast-net"

@@ -1,8 +1,8 @@
 """All commands: parse, run one, print its report or its one-line error, give back a code that means something.
 
-A command pays for what it uses. The table holds the name and the one-line help of each command; the module of a command
-is imported when the command is called, and what only its run needs is imported by its run. So `veilcast --help` and a
-mistyped command import no command at all.
+A command pays for what it uses. The table holds the name and the one-line help of each command, its parser is in
+`veilcast.cli.grammar`, and the module that does its work is imported when it runs. So help, version and mistakes import
+nothing but parsers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ class Command(NamedTuple):
     help: str
     """The line of `veilcast --help`; the same as in the command's own parser."""
     module: str
-    """The module in `veilcast.cli` whose `add_commands` makes the command's parser."""
+    """The module in `veilcast.cli.grammar` that makes the command's parser."""
+
+    def add_parser(self, commands: Any) -> None:
+        getattr(import_module(f"veilcast.cli.grammar.{self.module}"), f"add_{self.name}")(commands)
 
 
 def run(argv: Sequence[str] | None = None, context: Context | None = None) -> int:
@@ -55,7 +58,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser, commands = _top()
     chosen = [command for command in COMMANDS if command.name == named]
     for command in chosen:
-        import_module(f"veilcast.cli.{command.module}").add_commands(commands)
+        command.add_parser(commands)
     if not chosen:  # Help, version or a mistake: the names are enough.
         for command in COMMANDS:
             commands.add_parser(command.name, help=command.help)
@@ -63,10 +66,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def whole_parser() -> CommandParser:
-    """The parsers of all commands in one, for those that read the grammar; imports the module of every command."""
+    """The parsers of all commands in one, for tests and tools that read the grammar."""
     parser, commands = _top()
-    for module in dict.fromkeys(command.module for command in COMMANDS):
-        import_module(f"veilcast.cli.{module}").add_commands(commands)
+    for command in COMMANDS:
+        command.add_parser(commands)
     return parser
 
 
@@ -127,19 +130,19 @@ def _json(data: dict[str, Any]) -> str:
 
 
 COMMANDS: Final = (
-    Command("demo", "private networks on this machine, attacked and measured", "demo"),
+    Command("demo", "private networks on this machine, attacked and measured", "local"),
     Command("authority", "the offline authority: init, grant, revoke, rotate, show, ...", "authority"),
-    Command("node", "a member's node: new, run, stop", "node"),
-    Command("pub", "publish through the running node", "pub"),
-    Command("sub", "subscribe through the running node", "sub"),
-    Command("status", "how the running node is, and how hidden you are", "status"),
-    Command("peers", "the neighbours of the running node", "status"),
-    Command("relay", "the services of a relay: server, proxy", "relay"),
-    Command("tree", "the directory of a tree, and a private Tor network", "tree"),
-    Command("foil", "publish and subscribe at any MQTT broker, among fakes", "foil"),
-    Command("brokers", "an overlay of replicated brokers: overlay, run, plan, ...", "brokers"),
-    Command("net", "many nodes on this machine: up, status, down", "net"),
-    Command("sim", "the protocol in virtual time: run, soak, explore, ...", "sim"),
-    Command("audit", "what an observer learns from captures of your own network", "audit"),
+    Command("node", "a member's node: new, run, stop", "member"),
+    Command("pub", "publish through the running node", "member"),
+    Command("sub", "subscribe through the running node", "member"),
+    Command("status", "how the running node is, and how hidden you are", "member"),
+    Command("peers", "the neighbours of the running node", "member"),
+    Command("relay", "the services of a relay: server, proxy", "modes"),
+    Command("tree", "the directory of a tree, and a private Tor network", "modes"),
+    Command("foil", "publish and subscribe at any MQTT broker, among fakes", "modes"),
+    Command("brokers", "an overlay of replicated brokers: overlay, run, plan, ...", "modes"),
+    Command("net", "many nodes on this machine: up, status, down", "local"),
+    Command("sim", "the protocol in virtual time: run, soak, explore, ...", "local"),
+    Command("audit", "what an observer learns from captures of your own network", "lab"),
     Command("lab", "experiments on Spark: list, run, report, doctor, ...", "lab"),
 )

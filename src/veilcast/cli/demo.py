@@ -42,19 +42,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 
 
-def add_commands(commands: Any) -> None:
-    text = "private networks on this machine, attacked and measured"
-    parser = commands.add_parser("demo", help=text, description=text)
-    parser.add_argument("--nodes", type=int, default=24, metavar="N", help="members of each network (24)")
-    parser.add_argument("--subscribers", type=int, default=5, metavar="N", help="who of them reads (5)")
-    parser.add_argument("--notes", type=int, default=20, metavar="N", help="how many notes are published (20)")
-    parser.add_argument("--quick", action="store_true", help="as small as shows anything: 8 nodes, 2 readers, 5 notes")
-    parser.add_argument("--page", type=Path, default=Path(_PAGE), metavar="FILE", help=f"with pictures ({_PAGE})")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=_run, parser=parser)
-
-
-def _run(arguments: argparse.Namespace, context: Context) -> Report:
+def run(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.quick:
         arguments.nodes, arguments.subscribers, arguments.notes = 8, 2, 5
     # Whether the attackers are here is seen before anything is started.

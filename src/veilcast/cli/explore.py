@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
+from veilcast.cli.grammar.local import EXPLORED
 from veilcast.mesh.diagram import swap_diagram
-from veilcast.sim.explore import GAMES, TREE, Plan, Result, explore
+from veilcast.sim.explore import GAMES, Plan, Result, explore
 
 
-def add_verbs(verbs: Any) -> None:
-    command = verbs.add_parser(
-        "explore",
-        help="try every way that shell games can go",
-        description="Search all states of up to three shell games at once, on six nodes, by the real code. "
-        "The options say what may happen besides messages in any order.",
-    )
-    for option, default, about in _NUMBERS:
-        command.add_argument(f"--{option}", type=int, default=default, metavar="N", help=f"{about} ({default})")
-    command.add_argument("--late", action="store_true", help="leases may end while messages are under way")
-    command.add_argument("--liar", choices=list(TREE), help="this node says anything to anybody")
-    command.add_argument("--lies", type=int, metavar="N", help="how often (1)")
-    command.add_argument("--json", action="store_true", help="print one JSON object")
-    command.set_defaults(run=_explore, parser=command)
-
-    diagram = verbs.add_parser("diagram", help="the states of a swap as a page with a diagram")
-    diagram.add_argument("--json", action="store_true", help="print one JSON object")
-    diagram.set_defaults(run=_diagram, parser=diagram)
-
-
-def _explore(arguments: argparse.Namespace, _: Context) -> Report:
-    for option, _default, _about in _NUMBERS:
+def explore_swaps(arguments: argparse.Namespace, _: Context) -> Report:
+    for option, _default, _about in EXPLORED:
         least, most = _BOUNDS.get(option, (0, _FAULTS_MAX))
         within(f"--{option}", getattr(arguments, option.replace("-", "_")), least, most)
     if arguments.lies is not None:
@@ -65,17 +46,10 @@ def _lines(result: Result) -> list[str]:
     return [*lines, f"no fault; a state was overlooked with probability {result.omission:.0e} at most"]
 
 
-def _diagram(_: argparse.Namespace, __: Context) -> Report:
+def diagram(_: argparse.Namespace, __: Context) -> Report:
     page = swap_diagram()
     return Report({"swap": page}, page.splitlines())
 
 
-_NUMBERS: Final = (
-    ("games", 3, "games, each of which shares nodes with the others"),
-    ("losses", 0, "messages lost at most"),
-    ("copies", 0, "messages delivered twice at most"),
-    ("crashes", 0, "nodes that crash at most"),
-    ("states-max", 10_000_000, "states looked at before the search gives up"),
-)
 _BOUNDS: Final = {"games": (0, len(GAMES)), "states-max": (1, 1_000_000_000)}
 _FAULTS_MAX: Final = 8

@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from pathlib import Path
 from typing import Any, Final
 
-from veilcast.cli import foil_show, running
+from veilcast.cli import running
 from veilcast.cli.bounds import within
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
 from veilcast.cli.pub import number_or_text, parse_value
-from veilcast.cli.reach import add_config, config_of
-from veilcast.cli.sub import COUNT_MAX, add_range, as_json, as_line, interest_of
+from veilcast.cli.reach import config_of
+from veilcast.cli.sub import COUNT_MAX, as_json, as_line, interest_of
 from veilcast.errors import ConfigError, StorageError, UnreachableError
 from veilcast.machine import Publication
 from veilcast.net import log
@@ -31,53 +31,7 @@ from veilcast.node.config import load
 from veilcast.topics import Label
 
 
-def add_commands(commands: Any) -> None:
-    group = commands.add_parser("foil", help="publish and subscribe at any MQTT broker, among fakes")
-    group.set_defaults(parser=group)
-    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
-
-    text = (
-        "publish one event (-m, --value), or one for each line of CSV (--csv), and end when the broker has all of it. A"
-        " broker keeps nothing for readers who were never there, and repeats come from a publisher that runs: so let"
-        " readers subscribe first, or stay for them (--linger)"
-    )
-    publish = verbs.add_parser("publish", help="publish until all has gone out", description=text)
-    publish.advice = "the text to publish stands behind -m, as in: veilcast foil publish TOPIC -m TEXT"
-    publish.add_argument("topic", metavar="TOPIC", help="one that the keyring may publish on")
-    publish.add_argument(
-        "-m", "--message", metavar="TEXT", help="others on this machine may see it in the process list"
-    )
-    publish.add_argument(
-        "--value", action="append", default=[], metavar="NAME=VALUE", help="of an attribute; may be given several times"
-    )
-    publish.add_argument(
-        "--csv",
-        metavar="FILE",
-        help=f"attributes by the names in the first line, {BODY!r} for what is said; - is the standard input. An empty"
-        " field is an event without that attribute, and the broker sees that",
-    )
-
-    publish.add_argument(
-        "--linger", type=int, default=0, metavar="SECONDS", help="stay so long for readers who come late (0)"
-    )
-
-    text = "print notes, one a line, until Ctrl-C or --count; it is said when the broker has taken the subscription on"
-    subscribe = verbs.add_parser("subscribe", help="print what is true and asked for", description=text)
-    subscribe.add_argument("topic", metavar="TOPIC", nargs="?", help="may be left out if a range names it")
-    add_range(subscribe)
-    subscribe.add_argument("--count", type=int, metavar="N", help="end after N notes")
-    subscribe.add_argument("--keep", action="store_true", help="let the broker go on collecting for the next time")
-
-    for verb, run in ((publish, _publish), (subscribe, _subscribe)):
-        add_config(verb)
-        running.add_source(verb)
-        verb.add_argument("--json", action="store_true", help="print JSON objects, one a line")
-        verb.set_defaults(run=run, parser=verb)
-
-    foil_show.add_command(verbs)
-
-
-def _publish(arguments: argparse.Namespace, context: Context) -> Report:
+def publish(arguments: argparse.Namespace, context: Context) -> Report:
     within("--linger", arguments.linger, 0, _LINGER_MAX_S)
     label, count = Label(arguments.topic), 0
     if arguments.csv is not None:
@@ -104,7 +58,7 @@ def _publish(arguments: argparse.Namespace, context: Context) -> Report:
     return Report({"published": count, "drained": drained}, [f"published {count:,}; {rest}"])
 
 
-def _subscribe(arguments: argparse.Namespace, context: Context) -> Report:
+def subscribe(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.count is not None:
         within("--count", arguments.count, 1, COUNT_MAX)
     interest = interest_of(arguments.topic, arguments.range)

@@ -12,36 +12,16 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.errors import ConfigError, StorageError
-from veilcast.foil.config import Attribute, FoilConfig, Kind
+from veilcast.foil.config import Attribute, FoilConfig
 from veilcast.foil.foiler import Foiler
 from veilcast.foil.naming import resolution
 from veilcast.machine import Publication
 from veilcast.topics import Reals, Schema
-
-
-def add_command(verbs: Any) -> None:
-    text = "what a broker would see of a column of numbers; nothing is sent"
-    show = verbs.add_parser("show", help="what a broker would see of a series; nothing is sent", description=text)
-    show.add_argument("file", type=Path, metavar="FILE", help="CSV, with names in its first line")
-    show.add_argument("column", metavar="COLUMN", help="the name of the values' column")
-    show.add_argument("--domain", required=True, metavar="LOW..HIGH", help="as the topic declares it")
-    show.add_argument("--bits", type=int, default=_BITS, metavar="N", help=f"the topic's resolution ({_BITS})")
-    show.add_argument(
-        "--generator", choices=sorted(kind for kind in get_args(Kind) if kind), default="", help="(what fits)"
-    )
-    show.add_argument("--fakes", type=int, default=4, metavar="K", help="of each event (4)")
-    show.add_argument("--deviation", type=float, default=0.0, help="of the values' steps, or of the noise")
-    show.add_argument("--public-after", type=int, default=0, metavar="STEPS", help="when values become known to all")
-    show.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
-    show.add_argument("--steps", type=int, default=60, metavar="N", help="the first N values (60)")
-    show.add_argument("--truth", action="store_true", help="mark what is true")
-    show.add_argument("--json", action="store_true", help="print one JSON object")
-    show.set_defaults(run=_show, parser=show)
 
 
 class Event(NamedTuple):
@@ -51,7 +31,7 @@ class Event(NamedTuple):
     position: int
 
 
-def _show(arguments: argparse.Namespace, context: Context) -> Report:
+def show(arguments: argparse.Namespace, context: Context) -> Report:
     within("--steps", arguments.steps, 1, _STEPS_MAX)
     within("--bits", arguments.bits, 1, _BITS)
     low, high = _domain(arguments.domain)

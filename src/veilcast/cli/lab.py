@@ -27,75 +27,7 @@ if TYPE_CHECKING:
     from veilcast.lab.sweep.sweep import Result
 
 
-def add_commands(commands: Any) -> None:
-    group = commands.add_parser("lab", help="experiments on Spark: list, run, report, doctor, ...")
-    group.set_defaults(parser=group)
-    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
-
-    doctor = verbs.add_parser("doctor", help="what the lab would run on, tried out")
-    _add_master(doctor)
-    _add_json(doctor)
-    doctor.set_defaults(run=_doctor, parser=doctor)
-
-    listed = verbs.add_parser("list", help="the experiments; of those that are named, what they claim and need")
-    listed.add_argument("names", nargs="*", metavar="NAME", help="or a pattern (mesh-fig*), or a file")
-    _add_json(listed)
-    listed.set_defaults(run=_list, parser=listed)
-
-    run = verbs.add_parser(
-        "run",
-        help="sweep experiments; what is there already is not done again",
-        description="Sweep experiments over their cells and seeds. A sweep that was ended goes on where it was.",
-    )
-    run.add_argument("names", nargs="+", metavar="NAME", help="of `lab list`, a pattern (mesh-fig*), all, or a file")
-    run.add_argument("--seeds", type=int, metavar="N", help="so many seeds (what each experiment asks for)")
-    run.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help=f"where results go ({_OUT})")
-    _add_master(run)
-    run.add_argument("--data", type=Path, metavar="DIR", help="the folder of real data ($VEILCAST_DATA)")
-    run.add_argument("--trace", type=Path, metavar="FILE", help="interactions of your own, for brokers: CSV or Parquet")
-    run.add_argument(
-        "--engine",
-        choices=("kernel", "machines", "live"),
-        help="models, the real machines, or these on real sockets (the first that an experiment has)",
-    )
-    run.add_argument("--quick", action="store_true", help="as small as shows anything")
-    run.add_argument("--fresh", action="store_true", help="discard what is there of these experiments")
-    _add_json(run)
-    run.set_defaults(run=_run, parser=run)
-
-    report = verbs.add_parser("report", help="write one HTML page of the results in a directory")
-    report.add_argument("dir", type=Path, metavar="DIR", help="of `lab run --out`")
-    report.add_argument("--out", type=Path, metavar="FILE", help="the page (DIR/report.html)")
-    _add_json(report)
-    report.set_defaults(run=_report, parser=report)
-
-    bench = verbs.add_parser("bench", help="kernels, attacks, matching in bulk, or traces of brokers")
-    bench.add_argument(
-        "what", nargs="?", choices=("kernels", "attacks", "bulk", "traces"), default="kernels", help="default: kernels"
-    )
-    bench.add_argument("--quick", action="store_true", help="kernels: small sizes, few rounds")
-    bench.add_argument(
-        "--rows",
-        type=int,
-        metavar="N",
-        help="attacks: of the largest table (100,000,000); bulk: publications and subscriptions (1,000,000); "
-        "traces: interactions of the longest (10,000,000)",
-    )
-    _add_json(bench)
-    bench.set_defaults(run=_bench, parser=bench)
-
-
-def _add_master(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--master", default="local[*]", metavar="URL", help="local[N], spark://HOST:PORT, yarn, k8s://..."
-    )
-
-
-def _add_json(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def _doctor(arguments: argparse.Namespace, _: Context) -> Report:
+def doctor(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.spark.doctor import examine
     diagnosis = examine(arguments.master)
@@ -105,7 +37,7 @@ def _doctor(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"found": diagnosis.found, "wrong": diagnosis.wrong}, lines, FAILED_CHECK if diagnosis.wrong else 0)
 
 
-def _list(arguments: argparse.Namespace, _: Context) -> Report:
+def list_experiments(arguments: argparse.Namespace, _: Context) -> Report:
     from veilcast.cli import listing
     from veilcast.lab.sweep import experiment
 
@@ -113,7 +45,7 @@ def _list(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"experiments": rows}, listing.sheets(rows) if arguments.names else listing.table(rows))
 
 
-def _run(arguments: argparse.Namespace, context: Context) -> Report:
+def run(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.lab.sweep import experiment
 
     loaded = [experiment.load(name) for name in _chosen(arguments.names, experiment.names())]
@@ -175,14 +107,14 @@ def _on_trace(
     return found
 
 
-def _report(arguments: argparse.Namespace, _: Context) -> Report:
+def report(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.report import page
     path = page.write(arguments.dir, arguments.out)
     return Report({"page": str(path)}, [f"wrote {path}"])
 
 
-def _bench(arguments: argparse.Namespace, context: Context) -> Report:
+def bench(arguments: argparse.Namespace, context: Context) -> Report:
     say = (lambda _: None) if arguments.json else context.say
     if arguments.what != "kernels":
         rows = arguments.rows if arguments.rows is not None else _ROWS[arguments.what]
@@ -265,6 +197,5 @@ def lab_extra() -> Iterator[None]:
         raise ConfigError(f"the lab needs {error.name}, which is not installed: pip install 'veilcast[lab]'") from error
 
 
-_OUT: Final = Path("veilcast-results")
 _ROWS: Final = {"attacks": 10**8, "bulk": 10**6, "traces": 10**7}
 """That are measured if nobody says otherwise."""

@@ -15,7 +15,6 @@ from rich.progress import Progress
 
 from veilcast.authority.vault import alone
 from veilcast.cli import crew, localnet, localtree
-from veilcast.cli.authority import positive
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
 from veilcast.cli.localnet import Net, Plan, SmallWorld
@@ -24,48 +23,7 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.net import testnet
 
 
-def add_commands(commands: Any) -> None:
-    group = commands.add_parser("net", help="many nodes on this machine: up, status, down")
-    group.set_defaults(parser=group)
-    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
-
-    def verb(name: str, run: Any, text: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-        parser.add_argument("--dir", type=Path, default=Path(_DIRECTORY), help=f"where its files are ({_DIRECTORY})")
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
-        parser.set_defaults(run=run, parser=parser)
-        return parser
-
-    up = verb("up", _up, "make a network of N nodes with keys of its own, and start it")
-    up.add_argument("nodes", type=int, metavar="N")
-    up.add_argument(
-        "--mode",
-        choices=("mesh", "relay", "tree", "foil", "brokers"),
-        default="mesh",
-        help="a relay has a server and a proxy besides, a tree a directory and a private Tor network, foil a broker,"
-        " brokers an overlay of three virtual nodes",
-    )
-    up.add_argument("--no-tor", action="store_true", help="a tree whose nodes call one another straight: no anonymity")
-    up.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="(hardened)")
-    up.add_argument("--pf", action="store_true", help="probabilistic forwarding, with --profile paper")
-    up.add_argument("--sg", action="store_true", help="the shell game, with --profile paper")
-    up.add_argument(
-        "--topology",
-        default="certified",
-        metavar="certified|ws:K:P",
-        help="members find one another, or a small world of K neighbours, rewired with probability P (certified)",
-    )
-    up.add_argument("--epoch", type=positive, default=60, metavar="SECONDS", help="length of an epoch (60)")
-    up.add_argument("--rate", type=int, choices=(1, 4, 16), default=16, help="cells a second on each link (16)")
-    up.add_argument("--publishers", type=int, default=1, metavar="N", help="who may publish (1)")
-    up.add_argument("--subscribers", type=int, default=3, metavar="N", help="who reads (3)")
-    up.add_argument("--tap", action="store_true", help="record every node's wire in its directory")
-    verb("status", _status, "how each node of the network is")
-    down = verb("down", _down, "end the network, and take away its files")
-    down.add_argument("--keep", action="store_true", help="leave the files where they are")
-
-
-def _up(arguments: argparse.Namespace, context: Context) -> Report:
+def up(arguments: argparse.Namespace, context: Context) -> Report:
     plan = Plan(
         nodes=arguments.nodes,
         mode=arguments.mode,
@@ -156,7 +114,7 @@ def _greeting(directory: Path, net: Net) -> list[str]:
     return lines
 
 
-def _status(arguments: argparse.Namespace, _: Context) -> Report:
+def status(arguments: argparse.Namespace, _: Context) -> Report:
     directory: Path = arguments.dir
     net = localnet.read_net(directory)
     found = asyncio.run(statuses(directory, net))
@@ -181,7 +139,7 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"up": len(up), "pids": pids, "nodes": nodes}, lines)
 
 
-def _down(arguments: argparse.Namespace, context: Context) -> Report:
+def down(arguments: argparse.Namespace, context: Context) -> Report:
     directory: Path = arguments.dir
     net = localnet.read_net(directory)
     with alone(directory):
@@ -206,6 +164,5 @@ def topology_of(text: str) -> SmallWorld | None:
     return SmallWorld(int(match[1]), float(match[2]))
 
 
-_DIRECTORY: Final = "veilcast-net"
 _START_S: Final = 60.0
 _DOWN_S: Final = 15.0

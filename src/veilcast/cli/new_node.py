@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from veilcast.cli.context import Context, Report
 from veilcast.errors import ConfigError
@@ -13,40 +12,7 @@ from veilcast.node.config import parse
 from veilcast.node.lines import bare
 
 
-def add_command(verbs: Any) -> None:
-    text = "print a node.toml to begin with: veilcast node new ... > node.toml"
-    new = verbs.add_parser("new", help="print a node.toml to begin with", description=text)
-    new.add_argument("--keyring", required=True, metavar="FILE", help="the member's keys; may still be to come")
-    new.add_argument("--listen", metavar="ADDRESS:PORT", help="in a mesh: of this machine, as in 192.0.2.1:4000")
-    new.add_argument("--address", metavar="ADDRESS:PORT", help="by which others reach it, where that is another")
-    new.add_argument(
-        "--peer", action="append", default=[], metavar="ADDRESS:PORT", help="of another member; may be given often"
-    )
-    new.add_argument(
-        "--proxy",
-        action="append",
-        default=[],
-        metavar="ADDRESS:PORT",
-        help="in a relay: by which it is used; one or two",
-    )
-    new.add_argument("--server-key", metavar="LINE", help="in a relay: what its server's operator tells everybody")
-    new.add_argument(
-        "--directory", metavar="ADDRESS:PORT", help="in a tree: as its operator tells everybody, abc...xyz.onion:80"
-    )
-    new.add_argument(
-        "--broker", metavar="URL", help="with foiling: mqtts://ADDRESS:PORT, or mqtt://127.0.0.1:1883 on this machine"
-    )
-    for option, what, text in (
-        ("--overlay", "FILE", "with brokers: what the overlay's operator has signed; once for each path"),
-        ("--operator", "LINE", "with brokers: by which the operator is known to everybody; as often"),
-        ("--edge", "NAME", "with brokers: the virtual node whose replicas it calls; as often"),
-    ):
-        new.add_argument(option, action="append", default=[], metavar=what, help=text)
-    new.add_argument("--json", action="store_true", help="print one JSON object")
-    new.set_defaults(run=_new, parser=new)
-
-
-def _new(arguments: argparse.Namespace, context: Context) -> Report:
+def new(arguments: argparse.Namespace, context: Context) -> Report:
     relayed = bool(arguments.proxy or arguments.server_key)
     meshed, treed, foiled = (getattr(arguments, key) is not None for key in ("listen", "directory", "broker"))
     overlaid = [getattr(arguments, key) for key in ("overlay", "operator", "edge")]

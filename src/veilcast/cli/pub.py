@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
 from veilcast.cli.files import read_file
-from veilcast.cli.reach import add_config, config_of, warn_if_hindered
+from veilcast.cli.reach import config_of, warn_if_hindered
 from veilcast.errors import ConfigError
 from veilcast.machine import Publication, Value
 from veilcast.net.blocking import connect_sync
 from veilcast.topics import Label
 
 
-def add_commands(commands: Any) -> None:
-    text = "publish through the running node: -m TEXT, --file FILE, or what comes on stdin"
-    pub = commands.add_parser("pub", help="publish through the running node", description=text)
-    pub.add_argument("topic", metavar="TOPIC", help="one that the keyring may publish on")
-    body = pub.add_mutually_exclusive_group()
-    body.add_argument("-m", "--message", metavar="TEXT", help="others on this machine may see it in the process list")
-    body.add_argument("--file", type=Path, metavar="FILE", help="publish what is in it, 32,700 bytes or so at most")
-    pub.add_argument(
-        "--value", action="append", default=[], metavar="NAME=VALUE", help="of an attribute; may be given several times"
-    )
-    add_config(pub)
-    pub.add_argument("--json", action="store_true", help="print one JSON object")
-    pub.advice = "the text to publish stands behind -m, as in: veilcast pub TOPIC -m TEXT"
-    pub.set_defaults(run=_pub, parser=pub)
-
-
-def _pub(arguments: argparse.Namespace, context: Context) -> Report:
+def pub(arguments: argparse.Namespace, context: Context) -> Report:
     pairs = (Label(arguments.topic).pair, *map(parse_value, arguments.value))
     config = config_of(arguments)
     if arguments.message is not None:

@@ -11,12 +11,6 @@ from veilcast.errors import ConfigError
 from veilcast.net.blocking import BlockingClient
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-c", "--config", type=Path, metavar="FILE", help="the node's configuration (VEILCAST_NODE, or node.toml here)"
-    )
-
-
 def config_of(arguments: argparse.Namespace) -> Path:
     path: Path = arguments.config or Path(os.environ.get("VEILCAST_NODE") or "node.toml")
     if not path.is_file():

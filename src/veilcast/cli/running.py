@@ -21,13 +21,6 @@ from veilcast.node.tomlfile import Log, Process
 _P = TypeVar("_P", bound=Process)
 
 
-def add_source(parser: argparse.ArgumentParser) -> None:
-    """The options by which the passphrase is given."""
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
-    source.add_argument("--passphrase-fd", type=int, metavar="N", help="read it from the open file descriptor N")
-
-
 def set_up(path: Path, load: Callable[[Path], _P]) -> _P:
     """Read a process's file, and log as it says from here on."""
     config = load(path)

@@ -10,7 +10,6 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import track
 
-from veilcast.cli import explore, soak
 from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
@@ -20,29 +19,7 @@ from veilcast.sim import scenario
 from veilcast.sim.scenario import Outcome, Scenario
 
 
-def add_commands(commands: Any) -> None:
-    group = commands.add_parser("sim", help="the protocol in virtual time: run, soak, explore, ...")
-    group.set_defaults(parser=group)
-    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
-
-    run = verbs.add_parser("run", help="run a scenario", description="Run a packaged scenario or a TOML file.")
-    run.add_argument("scenario", metavar="SCENARIO", help="a name of `sim list`, or a file")
-    run.add_argument("--seed", type=int, default=0, help="which run (0)")
-    run.add_argument("--seeds", type=int, default=1, metavar="N", help="so many seeds from --seed on (1)")
-    run.add_argument("--out", type=Path, metavar="DIR", help="write the observation tables here")
-    run.add_argument("--json", action="store_true", help="print one JSON object")
-    run.set_defaults(run=_run, parser=run)
-
-    soak.add_command(verbs)
-
-    listing = verbs.add_parser("list", help="the scenarios that come with veilcast")
-    listing.add_argument("--json", action="store_true", help="print one JSON object")
-    listing.set_defaults(run=_list, parser=listing)
-
-    explore.add_verbs(verbs)
-
-
-def _run(arguments: argparse.Namespace, _: Context) -> Report:
+def run(arguments: argparse.Namespace, _: Context) -> Report:
     within("--seeds", arguments.seeds, 1, _SEEDS_MAX)
     within("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
     loaded = scenario.load(arguments.scenario)
@@ -93,7 +70,7 @@ def _data(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _list(_: argparse.Namespace, __: Context) -> Report:
+def list_scenarios(_: argparse.Namespace, __: Context) -> Report:
     known = [(name, scenario.load(name).config.about) for name in scenario.names()]
     width = max(len(name) for name, _ in known)
     return Report({"scenarios": dict(known)}, [f"{name:{width}} {about}" for name, about in known])

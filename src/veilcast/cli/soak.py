@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections import Counter, deque
@@ -18,33 +17,19 @@ from rich.progress import track
 from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
+from veilcast.cli.grammar.local import JOBS_MAX
 from veilcast.sim import broker_every, broker_liars, broker_soak, foil_soak, relay_soak, soak, tree_soak
 from veilcast.sim.scenario import Outcome
 
 
-def add_command(verbs: Any) -> None:
-    parser = verbs.add_parser(
-        "soak",
-        help="many small networks under every fault, with every check",
-        description="Run small networks, each of a variant and with faults that its seed draws, and check everything.",
-    )
-    parser.add_argument("--of", choices=tuple(_SOAKS), default="mesh", help="what kind of network (mesh)")
-    parser.add_argument("--seeds", type=int, default=100, metavar="N", help="so many seeds from --seed on (100)")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
-    cores = min(os.cpu_count() or 1, _JOBS_MAX)
-    parser.add_argument("--jobs", type=int, default=cores, metavar="J", help="processes (one a core)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=_run, parser=parser)
-
-
-def _run(arguments: argparse.Namespace, _: Context) -> Report:
+def run(arguments: argparse.Namespace, _: Context) -> Report:
     within("--seeds", arguments.seeds, 1, _SEEDS_MAX)
     within("--seed", arguments.seed, 0, SEED_MAX - arguments.seeds + 1)
-    within("--jobs", arguments.jobs, 1, _JOBS_MAX)
+    within("--jobs", arguments.jobs, 1, JOBS_MAX)
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     passed: Counter[str] = Counter()
     notes, failed = 0, None
-    outcomes = _outcomes(_SOAKS[arguments.of].run, seeds, min(arguments.jobs, len(seeds)))
+    outcomes = _outcomes(SOAKS[arguments.of].run, seeds, min(arguments.jobs, len(seeds)))
     console = Console(file=sys.stderr)
     try:
         for outcome in track(
@@ -102,7 +87,7 @@ def _end_on_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-_SOAKS: Final = {
+SOAKS: Final = {
     "mesh": soak,
     "relay": relay_soak,
     "tree": tree_soak,
@@ -112,6 +97,5 @@ _SOAKS: Final = {
     "brokers-every": broker_every,
 }
 _SEEDS_MAX: Final = 1_000_000
-_JOBS_MAX: Final = 256
 _AHEAD: Final = 4
 """Seeds handed out ahead for each process, so that none waits for a slow one."""

@@ -5,28 +5,17 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
-from veilcast.cli.reach import add_config, config_of
+from veilcast.cli.reach import config_of
 from veilcast.cli.show import time_of
 from veilcast.cli.sub import when
 from veilcast.net.agent import Status
 from veilcast.net.blocking import connect_sync
-
-
-def add_commands(commands: Any) -> None:
-    for name, run, text in (
-        ("status", _status, "how the running node is, and how hidden you are"),
-        ("peers", _peers, "the neighbours of the running node"),
-    ):
-        parser = commands.add_parser(name, help=text, description=text)
-        add_config(parser)
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
-        parser.set_defaults(run=run, parser=parser)
 
 
 def warning_of(status: Status, now_us: int) -> str | None:
@@ -37,7 +26,7 @@ def warning_of(status: Status, now_us: int) -> str | None:
     return f"one of {status.members} is hardly hidden; below {MEMBERS_FEW} members expect to be guessed"
 
 
-def _status(arguments: argparse.Namespace, context: Context) -> Report:
+def status(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config_of(arguments)) as me:
         status = me.status()
     warning = warning_of(status, context.now_us())
@@ -90,7 +79,7 @@ def _cover(status: Status) -> str:
     return f"{status.cover_share:.0%} of the others act as readers of what you read"
 
 
-def _peers(arguments: argparse.Namespace, _: Context) -> Report:
+def peers(arguments: argparse.Namespace, _: Context) -> Report:
     with connect_sync(config_of(arguments)) as me:
         peers = me.peers()
     lines = [

@@ -12,7 +12,7 @@ from typing import Any, Final
 from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.pub import number_or_text
-from veilcast.cli.reach import add_config, config_of, warn_if_hindered
+from veilcast.cli.reach import config_of, warn_if_hindered
 from veilcast.cli.show import time_of
 from veilcast.errors import ConfigError
 from veilcast.machine import Note
@@ -20,31 +20,7 @@ from veilcast.net.blocking import connect_sync
 from veilcast.topics import All, Conjunction, Label, Range
 
 
-def add_commands(commands: Any) -> None:
-    text = "print notes through the running node, one a line, until Ctrl-C or --count"
-    sub = commands.add_parser("sub", help="subscribe through the running node", description=text)
-    text = "may be left out if one topic alone declares the attributes of the ranges"
-    sub.add_argument("topic", metavar="TOPIC", nargs="?", help=text)
-    add_range(sub)
-    sub.add_argument("--count", type=int, metavar="N", help="end after N notes")
-    sub.add_argument("--keep", action="store_true", help="let the node go on collecting for the next `sub` of the same")
-    add_config(sub)
-    sub.add_argument("--json", action="store_true", help="print one JSON object a note")
-    sub.set_defaults(run=_sub, parser=sub)
-
-
-def add_range(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--range",
-        nargs=2,
-        action="append",
-        default=[],
-        metavar=("NAME", "LOW..HIGH"),
-        help="only with the attribute between these, as in --range temp 20..25; either end may be left out",
-    )
-
-
-def _sub(arguments: argparse.Namespace, context: Context) -> Report:
+def sub(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.count is not None:
         within("--count", arguments.count, 1, COUNT_MAX)
     interest = interest_of(arguments.topic, arguments.range)

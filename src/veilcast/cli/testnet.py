@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress
@@ -18,26 +17,7 @@ from veilcast.net import testnet
 from veilcast.net.torprocess import find
 
 
-def add_commands(commands: Any) -> None:
-    text = "a private Tor network on this machine: up, status, down"
-    group = commands.add_parser("testnet", help=text, description=f"{text}. It hides nobody from whoever runs it.")
-    group.set_defaults(parser=group)
-    verbs = group.add_subparsers(title="commands", metavar="COMMAND")
-
-    def verb(name: str, run: Any, text: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-        parser.add_argument("--dir", type=Path, default=Path(_DIRECTORY), help=f"where its files are ({_DIRECTORY})")
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
-        parser.set_defaults(run=run, parser=parser)
-        return parser
-
-    up = verb("up", _up, "start three directory authorities and some relays, and wait until all know of all")
-    up.add_argument("--relays", type=int, default=4, metavar="N", help="besides the authorities (4)")
-    verb("status", _status, "how each Tor of the network is")
-    verb("down", _down, "end the network, and take away its files")
-
-
-def _up(arguments: argparse.Namespace, _: Context) -> Report:
+def up(arguments: argparse.Namespace, _: Context) -> Report:
     directory: Path = arguments.dir
     find()  # Before anything is made.
     make_directory(directory)
@@ -61,7 +41,7 @@ def _up(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"dir": str(directory), "network": str(network), "pids": [part.pid for part in found]}, lines)
 
 
-def _status(arguments: argparse.Namespace, _: Context) -> Report:
+def status(arguments: argparse.Namespace, _: Context) -> Report:
     found = testnet.parts(arguments.dir)
     alive = sum(part.pid is not None for part in found)
     lines = [f"{alive} of {len(found)} are up"]
@@ -71,12 +51,9 @@ def _status(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"up": alive, "parts": [part._asdict() for part in found]}, lines)
 
 
-def _down(arguments: argparse.Namespace, _: Context) -> Report:
+def down(arguments: argparse.Namespace, _: Context) -> Report:
     directory: Path = arguments.dir
     testnet.parts(directory)
     with alone(directory):
         ended = testnet.down(directory)
     return Report({"ended": ended}, [f"{counted(ended, 'process')} ended; the files are gone"])
-
-
-_DIRECTORY: Final = "veilcast-tor"

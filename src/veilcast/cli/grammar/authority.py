@@ -1,35 +1,29 @@
-"""`veilcast authority ...`: the grammar of the offline authority's commands."""
+"""`veilcast authority`: the offline authority."""
 
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from veilcast.authority.epoch import BATCH_DAYS
-from veilcast.authority.privacy import SHARES
-from veilcast.cli import hold, issue
-from veilcast.cli.show import show as show_path
+from veilcast.cli.grammar.options import Later, add_group, positive, runs
 
 
-def add_commands(commands: Any) -> None:
-    group = commands.add_parser("authority", help="the offline authority: init, grant, revoke, rotate, show, ...")
-    group.set_defaults(parser=group)
+def add_authority(commands: Any) -> None:
+    group = add_group(commands, "authority", help="the offline authority: init, grant, revoke, rotate, show, ...")
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
-    def verb(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    def verb(name: str, run: Later, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        runs(parser, run)
         parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the passphrase from FILE")
-        parser.set_defaults(run=run, parser=parser)
         return parser
 
-    init = verb("init", issue.init, "make a new authority in DIR")
+    init = verb("init", Later("issue", "init"), "make a new authority in DIR")
     init.add_argument("dir", type=Path, metavar="DIR")
     init.add_argument("--epoch", type=positive, default=3600, metavar="SECONDS", help="length of an epoch (3600)")
 
-    topic = verb("topic", issue.topic, "declare a topic with attributes, or change what is declared")
+    topic = verb("topic", Later("issue", "topic"), "declare a topic with attributes, or change what is declared")
     topic.add_argument("dir", type=Path, metavar="DIR")
     topic.add_argument("topic", metavar="TOPIC")
     topic.add_argument(
@@ -39,14 +33,16 @@ def add_commands(commands: Any) -> None:
         metavar="SPEC",
         help="NAME:str, NAME:int:LOW:HIGH[:BITS[:ROUTING]] or NAME:float:...",
     )
-    topic.add_argument("--privacy", choices=tuple(SHARES), help="of its readers, by which cover is chosen (high)")
+    topic.add_argument("--privacy", choices=PRIVACY, help="of its readers, by which cover is chosen (high)")
     topic.add_argument("--subscribers", type=int, metavar="N", help="with --privacy: how many the topic will have")
     topic.add_argument("--members", type=int, metavar="N", help="with --privacy: how many the mesh will have")
     topic.add_argument("--cover", type=float, metavar="SHARE", help="or the share of others that act as cover itself")
     _add_profile(topic)
 
     grant = verb(
-        "grant", issue.grant, "let a member in, with topics or without: a ready keyring, or the answer to its request"
+        "grant",
+        Later("issue", "grant"),
+        "let a member in, with topics or without: a ready keyring, or the answer to its request",
     )
     grant.add_argument("dir", type=Path, metavar="DIR")
     grant.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="may be given several times")
@@ -63,7 +59,7 @@ def add_commands(commands: Any) -> None:
     _add_days(grant)
     _add_profile(grant)
 
-    ask = verb("request", hold.ask, "as a member: make keys and a request for a grant")
+    ask = verb("request", Later("hold", "ask"), "as a member: make keys and a request for a grant")
     ask.add_argument("--topic", default="", metavar="TOPIC", help="without one, a membership alone is asked for")
     ask.add_argument("--role", choices=("publisher", "subscriber"), default="subscriber")
     ask.add_argument("--keyring", type=Path, required=True, metavar="FILE", help="where the keys will be; may exist")
@@ -74,12 +70,12 @@ def add_commands(commands: Any) -> None:
     ask.add_argument("--force", action="store_true", help="give up a request that still waits")
     _add_days(ask)
 
-    accept = verb("accept", hold.accept, "as a member: put the authority's answer into the keyring")
+    accept = verb("accept", Later("hold", "accept"), "as a member: put the authority's answer into the keyring")
     accept.add_argument("answer", type=Path, metavar="ANSWER")
     accept.add_argument("--keyring", type=Path, required=True, metavar="FILE")
     accept.add_argument("--authority", metavar="FINGERPRINT", help="refuse the answer of any other authority")
 
-    revoke = verb("revoke", issue.revoke, "shut a member out from the next epoch on; writes a bulletin")
+    revoke = verb("revoke", Later("issue", "revoke"), "shut a member out from the next epoch on; writes a bulletin")
     revoke.add_argument("dir", type=Path, metavar="DIR")
     who = revoke.add_mutually_exclusive_group(required=True)
     who.add_argument("--member", metavar="NAME")
@@ -89,31 +85,23 @@ def add_commands(commands: Any) -> None:
         "--every-topic", action="store_true", help="new keys for all topics, to hide which ones the member held"
     )
 
-    rotate = verb("rotate", issue.rotate, "new topic keys from the next epoch on; writes a bulletin")
+    rotate = verb("rotate", Later("issue", "rotate"), "new topic keys from the next epoch on; writes a bulletin")
     rotate.add_argument("dir", type=Path, metavar="DIR")
     rotate.add_argument("--topic", metavar="TOPIC", help="this topic only")
 
-    apply = verb("apply", hold.apply, "as a member: apply a bulletin to a keyring")
+    apply = verb("apply", Later("hold", "apply"), "as a member: apply a bulletin to a keyring")
     apply.add_argument("bulletin", type=Path, metavar="BULLETIN")
     apply.add_argument("--keyring", type=Path, required=True, metavar="FILE")
 
-    delegate = verb("delegate", issue.delegate, "make a sub-authority for the topics under PREFIX/")
+    delegate = verb("delegate", Later("issue", "delegate"), "make a sub-authority for the topics under PREFIX/")
     delegate.add_argument("dir", type=Path, metavar="DIR")
     delegate.add_argument("--group", required=True, metavar="PREFIX")
     delegate.add_argument("--out", type=Path, required=True, metavar="DIR")
     delegate.add_argument("--days", type=positive, default=365, help="how long it may act (365)")
 
-    show = verb("show", show_path, "show an authority (a directory), a keyring, a request or a bulletin")
+    show = verb("show", Later("show", "show"), "show an authority (a directory), a keyring, a request or a bulletin")
     show.add_argument("path", type=Path, metavar="PATH")
     show.add_argument("--topic", metavar="TOPIC", help="this topic only")
-
-
-def positive(text: str) -> float:
-    """A number above zero that is one; argparse names the option if it is not."""
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError(text)
-    return number
 
 
 def _add_days(parser: argparse.ArgumentParser) -> None:
@@ -122,3 +110,7 @@ def _add_days(parser: argparse.ArgumentParser) -> None:
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", choices=("hardened", "paper"), help="of a topic that this declares (hardened)")
+
+
+BATCH_DAYS: Final = 30
+PRIVACY: Final = ("low", "medium", "high")

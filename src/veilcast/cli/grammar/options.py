@@ -1,0 +1,85 @@
+"""What the parsers of several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+
+class Later(NamedTuple):
+    """A function of a command, whose module in `veilcast.cli` is imported when the command runs."""
+
+    module: str
+    function: str
+
+    def resolve(self) -> Any:
+        return getattr(import_module(f"veilcast.cli.{self.module}"), self.function)
+
+    def __call__(self, arguments: argparse.Namespace, context: Any) -> Any:
+        return self.resolve()(arguments, context)
+
+
+def runs(parser: argparse.ArgumentParser, run: Later, *, json: str = "print one JSON object") -> None:
+    """What every command has: `--json`, and the function that it runs."""
+    parser.add_argument("--json", action="store_true", help=json)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def add_group(commands: Any, name: str, **texts: str) -> Any:
+    """A command that only has other commands below it; called alone it prints its help."""
+    group = commands.add_parser(name, **texts)
+    group.set_defaults(parser=group)
+    return group
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c", "--config", type=Path, metavar="FILE", help="the node's configuration (VEILCAST_NODE, or node.toml here)"
+    )
+
+
+def add_own_config(parser: argparse.ArgumentParser, file: str) -> None:
+    parser.add_argument("-c", "--config", type=Path, default=Path(file), metavar="FILE", help=f"its file ({file} here)")
+
+
+def add_passphrase_source(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
+    source.add_argument("--passphrase-fd", type=int, metavar="N", help="read it from the open file descriptor N")
+
+
+def add_keyring(parser: argparse.ArgumentParser, of: str) -> None:
+    parser.add_argument("--keyring", type=Path, required=True, metavar="FILE", help=f"of the {of}")
+    parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
+
+
+def add_range(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--range",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "LOW..HIGH"),
+        help="only with the attribute between these, as in --range temp 20..25; either end may be left out",
+    )
+
+
+def add_values(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--value", action="append", default=[], metavar="NAME=VALUE", help="of an attribute; may be given several times"
+    )
+
+
+def positive(text: str) -> float:
+    """A number above zero that is one; argparse names the option if it is not."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError(text)
+    return number
+
+
+LINES: Final = "print JSON objects, one a line"
+"""The help of `--json` of a command that says more than one thing."""

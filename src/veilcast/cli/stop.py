@@ -1,0 +1,15 @@
+"""`veilcast node stop`: let the running node finish, and end."""
+
+from __future__ import annotations
+
+import argparse
+
+from veilcast.cli.context import Context, Report
+from veilcast.cli.reach import config_of
+from veilcast.net.blocking import connect_sync
+
+
+def stop(arguments: argparse.Namespace, _: Context) -> Report:
+    with connect_sync(config_of(arguments)) as me:
+        me.stop()
+    return Report({"stopping": True}, ["the node finishes and ends"])
