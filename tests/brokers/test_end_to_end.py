@@ -73,7 +73,6 @@ def values(rng: Random) -> list[tuple[str, int | float | str]]:
         ("lat", rng.choice([0.0, 1.5, 2.25, 4.0, 7.999])),
         ("lon", rng.uniform(0, 7.9)),
         ("kind", rng.choice(["a", "b"])),
-        ("undeclared", rng.randrange(3)),
     ]
 
 

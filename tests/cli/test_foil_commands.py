@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from veilcast.cli.context import Context
 from veilcast.cli.foil import _event
+from veilcast.cli.localnet import Plan, lay_out, node_file
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError
 from veilcast.machine import Publication
@@ -119,3 +121,40 @@ def test_a_series_is_shown_as_finely_as_its_topic_is(home: Path, capsys: pytest.
     _, out, _ = run(capsys, *show, "--bits", "4")
     assert {value % 64 for event in json.loads(out)["candidates"] for value in event} == {32.0}
     assert run(capsys, *show, "--bits", "17")[0] == 3
+
+
+@pytest.fixture(scope="module")
+def publisher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a publisher whose broker is not there."""
+    directory = tmp_path_factory.mktemp("foil") / "n"
+    net = lay_out(directory, Plan(nodes=3, mode="foil", subscribers=2), Context(), Random(1))
+    return node_file(directory, net.having("publisher")[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        ("price\n5000\n", 15, "'price' must be a finite number from 0.0 to 1024.0"),
+        ("price\nnan\n", 15, "must be a finite number"),
+        ("price\nhigh\n", 15, "must be a finite number"),
+        ("price,body\n1\n", 3, "not as many fields"),
+        ("prise,body\n1,x\n", 15, "declares no attribute 'prise'; did you mean 'price'? It declares price"),
+        ("price,body\n,x\n", 15, "the publication lacks 'price', and the broker would see that"),
+    ],
+)
+def test_what_cannot_be_published_is_told_in_one_line(
+    given: str, code: int, told: str, publisher: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = Context(read_lines=lambda: given.splitlines(keepends=True))
+    found = main(["foil", "publish", "stocks/acme", "--csv", "-", "-c", str(publisher)], context)
+    err = capsys.readouterr().err
+    assert (found, len(err.splitlines()), told in err) == (code, 1, True), err
+
+
+@pytest.mark.parametrize("values", [["--value", "prise=512"], []])
+def test_one_event_with_a_misspelt_attribute_or_none_is_refused(
+    values: list[str], publisher: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["foil", "publish", "stocks/acme", "-m", "hello", *values, "-c", str(publisher)], Context())
+    assert code == 15
+    assert "price" in capsys.readouterr().err

@@ -435,10 +435,9 @@ def test_a_value_goes_out_on_one_topic_or_the_truth_is_what_two_sets_of_fakes_ha
     alice = FoilMember(CONFIG, keys, BROKER, rng, rng.randbytes, START_US)
     labels = (Label(TOPIC).pair, Label(other).pair)
     with pytest.raises(LocalError, match="one topic"):
-        alice.publish(Publication((*labels, ("price", 100.0))), START_US)
+        alice.publish(Publication((*labels, ("price", 100.0), ("kind", "bid"))), START_US)
     assert alice.sizes()["pending"] == 0
-    alice.publish(Publication(labels, b"without a value"), START_US)
-    alice.publish(Publication((labels[0], ("price", 100.0))), START_US)
+    alice.publish(price(100.0), START_US)
 
 
 def test_a_member_that_was_stopped_for_many_epochs_begins_no_session_for_those_that_are_over() -> None:

@@ -144,19 +144,6 @@ def test_a_reader_without_a_broker_is_told_what_hinders_it_once(disk: Path) -> N
         reader.kill()
 
 
-def test_what_cannot_be_published_is_told_in_one_line(disk: Path) -> None:
-    house = House(disk / "n", PLAN)
-    topic = house.net.topic
-    for given, code, told in (
-        ("price\n5000\n", 15, "must be a finite number from 0.0 to 1024.0"),
-        ("price\nnan\n", 15, "must be a finite number"),
-        ("price,body\n1\n", 3, "not as many fields"),
-    ):
-        publisher = command(house, house.publisher, "publish", topic, "--csv", "-", stdin=subprocess.PIPE)
-        _, err = publisher.communicate(given, timeout=TIMEOUT_S)
-        assert (publisher.returncode, len(err.splitlines()), told in err) == (code, 1, True), err
-
-
 def test_a_network_with_a_broker_of_its_own_comes_up_and_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "n"
 

@@ -38,7 +38,12 @@ def test_the_only_topic_that_declares_what_is_asked_for_is_meant(topics: dict[st
 
 
 @pytest.mark.parametrize(
-    ("attribute", "problem"), [("temp", "temp may be of air, sea; name"), ("depth", "no topic .* declares depth")]
+    ("attribute", "problem"),
+    [
+        ("temp", "temp may be of air, sea; name"),
+        ("depth", "no topic .* declares depth; name"),
+        ("tmp", "declares tmp; did you mean .temp"),
+    ],
 )
 def test_where_none_or_several_could_be_meant_nothing_is_guessed(
     attribute: str, problem: str, topics: dict[str, TopicKeys]

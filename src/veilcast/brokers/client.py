@@ -37,7 +37,7 @@ from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Pub
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox, Stub
 from veilcast.parts.topics import Topics
-from veilcast.topics import topic_of, topics_of
+from veilcast.topics import check_interest, check_publication, topic_of, topics_of
 from veilcast.wire.brokers import Carry, Claim, Done, LastShare, Missing, Push, WantKey, Withdraw
 from veilcast.wire.messages import Message
 
@@ -139,8 +139,9 @@ class Client:
     def draft(self, publication: Publication, now: int) -> list[Letter]:
         """The publication in its place on each of its topics; `LocalError` if it could not be sent."""
         epoch, letters = self._topics.epoch(now), []
-        for topic in topics_of(publication):
-            keys = self._topics.keys(topic, epoch)
+        keys_of = {topic: self._topics.keys(topic, epoch) for topic in topics_of(publication)}
+        check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
+        for topic, keys in keys_of.items():
             if keys.signing is None:
                 raise LocalError(f"only a publisher of {topic!r} can publish on it")
             letter = self._records.draft(topic, None, publication)
@@ -166,6 +167,7 @@ class Client:
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""
         topic, wanted = topic_of(interest)
+        check_interest(wanted, topic, self._topics.keys(topic, self._topics.epoch(now)).record.schema)
         self._renewing.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1

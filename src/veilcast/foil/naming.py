@@ -69,10 +69,7 @@ def place_of(publication: Publication, schema: Schema) -> Place:
 
 
 def area_of(interest: Conjunction, schema: Schema) -> Area:
-    """What it asks for; `LocalError` for what nothing can match, or nobody has declared."""
-    for constraint in interest.constraints:
-        if schema.find(constraint.attribute) is None:
-            raise LocalError(f"the topic declares no attribute {constraint.attribute!r}")
+    """What it asks for of the declared attributes; `LocalError` for what nothing can match."""
     sides = zip(schema.domains, resolution(schema), strict=True)
     return tuple(_side(interest, domain, bits) for domain, bits in sides)
 

@@ -31,7 +31,7 @@ from veilcast.foil.requests import open_again, seal_here
 from veilcast.foil.spans import Span, Spans
 from veilcast.machine import Entropy, Event, Overdue, Publication
 from veilcast.parts.alarms import Alarms, earliest
-from veilcast.topics import Schema, topics_of
+from veilcast.topics import Schema, check_complete, check_publication, topics_of
 
 Key: TypeAlias = tuple[int, int]
 """An event: the record it is in, and its place there."""
@@ -82,9 +82,12 @@ class Publishing:
         """Take it for every topic that it is labelled with, or for none."""
         self._keeping.check_room()
         span = self._spans.current(now)
+        keys_of = {topic: span.keys(topic) for topic in topics_of(publication)}
+        schemas = {topic: keys.record.schema for topic, keys in keys_of.items()}
+        check_publication(publication, schemas)
+        check_complete(publication, schemas)
         made: list[tuple[Foiler, Drawn, Item]] = []
-        for topic in topics_of(publication):
-            keys = span.keys(topic)
+        for topic, keys in keys_of.items():
             foiler = self._foiler(topic, keys.record.schema)
             told = foiler.foiled & {attribute for attribute, _ in publication.pairs}
             if any(told & other.foiled for other, _, _ in made):

@@ -35,7 +35,7 @@ from veilcast.machine import Delivered, Entropy, Note, Waiting
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.inbox import Inbox
 from veilcast.parts.wishes import Wish, Wishes
-from veilcast.topics import Conjunction
+from veilcast.topics import Conjunction, check_interest
 from veilcast.wire.mqtt import Publish, matches
 
 
@@ -92,6 +92,7 @@ class Reading:
         """`LocalError` for what nobody can be granted, or where there is no room for it."""
         span = self._spans.current(now)
         schema = span.keys(topic).record.schema
+        check_interest(interest, topic, schema)
         area = area_of(interest, schema)
         areas = [area, *decoys_of(area, topic, schema, self._config, self._decoy_key)]
         filters = self._filters(span)

@@ -19,7 +19,7 @@ from veilcast.mesh.first_relay import Keep
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbour_record import RelayRecord
-from veilcast.topics import Conjunction
+from veilcast.topics import Conjunction, Schema
 from veilcast.wire.messages import Message, Notify
 
 Deliver: TypeAlias = Callable[[str, Callable[[], Content], int], None]
@@ -53,6 +53,9 @@ class Conduct(Protocol):
     def advertise(self, topic: str, now: int) -> None: ...
 
     def unadvertise(self, topic: str, now: int) -> None: ...
+
+    def schema(self, topic: str, now: int) -> Schema:
+        """What the topic declares now; `LocalError` if the keyring has no grant for it."""
 
     def draft(self, topic: str, publication: Publication, now: int) -> Letter:
         """The publication as it will be sent; raises `LocalError` for what cannot be."""

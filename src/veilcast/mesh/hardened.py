@@ -39,7 +39,7 @@ from veilcast.mesh.routes import Origin
 from veilcast.mesh.stem import Cargo, Stems
 from veilcast.mesh.stem_choices import StemChoices
 from veilcast.mesh.upheaval import Upheaval
-from veilcast.topics import Conjunction
+from veilcast.topics import Conjunction, Schema
 from veilcast.wire.messages import Advert, Call, Greet, Message, Notify, Stem, Taken
 
 
@@ -112,6 +112,9 @@ class Hardened:
     def unadvertise(self, topic: str, now: int) -> None:
         self._outbox.unadvertise(topic)
         self._publishing = {lineage: told for lineage, told in self._publishing.items() if told != topic}
+
+    def schema(self, topic: str, now: int) -> Schema:
+        return self._keys_of(topic, epoch_of(now, self._epoch_us)).record.schema
 
     def draft(self, topic: str, publication: Publication, now: int) -> Letter:
         self.advertise(topic, now)
@@ -372,10 +375,8 @@ class Hardened:
         found: list[TopicKeys] = []
         epoch, interests = epoch_of(now, self._epoch_us), self._interests.get(topic, ())
         for near in (epoch, epoch + 1):
-            try:
+            with suppress(AuthorityError):
                 found += self._keys_of(topic, near).for_interests(interests)
-            except AuthorityError:
-                continue
         return found
 
     def _kept(self, now: int) -> int:

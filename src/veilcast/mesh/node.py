@@ -37,7 +37,7 @@ from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
 from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
-from veilcast.topics import Conjunction, topic_of, topics_of
+from veilcast.topics import Conjunction, check_interest, check_publication, topic_of, topics_of
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
 
@@ -143,7 +143,9 @@ class MeshNode:
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send to every topic that the publication is labelled with, or to none."""
-        return self._records.keep([self._conduct.draft(topic, publication, now) for topic in topics_of(publication)])
+        topics = topics_of(publication)
+        check_publication(publication, {topic: self._conduct.schema(topic, now) for topic in topics})
+        return self._records.keep([self._conduct.draft(topic, publication, now) for topic in topics])
 
     def withdraw(self, record: int, now: int) -> None:
         self._conduct.withdraw(record)
@@ -152,6 +154,7 @@ class MeshNode:
     def subscribe(self, interest: Interest, now: int) -> int:
         """From the next heartbeat on; or, where joining waits for an edge, from when a `Waiting` event says."""
         topic, wanted = topic_of(interest)
+        check_interest(wanted, topic, self._conduct.schema(topic, now))
         until_us = self._conduct.read(topic, [*self._interests(topic), wanted], now)
         self._subscribed += 1
         self._subscriptions[self._subscribed] = (topic, wanted)

@@ -23,7 +23,7 @@ from veilcast.mesh.policy import Baseline, Policy
 from veilcast.mesh.publishing import Publishing
 from veilcast.mesh.replays import notes_seen
 from veilcast.mesh.shellgame import ShellGamePolicy
-from veilcast.topics import Conjunction
+from veilcast.topics import Conjunction, Schema
 from veilcast.wire.messages import Advert, Message, Notify
 
 
@@ -62,6 +62,9 @@ class Paper:
             if keys.record.topic == topic:
                 self._publishing.stopped(keys.token)
                 self.overlay.withdraw(keys.token, now)
+
+    def schema(self, topic: str, now: int) -> Schema:
+        return self._epochs.current(topic, now).record.schema
 
     def draft(self, topic: str, publication: Publication, now: int) -> Letter:
         keys = self._epochs.current(topic, now).for_publication(publication)

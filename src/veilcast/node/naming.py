@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.errors import LocalError
+from veilcast.nearest import did_you_mean
 from veilcast.topics import TOPIC, All, Conjunction, Label
 
 
@@ -26,4 +27,6 @@ def with_topic(interest: Conjunction, topics: Mapping[str, TopicKeys]) -> Conjun
     what = " and ".join(sorted(asked))
     if names:
         raise LocalError(f"{what} may be of {', '.join(names)}; name the topic, too")
-    raise LocalError(f"no topic of this keyring declares {what}; name the topic, too")
+    declared = {domain.attribute for keys in topics.values() for domain in keys.record.schema.domains}
+    questions = [question for name in sorted(asked - declared) if (question := did_you_mean(name, declared))]
+    raise LocalError(f"no topic of this keyring declares {what}{[*questions, '; name the topic, too'][0]}")

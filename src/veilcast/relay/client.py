@@ -28,7 +28,7 @@ from veilcast.relay.pacing import messages_in, pacer_of
 from veilcast.relay.paper import PaperClient
 from veilcast.relay.profile import ClientPart
 from veilcast.relay.way import Way
-from veilcast.topics import topic_of, topics_of
+from veilcast.topics import check_interest, check_publication, topic_of, topics_of
 from veilcast.wire import decode, encode
 from veilcast.wire.messages import Message
 from veilcast.wire.relay import Code, Delivery, Receipt, Reply
@@ -90,8 +90,9 @@ class Client:
         """Send on every topic that the publication is labelled with, or on none."""
         span = self._part.spans(now, 0)[0]
         letters = []
-        for topic in topics_of(publication):
-            keys = self._part.keys(topic, span, now)
+        keys_of = {topic: self._part.keys(topic, span, now) for topic in topics_of(publication)}
+        check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
+        for topic, keys in keys_of.items():
             letter = self._records.draft(topic, None, publication)
             self._part.check(keys, letter)
             letters.append(letter)
@@ -107,6 +108,8 @@ class Client:
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""
         topic, wanted = topic_of(interest)
+        keys = self._part.keys(topic, self._part.spans(now, 0)[0], now)
+        check_interest(wanted, topic, keys.record.schema)
         self._leasing.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1

@@ -4,6 +4,7 @@ Imports the errors and the contract only, and touches nothing: no clock, no chan
 
     interests   labels, ranges, boxes, conjunctions; `matches` is the specification (P2, section 3)
     domain      the declared attributes of a topic and their resolution
+    declared    the check of a member's publications and subscriptions against what is declared
     cells       a topic cut into coarse boxes, each of which can be routed by itself
     dyadic      ranges as binary prefixes
     elements    interests and publications as sets of elements; `coarse_match`, the oracle of the indexes
@@ -21,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from veilcast.topics.bloom import PUBLIC_KEY, Geometry
     from veilcast.topics.cells import Cell, all_cells, cell_of, cells_of
+    from veilcast.topics.declared import check_complete, check_interest, check_publication
     from veilcast.topics.domain import Domain, Integers, Reals, Schema, Strings
     from veilcast.topics.elements import Cover, coarse_match, covers, pair_elements, queries, queries_received
     from veilcast.topics.index import BloomIndex
@@ -42,6 +44,7 @@ else:
         {
             "veilcast.topics.bloom": ("PUBLIC_KEY", "Geometry"),
             "veilcast.topics.cells": ("Cell", "all_cells", "cell_of", "cells_of"),
+            "veilcast.topics.declared": ("check_complete", "check_interest", "check_publication"),
             "veilcast.topics.domain": ("Domain", "Integers", "Reals", "Schema", "Strings"),
             "veilcast.topics.elements": (
                 "Cover",
@@ -78,6 +81,9 @@ __all__ = [
     "TOPIC",
     "topic_of",
     "topics_of",
+    "check_publication",
+    "check_complete",
+    "check_interest",
     "Domain",
     "Strings",
     "Integers",

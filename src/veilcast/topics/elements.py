@@ -37,8 +37,8 @@ def queries(publication: Publication, schema: Schema) -> tuple[bytes, ...]:
     """All elements a publication answers to, without repeats, in the order of its pairs: the publisher's view.
 
     A value outside its attribute's domain is a `LocalError`. By definition a range that reaches past the domain
-    matches it, but no cover does, so it must not be published. Attributes that the topic does not declare are for
-    the reader alone: nobody can subscribe to them, so they add none.
+    matches it, but no cover does, so it must not be published. An attribute that this topic does not
+    declare adds no element: another topic of the same publication declares it (`declared.check_publication`).
     """
     return _merged(pair_elements(domain, value) for domain, value in _declared_pairs(publication, schema))
 

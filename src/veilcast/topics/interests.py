@@ -175,11 +175,14 @@ def topic_of(interest: Interest) -> tuple[str, Conjunction]:
 
 
 def topics_of(publication: Publication) -> list[str]:
-    """All topics that a publication is labelled with, each once; `LocalError` if it has none."""
-    topics = [str(value) for attribute, value in publication.pairs if attribute == TOPIC]
+    """All topics that a publication is labelled with, each once; `LocalError` if it has none, or a number as one."""
+    topics = [value for attribute, value in publication.pairs if attribute == TOPIC]
     if not topics:
         raise LocalError("a publication names its topic: it needs a label")
-    return list(dict.fromkeys(topics))
+    names = [topic for topic in topics if isinstance(topic, str)]
+    if len(names) < len(topics):
+        raise LocalError(f"{TOPIC!r} must be a string")
+    return list(dict.fromkeys(names))
 
 
 def is_number(value: object) -> TypeGuard[Number]:

@@ -15,7 +15,7 @@ from veilcast.authority.subjects import keyed, keyed_groups, said, subject_key
 from veilcast.machine import Event
 from veilcast.parts.alarms import earliest
 from veilcast.parts.topics import Topics
-from veilcast.topics import Conjunction
+from veilcast.topics import Conjunction, Schema
 from veilcast.tree.ends import Ends
 from veilcast.tree.forwarding import Forwarding
 from veilcast.tree.guards import GUARDS, Guards
@@ -69,6 +69,9 @@ class Hardened:
         self.install = self._forwarding.install
         self.offer = self._forwarding.offer
         self.carry = self._forwarding.carry
+
+    def schema(self, topic: str, now: int) -> Schema:
+        return self._topics.keys(topic, self._topics.epoch(now)).record.schema
 
     def offer_of(self, letter: Letter, now: int) -> Offer:
         keys = self._topics.keys(letter.topic, self._topics.epoch(now))

@@ -22,7 +22,7 @@ from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox
 from veilcast.parts.ways import way
 from veilcast.parts.wishes import Wish
-from veilcast.topics import topic_of, topics_of
+from veilcast.topics import check_interest, check_publication, topic_of, topics_of
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.guards import GUARDS
 from veilcast.tree.hardened import Hardened
@@ -106,8 +106,9 @@ class TreeNode:
 
     def publish(self, publication: Publication, now: int) -> int:
         """Send on every topic that the publication is labelled with, or on none."""
-        letters = []
-        for topic in topics_of(publication):
+        letters, topics = [], topics_of(publication)
+        check_publication(publication, {topic: self._part.schema(topic, now) for topic in topics})
+        for topic in topics:
             letter = self._records.draft(topic, None, publication)
             self._part.offer_of(letter, now)  # Raises for whatever could never be sent.
             letters.append(letter)
@@ -122,6 +123,7 @@ class TreeNode:
     def subscribe(self, interest: Interest, now: int) -> int:
         """A `Waiting` event says from when on it stands."""
         topic, wanted = topic_of(interest)
+        check_interest(wanted, topic, self._part.schema(topic, now))
         self._part.add(self._subscribed + 1, topic, wanted, now)
         self._subscribed += 1
         self.version += 1

@@ -24,7 +24,7 @@ from veilcast.parts.calling import backoff
 from veilcast.parts.topics import Topics
 from veilcast.parts.ways import way
 from veilcast.parts.wishes import Wish, Wishes
-from veilcast.topics import Conjunction
+from veilcast.topics import Conjunction, Schema
 from veilcast.tree.bundles import Instruction, Recipient, wrap_group, wrap_tree
 from veilcast.tree.listing import Listing
 from veilcast.tree.plan import Rooted
@@ -80,6 +80,9 @@ class Paper:
         """Nothing is charged: here offers also come on the streams on which nodes hand things on."""
         self._pouring.offer(offer, now)
         return 0
+
+    def schema(self, topic: str, now: int) -> Schema:
+        return self._topics.keys(topic, self._topics.epoch(now)).record.schema
 
     def offer_of(self, letter: Letter, now: int) -> Offer:
         keys = self._topics.keys(letter.topic, self._topics.epoch(now))

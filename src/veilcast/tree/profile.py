@@ -14,7 +14,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter
 from veilcast.machine import Entropy, Event
 from veilcast.parts.wishes import Wish
-from veilcast.topics import Conjunction
+from veilcast.topics import Conjunction, Schema
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.hops import Hops, Where
 from veilcast.tree.listing import Listing
@@ -51,6 +51,9 @@ class Part(Protocol):
     @property
     def copies(self) -> int:
         """How many origins get a publication."""
+
+    def schema(self, topic: str, now: int) -> Schema:
+        """What the topic declares now; `LocalError` if the keyring has no grant for it."""
 
     def offer_of(self, letter: Letter, now: int) -> Offer:
         """As it leaves now, under a name that was never used; `LocalError` if it cannot."""

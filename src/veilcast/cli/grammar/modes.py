@@ -106,8 +106,8 @@ def add_foil(commands: Any) -> None:
     publish.add_argument(
         "--csv",
         metavar="FILE",
-        help="attributes by the names in the first line, 'body' for what is said; - is the standard input. An empty"
-        " field is an event without that attribute, and the broker sees that",
+        help="attributes by the names in the first line, 'body' for what is said; - is the standard input. Every"
+        " declared attribute needs a value",
     )
 
     publish.add_argument(
