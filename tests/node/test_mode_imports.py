@@ -25,6 +25,9 @@ PROCESSES = (*((mode, None) for mode in MODES), *HOSTS)
 DRIVERS = {"mesh": {"udp"}, "relay": {"streams"}, "tree": {"streams", "onions"}, "foil": {"streams", "mqtt"}}
 DRIVERS["brokers"] = DRIVERS["relay"]
 ALL_DRIVERS = {"udp", "streams", "onions", "mqtt", "tor", "torcontrol", "torprocess", "testnet"}
+WITH_NUMPY = {("relay", "server"), ("tree", None), ("foil", None)}
+"""Tag indexes, keyed permutations and decoys are arrays; nothing else needs any."""
+WITHOUT_X509 = {("mesh", None), ("foil", None)}
 HEAVY = {"rich", "scipy", "pandas", "pyspark", "numba", "http", "multiprocessing"}
 
 SCRIPT = """
@@ -96,6 +99,8 @@ def test_a_process_loads_its_own_mode_and_driver_alone(
     assert drivers_in(composed) == DRIVERS[mode]
     assert "sim" not in rooms(composed)
     assert not HEAVY & packages(composed)
+    assert ("numpy" in composed) == ((mode, host) in WITH_NUMPY)
+    assert ("cryptography.x509" in composed) == ((mode, host) not in WITHOUT_X509)
 
 
 def rooms(loaded: list[str]) -> set[str]:

@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
-import numpy as np
 
 from veilcast.brokers.sharing.scheme import Place, Scheme, majority
 from veilcast.crypto.derive import digest
@@ -161,6 +160,8 @@ def _encode(content: bytes, needed: int, count: int) -> list[bytes]:
     parts = [padded[at : at + size] for at in range(0, len(padded), size)]
     if count == needed:
         return parts
+    import numpy as np  # Only coded content needs arrays.
+
     rows = [np.frombuffer(part, dtype=np.uint8) for part in parts]
     more = interpolate_many(rows, range(1, needed + 1), range(needed + 1, count + 1))
     return parts + [row.tobytes() for row in more]
@@ -171,6 +172,8 @@ def _decode(blocks: dict[int, bytes], needed: int, size: int) -> bytes:
     lost = [at for at in range(1, needed + 1) if at not in known]
     parts = {at: blocks[at] for at in known}
     if lost:
+        import numpy as np
+
         rows = [np.frombuffer(blocks[at], dtype=np.uint8) for at in known]
         parts |= {at: row.tobytes() for at, row in zip(lost, interpolate_many(rows, known, lost), strict=True)}
     return b"".join(parts[at] for at in range(1, needed + 1))[:size]

@@ -1,4 +1,7 @@
-"""From the files of a relay's server and proxy to what can be served: keyring, ledger, machine, streams."""
+"""From the files of a relay's server and proxy to what can be served: keyring, ledger, machine, streams.
+
+Each function imports its own machine: a server's index of tags needs numpy, and a proxy has none.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from veilcast.authority.standing import Standing
 from veilcast.cli.opening import Opened, open_keyring
@@ -19,24 +23,32 @@ from veilcast.node.ledger import Ledger
 from veilcast.node.relay_files import Host, ProxyFile, ServerFile
 from veilcast.node.relay_keys import read_mask, read_public, read_server_keys
 from veilcast.node.workers import Workers
-from veilcast.relay.proxy import Proxy
-from veilcast.relay.server import Server
+
+if TYPE_CHECKING:
+    from veilcast.relay.proxy import Proxy
+    from veilcast.relay.server import Server
+
+_M = TypeVar("_M", "Server", "Proxy")
 
 
 @contextmanager
 def compose_server(config: ServerFile, passphrase: Secret) -> Iterator[Station[StationOwner]]:
+    from veilcast.relay.server import Server
+
     opened = open_keyring(config, passphrase)
     keys = read_server_keys(Path(config.keys), passphrase)
 
     def build(now: int, records: Mapping[int, bytes], multiply: Multiply) -> Server:
         return Server(config.settings, keys, opened.rng, os.urandom, now, records, multiply)
 
-    with _station(config, opened, "server", build) as station:
+    with _station(config, opened, "server", build, _server_numbers) as station:
         yield station
 
 
 @contextmanager
 def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[Station[StationOwner]]:
+    from veilcast.relay.proxy import Proxy
+
     opened = open_keyring(config, passphrase)
     public = read_public("server_key", config.server_key)
     mask = None if config.mask is None else read_mask(Path(config.mask))
@@ -45,7 +57,7 @@ def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[Station[Sta
         server = config.server_address
         return Proxy(config.settings, public, server, mask, opened.rng, os.urandom, now, records, multiply)
 
-    with _station(config, opened, "proxy", build) as station:
+    with _station(config, opened, "proxy", build, _proxy_numbers) as station:
         yield station
 
 
@@ -54,7 +66,8 @@ def _station(
     config: Host,
     opened: Opened,
     standing: Standing,
-    build: Callable[[int, Mapping[int, bytes], Multiply], Server | Proxy],
+    build: Callable[[int, Mapping[int, bytes], Multiply], _M],
+    numbers: Callable[[_M], dict[str, float]],
 ) -> Iterator[Station[StationOwner]]:
     identity = identity_of(opened.keyring, opened.revoked, standing)
     threads = config.threads or os.cpu_count() or 1
@@ -64,15 +77,19 @@ def _station(
         yield Station(
             machine=machine,
             drive=streams.drive,
-            hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, lambda: _numbers(machine)),
+            hire=lambda driver: StationOwner(Clerk(machine), ledger.write, driver, lambda: numbers(machine)),
             metrics=config.metrics.listen,
             clock=opened.clock,
         )
 
 
 def _numbers(machine: Server | Proxy) -> dict[str, float]:
-    sizes = machine.sizes()
-    common = {"relay_leases": sizes["leases"], "relay_refused_total": machine.refused.total()}
-    if isinstance(machine, Proxy):
-        return {**common, "relay_members": sizes["clients"]}
-    return {**common, "relay_held": sizes["held"], "relay_given_up_total": machine.given_up}
+    return {"relay_leases": machine.sizes()["leases"], "relay_refused_total": machine.refused.total()}
+
+
+def _server_numbers(server: Server) -> dict[str, float]:
+    return {**_numbers(server), "relay_held": server.sizes()["held"], "relay_given_up_total": server.given_up}
+
+
+def _proxy_numbers(proxy: Proxy) -> dict[str, float]:
+    return {**_numbers(proxy), "relay_members": proxy.sizes()["clients"]}

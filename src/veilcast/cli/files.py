@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.vault import read_secret, write_secret, write_whole
@@ -16,9 +16,14 @@ from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.errors import StorageError
 
+if TYPE_CHECKING:
+    from veilcast.authority.issuer import Authority
+
 
 def open_authority(context: Context, arguments: argparse.Namespace) -> tuple[Authority, Secret]:
     """The state, and the passphrase to write it with. A bulletin that a killed command did not write is written now."""
+    from veilcast.authority.issuer import Authority  # Here, because every process imports this file.
+
     directory: Path = arguments.dir
     if not state_file(directory).exists():
         raise StorageError(f"{directory} holds no authority; make one with `veilcast authority init {directory}`")

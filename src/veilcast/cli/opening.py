@@ -12,7 +12,6 @@ from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
 from veilcast.authority.vault import open_secret
 from veilcast.cli.bulletins import Bulletins
-from veilcast.cli.show import date_of
 from veilcast.crypto.passphrase import Lock
 from veilcast.crypto.secret import Secret
 from veilcast.errors import AuthorityError, ExpiredError
@@ -55,9 +54,12 @@ def check_standing(keyring: Keyring, standing: Standing) -> None:
 def _check_current(keyring: Keyring, name: str, now: int) -> None:
     """Say in dates what the keyring itself says in epochs."""
     leaf, epoch = keyring.membership.certificate.leaf, epoch_of(now, keyring.epoch_us)
+    if leaf.first <= epoch <= leaf.last:
+        return
+    from veilcast.cli.show import date_of  # Late, because it comes with all that the authority's commands show.
+
     if epoch > leaf.last:
         ended = date_of(leaf.last + 1, keyring.epoch_us)
         raise ExpiredError(f"{name}: the membership ended {ended}; ask the authority for a new grant")
-    if epoch < leaf.first:
-        begins = date_of(leaf.first, keyring.epoch_us)
-        raise ExpiredError(f"{name}: the membership begins {begins}; if that is past, set this machine's clock")
+    begins = date_of(leaf.first, keyring.epoch_us)
+    raise ExpiredError(f"{name}: the membership begins {begins}; if that is past, set this machine's clock")

@@ -10,7 +10,7 @@ Interpolation is the product of a small public matrix and secret vectors. A prod
 takes only additions (XOR) and doublings, and a doubling treats every byte of a long vector alike, so no
 secret indexes a table or decides a branch. Alone, a vector is a Python integer with a byte a lane; in
 batches it is a numpy array, worked on in blocks that stay in cache. (Python drops leading zeros of an
-integer: the time of a call may tell that whole top bytes are zero.)
+integer: the time of a call may tell that whole top bytes are zero.) Only batches import numpy.
 
 A share proves nothing: who gets a wrong one reconstructs a wrong secret. `dealing` has shares that can be
 checked.
@@ -20,17 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy
 
-Bytes: TypeAlias = NDArray[np.uint8]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -82,6 +84,8 @@ def reconstruct(shares: Sequence[Share], k: int) -> Secret:
 
 def split_many(secrets: Bytes, k: int, n: int, entropy: Entropy) -> Bytes:
     """Split all rows of `secrets` (count, size): row x - 1 of the result (n, count, size) is shares x."""
+    import numpy as np
+
     check_threshold(k, n)
     if secrets.ndim != 2 or secrets.dtype != np.uint8:
         raise LocalError("secrets to split are the rows of an array (count, size) of bytes")
@@ -94,6 +98,8 @@ def split_many(secrets: Bytes, k: int, n: int, entropy: Entropy) -> Bytes:
 
 def reconstruct_many(indices: Sequence[int], shares: Bytes) -> Bytes:
     """The secrets (count, size) from shares (k, count, size), row i of which is shares `indices[i]`."""
+    import numpy as np
+
     if shares.ndim != 3 or shares.dtype != np.uint8 or not 1 <= len(shares) == len(indices):
         raise LocalError("shares are an array (k, count, size) of bytes, with an index for each of the k rows")
     for index in indices:
@@ -109,6 +115,8 @@ def interpolate_many(columns: Sequence[Bytes], known: Sequence[int], wanted: Seq
 
     Nothing is drawn, so nothing is hidden: with the data at some points, the values at others are a Reed-Solomon code.
     """
+    import numpy as np
+
     points = (*known, *wanted)
     if not 1 <= len(columns) == len(known) or not wanted or any(not 0 <= point <= MAX_SHARES for point in points):
         raise LocalError(f"there is one row for each known point, and points are 0 to {MAX_SHARES}")
@@ -213,6 +221,8 @@ def _interpolate_many(
     columns: Sequence[Bytes], known: tuple[int, ...], wanted: tuple[int, ...], results: Bytes
 ) -> None:
     """The same on arrays, one row of the zeroed `results` for each wanted point."""
+    import numpy as np
+
     rows = _coefficients(known, wanted)
     carries = np.empty(_BLOCK, dtype=np.uint8)
     for start in range(0, results.shape[1], _BLOCK):
@@ -228,6 +238,8 @@ def _interpolate_many(
 
 def _double(values: Bytes, carries: Bytes) -> None:
     """Double every byte in place; the sign bit of a byte is the carry out of it."""
+    import numpy as np
+
     np.less(values.view(np.int8), 0, out=carries.view(np.bool_))
     np.multiply(carries, _REDUCED, out=carries)
     np.add(values, values, out=values)

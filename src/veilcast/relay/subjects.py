@@ -36,7 +36,7 @@ from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Ciphertext, Point, Scalar, encrypt
 from veilcast.machine import Entropy
 from veilcast.relay.joining import ServerKeys
-from veilcast.topics.tags import TAG
+from veilcast.wire.geometry import TAG
 
 # --- paper ------------------------------------------------------------------------------------------------------------
 

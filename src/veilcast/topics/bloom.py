@@ -14,6 +14,8 @@ publication of at most `queries`.
 
 Positions come from BLAKE2b under a key, never from Python's `hash`. The key decides who can compute them; the
 bound rests on the elements being chosen without it (or, with the public key, without search for collisions).
+
+Only the positions are arrays: a process that needs a shape alone imports no numpy.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ import hashlib
 import math
 from bisect import bisect_left
 from collections.abc import Collection
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from veilcast.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Geometry(msgspec.Struct, frozen=True):
@@ -76,6 +80,8 @@ class Geometry(msgspec.Struct, frozen=True):
 
     def positions(self, elements: Collection[bytes], key: bytes) -> npt.NDArray[np.int64]:
         """The row of each element in each slice, as an array of shape (elements, hashes)."""
+        import numpy as np
+
         digest = hashlib.blake2b(key=key, person=_PERSON)
         drawn = bytearray()
         for element in elements:

@@ -188,7 +188,7 @@ BUNDLE_MAX: Final = 44 * 1024
 """The same along the tree itself, as in the paper: they shrink from hop to hop."""
 
 TAG: Final = 16
-"""What an origin matches on, in the hardened tree."""
+"""What the hardened relay's server, and an origin of the hardened tree, match on."""
 
 ELEMENT_MAX: Final = 256
 """The same in the paper's: an element as it is, with its topic's name."""
