@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from veilcast.cli.context import Context
-from veilcast.cli.foil import _event
+from veilcast.cli.foil import _event, lingering
 from veilcast.cli.localnet import Plan, lay_out, node_file
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError
 from veilcast.machine import Publication
-from veilcast.node.config import parse
+from veilcast.node.config import load, parse
 from veilcast.topics import Label
 
 
@@ -158,3 +158,8 @@ def test_one_event_with_a_misspelt_attribute_or_none_is_refused(
     code = main(["foil", "publish", "stocks/acme", "-m", "hello", *values, "-c", str(publisher)], Context())
     assert code == 15
     assert "price" in capsys.readouterr().err
+
+
+def test_a_publisher_that_stays_for_late_readers_repeats_for_as_long_as_it_stays(publisher: Path) -> None:
+    assert lingering(load(publisher), 0) == load(publisher)
+    assert lingering(load(publisher), 600).settings.member.late_us == 600_000_000

@@ -241,6 +241,34 @@ def test_a_new_reader_gets_what_was_published_shortly_before_however_quick_its_s
     assert not carol._reading._fresh
 
 
+@pytest.mark.parametrize("config", [CONFIG, PAPER])
+@pytest.mark.parametrize("late_s", [0, 31, 900])
+def test_a_new_reader_gets_what_a_publisher_that_lingers_has_published_long_before(
+    config: FoilConfig, late_s: int
+) -> None:
+    """The first reader has the event by then, and the broker has nothing of it left."""
+    config = msgspec.structs.replace(config, late_us=900 * SECOND)
+    room = parley(config)
+    room.run((EPOCH_US - room.now % EPOCH_US) / SECOND + 31)
+    publish(room, 110)
+    room.run(late_s)
+    assert bodies(room.places["bob"].notes) == [b"110"]
+    room.add("carol", "subscriber").subscribe(RANGE, room.now)
+    room.run(20)
+    assert bodies(room.places["carol"].notes) == [b"110"]
+    assert bodies(room.places["bob"].notes) == [b"110"], "which is delivered to nobody twice"
+
+
+@pytest.mark.parametrize(("late_us", "late_s"), [(0, 31), (60 * SECOND, 91)])
+def test_a_new_reader_gets_nothing_that_was_published_before_its_time(late_us: int, late_s: int) -> None:
+    room = parley(msgspec.structs.replace(CONFIG, margin_us=30 * SECOND, late_us=late_us))
+    publish(room, 110)
+    room.run(late_s)
+    room.add("carol", "subscriber").subscribe(RANGE, room.now)
+    room.run(20)
+    assert bodies(room.places["carol"].notes) == []
+
+
 def test_a_wish_that_is_given_up_before_it_stands_is_waited_for_no_longer() -> None:
     room = parley()
     carol = room.add("carol", "subscriber")

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from veilcast.cli import running
 from veilcast.cli.bounds import within
 from veilcast.cli.compose import compose
@@ -27,7 +29,8 @@ from veilcast.machine import Publication
 from veilcast.net import log
 from veilcast.net.client import Client, Subscription, connect
 from veilcast.net.service import serve
-from veilcast.node.config import load
+from veilcast.node.config import NodeConfig, load
+from veilcast.node.foil_member import FoilSettings
 from veilcast.topics import Label
 
 
@@ -53,7 +56,7 @@ def publish(arguments: argparse.Namespace, context: Context) -> Report:
             count += 1
         await asyncio.sleep(arguments.linger)
 
-    drained = _live(arguments, context, work)
+    drained = _live(arguments, context, work, linger_s=arguments.linger)
     rest = "all of it has gone out" if drained else "the outbox keeps what has not gone out"
     return Report({"published": count, "drained": drained}, [f"published {count:,}; {rest}"])
 
@@ -82,13 +85,24 @@ def subscribe(arguments: argparse.Namespace, context: Context) -> Report:
     return Report(None)
 
 
-def _live(arguments: argparse.Namespace, context: Context, work: Callable[[Client], Awaitable[None]]) -> bool:
+def lingering(config: NodeConfig, seconds: int) -> NodeConfig:
+    """The settings of a member that repeats its events, for so long, to readers that are new."""
+    settings: FoilSettings = config.settings
+    late_us = max(settings.member.late_us, seconds * 1_000_000)
+    member = msgspec.structs.replace(settings.member, late_us=late_us)
+    return msgspec.structs.replace(config, settings=msgspec.structs.replace(settings, member=member))
+
+
+def _live(
+    arguments: argparse.Namespace, context: Context, work: Callable[[Client], Awaitable[None]], linger_s: int = 0
+) -> bool:
     """Run the node, do the work as its client, and end; or end when told to. Whether all has gone out."""
     path = config_of(arguments)
     config = load(path)
     log.set_up(config.log.format, "warning")  # Whoever runs one command wants its lines, and no diary.
     if config.mode != "foil":
         raise ConfigError(f'{path}: its mode is {config.mode!r}; this command is for mode = "foil"')
+    config = lingering(config, linger_s)
     secret = running.passphrase_of(arguments, config, context)
 
     async def act() -> None:

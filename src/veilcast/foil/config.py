@@ -146,6 +146,9 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     margin_us: int = 30_000_000
     """How much earlier than a reader's last sign of its broker it may have missed something; and how far clocks may
     differ."""
+    late_us: int = 0
+    """How long an event is repeated, beyond `margin_us`, for readers that are new: for a publisher that lingers. After
+    each absence of a reader the publisher repeats all of that time."""
     again_us: int = 1_000_000
     """How often repeats are asked for, and how often they begin, at the most; for one event twice as long each time,
     up to sixteen times."""
@@ -182,7 +185,7 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"foil.keep_alive_us must be between a second and {KEEP_ALIVE_MAX_US}")
 
 
-_MAY_BE_NONE: Final = ("k_p", "k_s", "ahead_us", "margin_us", "keep_us", "settle_us", "winnow_us")
+_MAY_BE_NONE: Final = ("k_p", "k_s", "ahead_us", "margin_us", "late_us", "keep_us", "settle_us", "winnow_us")
 
 PREFIX_MAX: Final = 64
 STEPS_MAX: Final = 1 << 20

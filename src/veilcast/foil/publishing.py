@@ -176,7 +176,7 @@ class Publishing:
             if record is not None:
                 self._overdue.set(events, now + self._config.wait_us)
                 self._events.append(Overdue(record, self._keeping.items(events)[0].letter.content.publication))
-        self._keeping.forget(now - self._config.keep_us)
+        self._keeping.forget(now - max(self._config.keep_us, self._config.margin_us + self._config.late_us))
 
     def next_us(self) -> int | None:
         return earliest(self._serving.next_us(), self._later.next_us(), self._overdue.next_us())
@@ -310,7 +310,7 @@ class Publishing:
         self._keeping.replace(events, renewed, now, lambda now: self._send(key, now))
 
     def _serve(self, span: Span, now: int) -> None:
-        repeats, margin_us = self._repeats[span.number], self._config.margin_us
+        repeats, margin_us, late_us = self._repeats[span.number], self._config.margin_us, self._config.late_us
         if any(sending.repeats and sending.span == span.number for sending in self._sending.values()):
             self._serving.set(span.number, now + self._config.again_us)
             return
@@ -318,7 +318,7 @@ class Publishing:
         asked = repeats.begin()
         keys: dict[Key, None] = {}
         for topic, each in asked:
-            since_us, until_us = each.since_us - margin_us, each.until_us + margin_us
+            since_us, until_us = each.since_us - margin_us - late_us, each.until_us + margin_us
             found = self._keeping.kept(topic, span.number, since_us, until_us)
             keys.update((key, None) for key in found if self._has_left(key[0]))
         repeats.sends(asked, keys)
