@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
+
 sys.path.insert(0, str(Path(__file__).parent))
 from banned import violations
 
@@ -187,14 +189,14 @@ def test_every_module_imports_alone_and_none_of_core_needs_the_lab() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert child.returncode == 0, child.stderr
 
 
 def test_the_import_check_notices_a_module_that_needs_the_lab() -> None:
     child = subprocess.run(
-        [sys.executable, "-c", _IMPORT_EACH, "numba"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", _IMPORT_EACH, "numba"], capture_output=True, text=True, check=False, timeout=HANG_S
     )
     assert child.returncode == 1
     assert "numba" in child.stderr
@@ -246,7 +248,7 @@ def test_the_commands_of_the_readme_run(block: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert child.returncode == 0, child.stdout + child.stderr
 
@@ -264,7 +266,7 @@ def test_every_example_runs(example: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_S,
     )
     assert child.returncode == 0, child.stdout + child.stderr
     assert child.stdout.strip()

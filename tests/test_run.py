@@ -13,6 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from patience import HANG_S
+
 ROOT = Path(__file__).parents[1]
 BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 
@@ -35,7 +37,7 @@ def run(checkout: Path, *arguments: str, **environment: str) -> subprocess.Compl
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANG_S,
     )
 
 
@@ -203,7 +205,7 @@ def test_the_lock_of_a_dead_set_up_goes_to_one_of_those_who_wait(checkout: Path)
     command = ["sh", str(checkout / "run"), "veilcast"]
     crowd = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(8)]
     for child in crowd:
-        _, errors = child.communicate(timeout=60)
+        _, errors = child.communicate(timeout=HANG_S)
         assert "python3-venv" in errors, errors
     assert not (checkout / ".venv.lock").exists()
 
@@ -233,7 +235,7 @@ def test_an_interrupted_set_up_leaves_no_lock_and_no_half_made_environment(check
     assert started.read_text() == "\n"
     watchdog.cancel()
     os.killpg(child.pid, signal.SIGTERM)
-    assert child.wait(timeout=30) != 0
+    assert child.wait(timeout=HANG_S) != 0
     assert not (checkout / ".venv").exists()
     assert not (checkout / ".venv.lock").exists()
 
@@ -268,13 +270,13 @@ def test_a_killed_set_up_is_repaired_by_the_next_call_and_later_calls_are_quick(
 @pytest.mark.all_only
 def test_pip_install_alone_gives_a_working_command_with_its_data(tmp_path: Path, checkout: Path) -> None:
     venv = tmp_path / "plain"
-    subprocess.run([str(BASE_PYTHON), "-m", "venv", str(venv)], check=True, timeout=120)
+    subprocess.run([str(BASE_PYTHON), "-m", "venv", str(venv)], check=True, timeout=HANG_S)
     install = subprocess.run(
         [str(venv / "bin" / "pip"), "install", "--quiet", str(checkout)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=HANG_S,
     )
     if install.returncode and "No matching distribution" in install.stderr:
         pytest.skip("no package index answers here")
@@ -286,6 +288,6 @@ def test_pip_install_alone_gives_a_working_command_with_its_data(tmp_path: Path,
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=HANG_S,
         )
         assert done.returncode == 0, done.stderr

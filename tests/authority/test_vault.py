@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.request import Asking, ask
@@ -94,7 +95,7 @@ def test_a_write_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_pat
     outcomes = []
     for step in range(1, 50):
         write_whole(path, b"old")
-        child = subprocess.run([sys.executable, "-c", _DYING, str(path), str(step)], check=False, timeout=60)
+        child = subprocess.run([sys.executable, "-c", _DYING, str(path), str(step)], check=False, timeout=HANG_S)
         outcomes.append((child.returncode, path.read_bytes()))
         assert path.read_bytes() in (b"old", b"new" * 1000)
         if child.returncode == 0:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from veilcast.cli.main import main
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "attack"))
@@ -132,7 +133,7 @@ def test_clocks_that_disagree_are_set_and_it_is_said(capsys: pytest.CaptureFixtu
 def test_without_the_lab_it_says_what_to_install() -> None:
     blocked = "import sys; sys.modules['numba'] = None; from veilcast.cli.main import main; sys.exit(main())"
     child = subprocess.run(
-        [sys.executable, "-c", blocked, "audit", "x"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", blocked, "audit", "x"], capture_output=True, text=True, check=False, timeout=HANG_S
     )
     assert child.returncode == 3
     assert child.stderr.count("\n") == 1

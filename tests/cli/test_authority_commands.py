@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.request import ask
@@ -359,7 +360,7 @@ def test_a_command_killed_at_any_write_is_repaired_by_calling_again(command: str
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=1_800,
+        timeout=HANG_S,
     )
     assert child.returncode == 0, child.stderr
     codes = json.loads(child.stdout.splitlines()[-1])

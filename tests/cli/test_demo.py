@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from patience import HANG_S, wait_until
 from veilcast.cli import crew, demo, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Plan, SmallWorld
@@ -22,8 +22,6 @@ from veilcast.lab import tables
 from veilcast.lab.attack.glance import glance
 from veilcast.lab.report.demo_page import Tried, page
 from veilcast.observe import Cell
-
-WITHIN_S = 60.0
 
 
 @pytest.fixture
@@ -56,16 +54,13 @@ def workers_below(directory: Path) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_demo_leaves_nothing_running(number: signal.Signals, home: Path) -> None:
     child = start(home)
-    deadline = time.monotonic() + WITHIN_S
     while not list(home.glob("veilcast-demo-*/*/*/node.sock")):
         assert child.poll() is None
-        assert time.monotonic() < deadline
     workers = workers_below(home)
     assert workers
     os.killpg(child.pid, number)
-    _, err = child.communicate(timeout=WITHIN_S)
-    while workers_below(home):
-        assert time.monotonic() < deadline
+    _, err = child.communicate(timeout=HANG_S)
+    wait_until(lambda: not workers_below(home))
     assert not list(home.rglob("*.sock"))
     if number != signal.SIGKILL:
         assert child.returncode == 130
@@ -90,7 +85,7 @@ def test_a_demo_under_nohup_outlives_its_terminal() -> None:
 @pytest.mark.all_only
 def test_the_demo_delivers_and_shows_what_the_observer_learns(home: Path) -> None:
     child = start(home, "--json", command=DOOR)
-    out, err = child.communicate(timeout=4 * WITHIN_S)
+    out, err = child.communicate(timeout=HANG_S)
     assert child.returncode == 0, err
     bare, covered, hardened = json.loads(out)["networks"]
     assert [row["profile"] for row in (bare, covered, hardened)] == ["paper", "paper, PF + SG", "hardened"]
@@ -129,7 +124,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_its_pictures_are_whole(tmp_pa
 def test_without_the_lab_the_demo_says_what_to_install_before_it_starts_anything() -> None:
     blocked = "import sys; sys.modules['pyarrow'] = None; from veilcast.cli.main import main; sys.exit(main())"
     child = subprocess.run(
-        [sys.executable, "-c", blocked, "demo"], capture_output=True, text=True, check=False, timeout=WITHIN_S
+        [sys.executable, "-c", blocked, "demo"], capture_output=True, text=True, check=False, timeout=HANG_S
     )
     assert child.returncode == 3
     assert child.stderr.count("\n") == 1

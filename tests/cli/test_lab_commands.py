@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from patience import HANG_S
 from veilcast.cli import exits
 from veilcast.cli.main import main
 from veilcast.lab import tables
@@ -136,7 +137,11 @@ def test_without_the_extra_the_lab_says_what_to_install() -> None:
     blocked = "import sys; sys.modules['pyspark'] = None; from veilcast.cli.main import main; sys.exit(main())"
     for command in (["doctor"], ["run", "mesh-fig12"]):
         child = subprocess.run(
-            [sys.executable, "-c", blocked, "lab", *command], capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", blocked, "lab", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANG_S,
         )
         assert child.returncode == 3
         assert child.stderr.count("\n") == 1
@@ -243,10 +248,10 @@ def test_a_sweep_that_is_interrupted_or_killed_goes_on_to_the_same_tables(tmp_pa
         sweep = start(pipe, tmp_path / "ended")
         with pipe.open("rb"):
             sweep.send_signal(ending)
-            _, error = sweep.communicate(timeout=300)
+            _, error = sweep.communicate(timeout=HANG_S)
         assert (sweep.returncode, error) == (code, said)
         manifest = json.loads((tmp_path / "ended/manifests/mesh-fig12.json").read_bytes())
         assert (manifest["status"], len(manifest["stored"])) == ("running", 1)
     sweep = start(None, tmp_path / "ended", tmp_path / "whole")
-    assert (sweep.communicate(timeout=300)[1], sweep.returncode) == ("", 0)
+    assert (sweep.communicate(timeout=HANG_S)[1], sweep.returncode) == ("", 0)
     assert tables_in(tmp_path / "ended") == tables_in(tmp_path / "whole") != {}

@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from patience import HANG_S
 from veilcast.authority.epoch import BATCH_DAYS
 from veilcast.authority.privacy import SHARES
 from veilcast.cli import commands, soak
@@ -38,7 +39,11 @@ runpy.run_module("veilcast.cli.main", run_name="__main__")
 @pytest.mark.parametrize("imported", ["veilcast.cli.commands", "veilcast.cli.grammar.modes"])
 def test_ctrl_c_while_a_command_is_imported_is_told_in_one_line(imported: str) -> None:
     child = subprocess.run(
-        [sys.executable, "-c", SIGNALLED, imported, "brokers"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", SIGNALLED, imported, "brokers"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_S,
     )
     assert (child.returncode, child.stdout, child.stderr) == (130, "", "veilcast: interrupted\n")
 

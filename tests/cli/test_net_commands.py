@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.cli import crew, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Plan, SmallWorld
@@ -27,7 +27,6 @@ from veilcast.link.machine import BODY
 from veilcast.node import config as node_config
 from veilcast.observe import Cell, read_table
 
-WITHIN_S = 40.0
 SMALL = Plan(nodes=6, profile="paper", topology=SmallWorld(2, 0.0), life_us=120_000_000)
 
 
@@ -64,14 +63,10 @@ def test_a_network_goes_up_delivers_and_leaves_nothing_when_it_goes_down(
         assert len(up["pids"]) == crew.WORKERS
         code, found = run(capsys, "net", "status", *where)
         assert (code, found["up"], found["pids"]) == (0, 4, up["pids"])
-        deadline = time.monotonic() + WITHIN_S
         while [node["neighbours"] for node in found["nodes"]] != [2] * 4:
-            assert time.monotonic() < deadline
             _, found = run(capsys, "net", "status", *where)
         roles = {node["role"]: directory / node["node"] / "node.toml" for node in found["nodes"]}
-        deadline = time.monotonic() + WITHIN_S
         while not all(node["inbox"] for node in found["nodes"] if node["role"] == "subscriber"):
-            assert time.monotonic() < deadline
             assert main(["pub", localnet.TOPIC, "-m", "hello", "-c", str(roles["publisher"])]) == 0
             capsys.readouterr()
             _, found = run(capsys, "net", "status", *where)
@@ -139,11 +134,10 @@ def test_ctrl_c_while_a_network_goes_up_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "n"
     command = [sys.executable, "-m", "veilcast.cli.main", "net", "up", "4", "--dir", str(directory)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + WITHIN_S
-    while not (pids := list(crew.living(directory).values())) and time.monotonic() < deadline:
+    while not (pids := list(crew.living(directory).values())):
         assert child.poll() is None
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=WITHIN_S)
+    _, err = child.communicate(timeout=HANG_S)
     assert (child.returncode, err) == (130, "veilcast: interrupted\n")
     assert pids
     assert not any(lives(pid) for pid in pids)
@@ -151,7 +145,7 @@ def test_ctrl_c_while_a_network_goes_up_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_only_a_process_that_holds_its_pid_file_is_ever_ended(tmp_path: Path) -> None:
-    bystander = subprocess.Popen(["sleep", "60"])
+    bystander = subprocess.Popen(["sleep", "infinity"])
     try:
         (tmp_path / "worker-0.pid").write_text(str(bystander.pid))
         assert crew.living(tmp_path) == {}

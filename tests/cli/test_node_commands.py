@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
@@ -28,7 +29,6 @@ from veilcast.node.relay_keys import spell_public
 from veilcast.relay.joining import ServerKeys
 from veilcast.topics import All, Label, Range
 
-TIMEOUT_S = 30.0
 DESK = str(Path(__file__).parents[1] / "net")
 NODE = """
 import contextlib, sys
@@ -109,7 +109,7 @@ def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) 
         assert home.run("pub", "weather", given=b"two\nlines")[0] == 0
         code, out, _ = home.run("pub", "weather", "--file", "body", "--json")
         assert (code, json.loads(out)) == (0, {"published": 2})
-        out, err = reader.communicate(timeout=TIMEOUT_S)
+        out, err = reader.communicate(timeout=HANG_S)
         notes = [json.loads(line) for line in out.splitlines()]
         assert (reader.returncode, err) == (0, "")
         assert [note.get("body") for note in notes] == ["sunny", "two\nlines", None]
@@ -117,7 +117,7 @@ def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) 
         assert notes[2]["base64"] == "/wA="
         assert json.loads(home.run("status", "--json")[1])["inbox"] == 0
         node.send_signal(signal.SIGTERM)
-        out, err = node.communicate(timeout=TIMEOUT_S)
+        out, err = node.communicate(timeout=HANG_S)
         assert (node.returncode, json.loads(out)) == (0, {"drained": True})
         assert "weather" not in err
         assert "sunny" not in err
@@ -129,7 +129,7 @@ def test_neither_topic_nor_text_of_a_failed_request_reaches_the_log_of_the_node(
         assert (code, err) == (1, "veilcast: the node failed to do this; its log has the cause\n")
         assert home.run("pub", "nobody/knows", "-m", "x")[0] == 8
         assert home.run("node", "stop")[0] == 0
-        _, log = node.communicate(timeout=TIMEOUT_S)
+        _, log = node.communicate(timeout=HANG_S)
         assert "ZeroDivisionError at" in log
         assert not [planted for planted in ("secret", "planted", "nobody", "bug") if planted in log]
 
@@ -144,7 +144,7 @@ def test_ctrl_c_or_sigterm_ends_a_subscription_cleanly_and_what_was_printed_was_
         home.run("pub", "weather", "-m", "sunny", "--value", "temp=20")
         assert line_of(reader.stdout) == "sunny\n"
         reader.send_signal(end)
-        out, err = reader.communicate(timeout=TIMEOUT_S)
+        out, err = reader.communicate(timeout=HANG_S)
         assert (reader.returncode, out, err) == (130, "", "veilcast: interrupted\n")
         assert json.loads(home.run("status", "--json")[1])["subscriptions"] == 0
 
@@ -160,7 +160,7 @@ def test_sigterm_ends_a_subscription_that_a_script_has_put_into_the_background(h
         home.run("pub", "weather", "-m", "sunny")
         assert line_of(reader.stdout) == "sunny\n"
         reader.send_signal(signal.SIGTERM)
-        out, err = reader.communicate(timeout=TIMEOUT_S)
+        out, err = reader.communicate(timeout=HANG_S)
         assert (reader.returncode, out, err) == (130, "", "veilcast: interrupted\n")
         assert json.loads(home.run("status", "--json")[1])["subscriptions"] == 0
 
@@ -170,7 +170,7 @@ def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Ho
         reader = home.command("sub", "weather")
         until_subscribed(home)
         node.kill()
-        _, err = reader.communicate(timeout=TIMEOUT_S)
+        _, err = reader.communicate(timeout=HANG_S)
         assert reader.returncode == 14
         told = "and its log says why; start it again: what it had not confirmed may be lost"
         assert err == f"veilcast: the node has gone away, {told}\n"
@@ -187,7 +187,7 @@ def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, member
         until_subscribed(home)
         _, out, _ = home.run("status")
         reader.terminate()
-        reader.communicate(timeout=TIMEOUT_S)
+        reader.communicate(timeout=HANG_S)
         assert f"{members} members" in out
         assert all(line in out for line in ("\n  1 overdue ", "\n  3 lapsed ", "\n  refused      2 notes, since"))
         assert "78% of the others" in out
@@ -221,13 +221,13 @@ def test_a_subscription_that_waits_is_told_until_when(home: Home, topic: str, to
         assert told in home.run("status")[1]
         assert len(json.loads(home.run("status", "--json")[1])["waiting"]) == 1
         assert home.run("pub", topic, "-m", "at last")[0] == 0
-        assert reader.communicate(timeout=TIMEOUT_S) == ("at last\n", "")
+        assert reader.communicate(timeout=HANG_S) == ("at last\n", "")
 
 
 def test_a_node_stops_when_it_is_asked_to(home: Home) -> None:
     with home.node() as node:
         assert home.run("node", "stop")[0] == 0
-        out, _ = node.communicate(timeout=TIMEOUT_S)
+        out, _ = node.communicate(timeout=HANG_S)
         assert node.returncode == 0
         assert "has gone out" in out
 
@@ -235,7 +235,7 @@ def test_a_node_stops_when_it_is_asked_to(home: Home) -> None:
 def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> None:
     with home.node():
         second = home.start(sys.executable, "-c", NODE, DESK, "node", "run")
-        _, err = second.communicate(timeout=TIMEOUT_S)
+        _, err = second.communicate(timeout=HANG_S)
         assert second.returncode == 15
         assert err.startswith("veilcast: control: this one runs already, and answers at")
         assert "stop it first" in err

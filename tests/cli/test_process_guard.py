@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
+
 PROGRAM = """
 import ctypes, resource, sys
 from veilcast.cli.main import main
@@ -21,7 +23,12 @@ sys.stderr.write(f"{code} {resource.getrlimit(resource.RLIMIT_CORE)} {dumpable}\
 def after(*arguments: str) -> str:
     """What the process says of itself once the command has ended."""
     child = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True, timeout=120, stdin=-3
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_S,
+        stdin=-3,
     )
     return child.stderr.splitlines()[-1].partition(" ")[2]
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
+
 USE_THE_GROUP = "from veilcast.crypto.group import Scalar; Scalar.of(2).public() * Scalar.of(3)"
 
 MODULES = ["veilcast", "veilcast.crypto.group", "veilcast.crypto.dealing", "veilcast.cli.commands"]
@@ -24,7 +26,7 @@ def python(code: str, temporary: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
 
 

@@ -18,6 +18,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from patience import HANG_S
 from veilcast.lab.spark import java, session
 from veilcast.lab.sweep import sweep
 from veilcast.lab.sweep.engines import Engine
@@ -69,7 +70,7 @@ def daemon(name: str, arguments: list[str], environment: dict[str, str], ready: 
         yield found[1]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANG_S)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from patience import HANG_S, pause
 from veilcast.cli import localbrokers, ways
 from veilcast.cli.brokers_facts import told_by
 from veilcast.cli.compose import compose
@@ -72,7 +73,7 @@ class House(AnyHouse):
     async def complete(self) -> None:
         """Wait until all brokers know who wants what."""
         while not all(facts and facts["complete"] for facts in (await self.told()).values()):
-            await asyncio.sleep(0.1)
+            await pause()
 
     async def spawn(self, name: str) -> None:
         """An honest broker in a process of its own; returns when it listens."""
@@ -102,7 +103,7 @@ def run_broker(file: Path, said: Connection, errors: Path) -> None:
     sys.exit(main(["brokers", "run", "-c", str(file)], Context(say=said.send)))
 
 
-def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]], within_s: float) -> None:
+def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]], within_s: float = HANG_S) -> None:
     """Lay out an overlay, and run a test in it. Who has lost a peer calls it again soon; in service it waits longer."""
 
     async def run() -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from patience import HANG_S
 from veilcast.cli import mosquitto
 from veilcast.cli.compose import compose
 from veilcast.cli.localfoil import broker_directory
@@ -71,13 +72,12 @@ def in_house(
     *,
     more: str = "",
     settings: str = "",
-    within_s: float = 60.0,
 ) -> None:
     async def run() -> None:
         house = House(directory, plan, more, settings)
         try:
             house.broker.start()
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(HANG_S):
                 await test(house)
         finally:
             try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from patience import pause
 from veilcast.authority.vault import read_private
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Net, NodeRole, Plan, lay_out, node_file
@@ -134,5 +135,5 @@ class House:
 async def until(me: Client, true: Callable[[Status], bool]) -> Status:
     """Ask again and again how the node is, until this is true of it."""
     while not true(status := await me.status()):
-        await asyncio.sleep(0.02)
+        await pause()
     return status

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from patience import HANG_S, pause, until
 from veilcast.cli import crew, localnet
 from veilcast.errors import VeilcastError
 from veilcast.net.client import Client, open_client
@@ -23,8 +23,6 @@ FAULT = re.compile(r"fault", re.IGNORECASE)
 
 
 class Outcome(NamedTuple):
-    warm: bool
-    """True if a first notification arrived at all, so that the rest means anything."""
     arrived: dict[str, int]
     """By reader, how many of the honest publisher's later notifications came."""
     alive: int
@@ -33,7 +31,7 @@ class Outcome(NamedTuple):
     """Lines of their logs that speak of a fault, and faults that the nodes count."""
 
 
-def poison(directory: Path, mode: str, within_s: float) -> Outcome:
+def poison(directory: Path, mode: str) -> Outcome:
     """Bring a network up, let one publisher send one poisoned publication, and another honest ones after it."""
     source = str(Path(localnet.__file__).parents[2])
     paths = os.pathsep.join((str(HERE / "poisoned"), source))
@@ -41,14 +39,18 @@ def poison(directory: Path, mode: str, within_s: float) -> Outcome:
     command = [sys.executable, "-m", "veilcast.cli.main", "net"]
     options = ["--mode", mode, "--publishers", str(PUBLISHERS), "--subscribers", str(READERS), "--epoch", "30"]
     options += ["--no-tor"] if mode == "tree" else []
-    subprocess.run([*command, "up", "6", *options, "--dir", str(directory)], env=environment, check=True, timeout=300)
+    subprocess.run(
+        [*command, "up", "6", *options, "--dir", str(directory)], env=environment, check=True, timeout=HANG_S
+    )
     try:
-        return asyncio.run(_observe(directory, within_s))
+        return asyncio.run(_observe(directory))
     finally:
-        subprocess.run([*command, "down", "--keep", "--dir", str(directory)], env=environment, check=True, timeout=120)
+        subprocess.run(
+            [*command, "down", "--keep", "--dir", str(directory)], env=environment, check=True, timeout=HANG_S
+        )
 
 
-async def _observe(directory: Path, within_s: float) -> Outcome:
+async def _observe(directory: Path) -> Outcome:
     net = localnet.read_net(directory)
     values: dict[str, Any] = {"price": 512} if net.plan.mode == "foil" else {}
 
@@ -63,11 +65,13 @@ async def _observe(directory: Path, within_s: float) -> Outcome:
         heard[str(number)] = Counter()
         tasks.append(asyncio.create_task(_listen(file(number), net.topic, heard[str(number)])))
     try:
-        warm = await _until_first(honest, net.topic, values, heard, within_s)
+        async with asyncio.timeout(HANG_S):
+            await _until_first(honest, net.topic, values, heard)
         await hostile.publish(net.topic, "POISON", **values)
         for number in range(NOTES):
             await honest.publish(net.topic, f"after {number}", **values)
-        await _all_there(heard, within_s)
+        with contextlib.suppress(TimeoutError):  # The caller sees what is missing.
+            await until(lambda: _all_there(heard))
         counted = [await _faults(file(number)) for number in range(net.plan.nodes)]
     finally:
         for task in tasks:
@@ -77,7 +81,7 @@ async def _observe(directory: Path, within_s: float) -> Outcome:
             await client.close()
     arrived = {reader: sum(body.startswith("after") for body in bodies) for reader, bodies in heard.items()}
     logs = "".join(path.read_text(errors="replace") for path in directory.rglob("*.log"))
-    return Outcome(warm, arrived, len(crew.living(directory)), len(FAULT.findall(logs)) + sum(counted))
+    return Outcome(arrived, len(crew.living(directory)), len(FAULT.findall(logs)) + sum(counted))
 
 
 async def _faults(config: Path) -> int:
@@ -101,28 +105,15 @@ async def _listen(config: Path, topic: str, heard: Counter[str]) -> None:
         await me.close()
 
 
-async def _until_first(me: Client, topic: str, values: Any, heard: dict[str, Counter[str]], within_s: float) -> bool:
+async def _until_first(me: Client, topic: str, values: Any, heard: dict[str, Counter[str]]) -> None:
     """Publish until every reader has something: members join at the edges of epochs."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within_s
     number = 0
-    while not all(heard.values()) and loop.time() < end:
-        await me.publish(topic, f"before {number}", **values)
-        number += 1
-        await asyncio.sleep(2)
-    return all(heard.values())
+    while not all(heard.values()):
+        if not (await me.status()).outbox:
+            await me.publish(topic, f"before {number}", **values)
+            number += 1
+        await pause()
 
 
-async def _all_there(heard: dict[str, Counter[str]], within_s: float) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within_s
-    while loop.time() < end:
-        if all(sum(body.startswith("after") for body in bodies) == NOTES for bodies in heard.values()):
-            return
-        await asyncio.sleep(0.5)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(
-        json.dumps({"mode": sys.argv[1], **poison(Path(sys.argv[2]), sys.argv[1], float(sys.argv[3]))._asdict()})
-    )
+def _all_there(heard: dict[str, Counter[str]]) -> bool:
+    return all(sum(body.startswith("after") for body in bodies) == NOTES for bodies in heard.values())

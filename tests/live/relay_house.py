@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from patience import HANG_S
 from veilcast.cli import ways
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context
@@ -97,13 +98,13 @@ def run_host(name: str, file: Path, said: Connection, forgetful: bool, room: int
     sys.exit(main(["relay", name, "run", "-c", str(file)], Context(say=say)))
 
 
-def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]], within_s: float = 30.0) -> None:
+def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]]) -> None:
     """Lay out a relay, and run a test in it. Who has lost a host calls it again soon; in service it waits longer."""
 
     async def run() -> None:
         house = House(directory, plan)
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(HANG_S):
                 with patch.object(ways, "Limits", partial(Limits, backoff_max_s=0.5)):
                     await test(house)
         finally:

@@ -38,4 +38,4 @@ def test_readers_open_what_comes_with_keys_that_no_broker_carries(profile: Profi
             if facts is not None and not host.startswith("repository"):
                 assert facts["sizes"]["keys"] == 0
 
-    in_house(disk, plan, test, within_s=120)
+    in_house(disk, plan, test)

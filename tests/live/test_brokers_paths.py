@@ -48,7 +48,7 @@ def test_members_of_two_overlays_do_with_either(disk: Path) -> None:
     overlay = OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=3)
     roles: tuple[NodeRole, ...] = ("publisher", "subscriber")
     plan = Plan(nodes=2, mode="brokers", publishers=1, subscribers=1, overlay=overlay, roles=roles)
-    in_house(disk, plan, test, within_s=60)
+    in_house(disk, plan, test)
 
 
 async def publish(house: House, bodies: list[str]) -> None:

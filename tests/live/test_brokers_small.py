@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from patience import pause
 from veilcast.authority.record import Profile
 from veilcast.brokers.overlay import NodeEntry
 from veilcast.brokers.planning import Step
@@ -51,7 +52,7 @@ def test_an_overlay_of_the_papers_profile_delivers_every_note_once(disk: Path) -
             assert (await me.status()).inbox == 0
 
     nodes = (NodePlan("a"), NodePlan("b"))
-    in_house(disk, small(OverlayPlan(nodes, (("a", "b"),), ("a", "b")), "paper"), test, within_s=30)
+    in_house(disk, small(OverlayPlan(nodes, (("a", "b"),), ("a", "b")), "paper"), test)
 
 
 def test_a_member_that_comes_back_finds_an_edge_node_of_which_no_replica_is_what_it_was(disk: Path) -> None:
@@ -64,7 +65,7 @@ def test_a_member_that_comes_back_finds_an_edge_node_of_which_no_replica_is_what
         await replace_all(house)
         kept = house.directory / reader / "overlay.signed"
         while kept.read_bytes() != (house.directory / "operator" / "overlay.signed").read_bytes():
-            await asyncio.sleep(0.1)
+            await pause()
         await house.stop(reader)
         async with house.client(house.publisher) as me:
             for body in BODIES:
@@ -72,7 +73,7 @@ def test_a_member_that_comes_back_finds_an_edge_node_of_which_no_replica_is_what
         await house.start(reader)
         assert await house.read(reader, len(BODIES)) == BODIES
 
-    in_house(disk, small(OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=3)), test, within_s=60)
+    in_house(disk, small(OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=3)), test)
 
 
 def test_a_broker_says_whom_of_its_node_it_misses_and_takes_no_older_overlay(disk: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_broker_says_whom_of_its_node_it_misses_and_takes_no_older_overlay(dis
             await asyncio.to_thread(inquire, broker_socket(house.directory, "a-1"), {"order": old})
         assert (await house.told())["a-1"]["version"] == 2
 
-    in_house(disk, small(OverlayPlan((NodePlan("a"),), (), ("a", "a"))), test, within_s=30)
+    in_house(disk, small(OverlayPlan((NodePlan("a"),), (), ("a", "a"))), test)
 
 
 def test_an_order_reaches_the_repository_by_way_of_members_and_it_tells_nobody(disk: Path) -> None:
@@ -115,14 +116,14 @@ def test_an_order_reaches_the_repository_by_way_of_members_and_it_tells_nobody(d
 
         assert await hand("a-1") == {"version": 2, "tells": True}
         while (await house.told())["repository-1"]["version"] < 2:
-            await asyncio.sleep(0.1)
+            await pause()
         assert await hand("repository-1") == {"version": 2, "tells": False}
         await house.publish(*BODIES)
         assert await house.read(reader, len(BODIES)) == BODIES
         assert (await house.told())["spare-1"]["sizes"]["keys"] > 0
 
     overlay = OverlayPlan((NodePlan("a"),), (), ("a", "a"), spare=1, repository=3)
-    in_house(disk, small(overlay), test, within_s=60)
+    in_house(disk, small(overlay), test)
 
 
 def signed_at(house: House) -> bytes:
@@ -140,6 +141,6 @@ async def replace_all(house: House) -> None:
     await house.start(*operator.sign(step))
     await asyncio.to_thread(operator.hand_out)
     while await asyncio.to_thread(operator.standing, step) < 3:
-        await asyncio.sleep(0.1)
+        await pause()
     while await asyncio.to_thread(operator.staying, step):
-        await asyncio.sleep(0.1)
+        await pause()

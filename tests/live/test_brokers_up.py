@@ -4,13 +4,13 @@ planned away, and gone, although the plan was interrupted once; and nothing that
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from patience import wait_until
 from veilcast.cli import crew, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
@@ -35,7 +35,6 @@ role = "publisher"
 edge = "south"
 role = "subscriber"
 """
-WITHIN_S = 60.0
 
 
 @pytest.mark.all_only
@@ -65,9 +64,7 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
     try:
         run("brokers", "overlay", "up", str(file), "--dir", str(directory))
         publish("one", "two")
-        deadline = time.monotonic() + WITHIN_S
-        while ("north", 3) not in marks(brokers()):
-            assert time.monotonic() < deadline
+        wait_until(lambda: ("north", 3) in marks(brokers()))
         plan = run("brokers", "plan", "--dir", str(directory))
         assert (plan["liars"], plan["applied"]) == (["replica 3 of north"], False)
         assert [(step["node"], len(step["come"]), len(step["leave"])) for step in plan["steps"]] == [("north", 1, 1)]
@@ -76,10 +73,8 @@ def test_a_liar_is_found_and_replaced_by_commands_and_nothing_is_lost(
             assert main(["brokers", "plan", "--dir", str(directory), "--apply"], Context(warn=lambda _: None)) == 130
         assert run("brokers", "plan", "--dir", str(directory))["pending"] == 2, "it was signed, and nobody has it"
         assert run("brokers", "plan", "--dir", str(directory), "--apply")["applied"]
-        deadline = time.monotonic() + WITHIN_S
         while (told := brokers())["north-3"] is not None:  # It has left, and is about to end.
             assert told["north-3"]["left"]
-            assert time.monotonic() < deadline
         assert (told["spare-1"]["node"], told["spare-1"]["version"], told["spare-2"]) == ("north", 2, None)
         assert run("brokers", "plan", "--dir", str(directory))["steps"] == []
         publish("four")

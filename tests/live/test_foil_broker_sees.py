@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from veilcast.cli.localnet import Plan
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -35,7 +36,7 @@ def test_a_broker_sees_events_of_one_size_under_keyed_names_and_nothing_of_what_
             async with house.client(house.publisher) as me:
                 await me.publish(house.net.topic, "attack at dawn", price=PRICES[-1])
                 await until(me, lambda status: not status.outbox)
-            out, _ = spy.communicate(timeout=30)
+            out, _ = spy.communicate(timeout=HANG_S)
         seen = [line.split(" ") for line in out.splitlines() if re.match(r"[01] ", line)]
         assert len(seen) == 5 * len(PRICES)
         assert {retained for retained, _, _ in seen} == {"0"}

@@ -3,12 +3,12 @@ asked for."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 
+from patience import pause
 from veilcast.authority.record import Profile
 from veilcast.cli.localnet import Plan
 from veilcast.topics import All, Label, Range
@@ -27,7 +27,7 @@ async def all_fakes(house: House, reader: str, each: int) -> None:
     is said before its publisher answers comes twice, and its fakes with it."""
     counts = house.machines[reader].counts
     while counts().get("fake", 0) != each * (len(PRICES) + counts().get("double", 0)):
-        await asyncio.sleep(0.02)
+        await pause()
 
 
 @pytest.mark.parametrize(("profile", "version"), [("hardened", 5), ("hardened", 4), ("paper", 5)])

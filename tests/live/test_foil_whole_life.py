@@ -7,20 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from patience import HANG_S, wait_until
 from veilcast.cli.localnet import Plan
 
 sys.path.insert(0, str(Path(__file__).parent))
 from foil_house import House, is_here
 
 PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
-TIMEOUT_S = 300.0
-"""A guard against hanging; each test takes some seconds on a quiet machine."""
 
 pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not is_here(), reason="mosquitto is not installed")]
 
@@ -50,16 +48,16 @@ def test_lines_of_values_become_lines_of_notes_and_ctrl_c_ends_cleanly(disk: Pat
             until_it_stands(each)
         publisher = command(house, house.publisher, "publish", topic, "--csv", str(disk / "series.csv"))
         running.append(publisher)
-        out, err = publisher.communicate(timeout=TIMEOUT_S)
+        out, err = publisher.communicate(timeout=HANG_S)
         assert (publisher.returncode, out) == (0, "published 100; all of it has gone out\n"), err
-        out, err = reader.communicate(timeout=TIMEOUT_S)
+        out, err = reader.communicate(timeout=HANG_S)
         notes = [json.loads(line) for line in out.splitlines()]
         assert reader.returncode == 0, err
         assert sorted(note["body"] for note in notes) == [f"tick {n}" for n in range(20, 30)]
         assert idle.stdout is not None
         assert {idle.stdout.readline() for _ in range(100)} == {f"tick {n}\n" for n in range(100)}
         idle.send_signal(signal.SIGINT)
-        idle.communicate(timeout=TIMEOUT_S)
+        idle.communicate(timeout=HANG_S)
         assert idle.returncode == 0
     finally:
         for each in running:
@@ -79,11 +77,11 @@ def test_a_publisher_that_lingers_is_there_for_a_reader_who_comes_late(disk: Pat
         until_it_stands(first)
         stays = ["publish", topic, "--value", "price=500", "-m", "late", "--linger", "600"]
         running.append(command(house, house.publisher, *stays))
-        assert first.communicate(timeout=TIMEOUT_S)[0] == "late\n"
+        assert first.communicate(timeout=HANG_S)[0] == "late\n"
         # The broker has it by now, and has nothing of it left.
         second = command(house, two, "subscribe", topic, "--count", "1")
         running.append(second)
-        assert second.communicate(timeout=TIMEOUT_S)[0] == "late\n"
+        assert second.communicate(timeout=HANG_S)[0] == "late\n"
     finally:
         for each in running:
             each.kill()
@@ -115,10 +113,7 @@ def test_what_a_broker_drops_for_want_of_room_while_its_reader_sleeps_comes_agai
         heard = {reader.stdout.readline() for _ in range(15)}
         reader.send_signal(signal.SIGSTOP)
         say(15, 75)
-        until_s = time.monotonic() + TIMEOUT_S
-        while "being dropped" not in log.read_text() and time.monotonic() < until_s:
-            time.sleep(0.1)
-        assert "being dropped" in log.read_text()
+        wait_until(lambda: "being dropped" in log.read_text())
         reader.send_signal(signal.SIGCONT)
         say(75, 76)
         heard |= {reader.stdout.readline() for _ in range(61)}
@@ -140,7 +135,7 @@ def test_a_reader_without_a_broker_is_told_what_hinders_it_once(disk: Path) -> N
         assert told.startswith("veilcast: the node goes on trying, but no way to ")
         assert told.endswith(": nobody answers there\n")
         reader.send_signal(signal.SIGINT)
-        assert reader.communicate(timeout=TIMEOUT_S) == ("", "")
+        assert reader.communicate(timeout=HANG_S) == ("", "")
     finally:
         reader.kill()
 
@@ -150,7 +145,7 @@ def test_a_network_with_a_broker_of_its_own_comes_up_and_leaves_nothing(tmp_path
 
     def net(verb: str, *options: str) -> dict[str, Any]:
         whole = [sys.executable, "-m", "veilcast.cli.main", "net", verb, *options, "--dir", str(directory), "--json"]
-        found = subprocess.run(whole, capture_output=True, text=True, timeout=2 * TIMEOUT_S)
+        found = subprocess.run(whole, capture_output=True, text=True, timeout=HANG_S)
         assert found.returncode == 0, found.stderr
         told: dict[str, Any] = json.loads(found.stdout)
         return told

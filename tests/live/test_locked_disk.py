@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import veilcast
+from patience import HANG_S, pause
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.vault import read_secret
@@ -225,7 +226,7 @@ def _seize(mode: str, base: Path) -> Seized:
     if mode == "mesh":
         _in_mesh(directory, Plan(nodes=6, profile="paper", publishers=1, subscribers=2), test)
     elif mode == "relay":
-        relay_house.in_house(directory, Plan(nodes=4, mode="relay", publishers=1, subscribers=2), test, 60)
+        relay_house.in_house(directory, Plan(nodes=4, mode="relay", publishers=1, subscribers=2), test)
     elif mode == "tree":
         tree_house.in_house(directory, Plan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False), test)
     elif mode == "foil":
@@ -233,7 +234,7 @@ def _seize(mode: str, base: Path) -> Seized:
             pytest.skip("needs mosquitto")
         foil_house.in_house(directory, Plan(nodes=4, mode="foil", publishers=1, subscribers=2), test)
     else:
-        broker_house.in_house(directory, Plan(nodes=4, mode="brokers", publishers=1, subscribers=2), test, 90)
+        broker_house.in_house(directory, Plan(nodes=4, mode="brokers", publishers=1, subscribers=2), test)
     _seize_files(houses[0], base / "off")
     return Seized(houses[0], base / "off", base / "on", notes)
 
@@ -253,7 +254,7 @@ async def _live(house: Any, notes: list[Note], on: Path) -> None:
         publisher = await clients.enter_async_context(house.client(house.publisher))
         for body in cycle(BODIES):
             await publisher.publish(topic, body, **more)
-            await asyncio.sleep(0.2)  # A mesh keeps nothing for a reader that it does not know yet.
+            await pause()  # A mesh keeps nothing for a reader that it does not know yet.
             if all([(await me.status()).inbox >= len(BODIES) for me in readers]):
                 break
         await _until(publisher, lambda status: not status.outbox)
@@ -275,14 +276,14 @@ def _seize_files(house: House, target: Path) -> None:
 
 async def _until(me: Any, true: Callable[[Any], bool]) -> None:
     while not true(await me.status()):
-        await asyncio.sleep(0.02)
+        await pause()
 
 
 def _in_mesh(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None]]) -> None:
     async def run() -> None:
         house = _MeshHouse(directory, plan)
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(HANG_S):
                 await test(house)
         finally:
             await house.end()

@@ -15,15 +15,12 @@ from poison_net import NOTES, poison
 
 MODES = ["mesh", "relay", "tree", "brokers"]
 FOIL = pytest.param("foil", marks=pytest.mark.skipif(not is_here(), reason="mosquitto is not installed"))
-WITHIN_S = 200.0
 
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("mode", [*MODES, FOIL])
 def test_a_poisoned_notification_costs_nobody_anything(mode: str, tmp_path: Path) -> None:
-    outcome = poison(tmp_path / "net", mode, WITHIN_S)
-    if not outcome.warm:
-        pytest.skip(f"on this machine nothing arrived within {WITHIN_S:g} s, with or without poison")
+    outcome = poison(tmp_path / "net", mode)
     assert outcome.alive == crew.WORKERS
     assert outcome.faults == 0
     assert set(outcome.arrived.values()) == {NOTES}

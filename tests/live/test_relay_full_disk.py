@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 
+from patience import pause
 from veilcast.cli import exits
 from veilcast.cli.localnet import Plan
 from veilcast.errors import StorageError
@@ -42,7 +42,7 @@ def test_a_server_whose_disk_is_full_ends_and_has_all_that_it_acknowledged(disk:
             await until(me, lambda status: not status.outbox)
         assert await house.read(reader, len(bodies)) == sorted(bodies)
 
-    in_house(disk, PLAN, test, within_s=60)
+    in_house(disk, PLAN, test)
 
 
 @pytest.mark.all_only
@@ -61,13 +61,13 @@ def test_a_proxy_whose_disk_is_full_ends_and_knows_whom_it_has_let_in(disk: Path
                 while (code := house.ended("proxy")) is None:
                     if not (await me.status()).waiting:
                         break
-                    await asyncio.sleep(0.001)
+                    await pause()
         assert_told(house, "proxy", code)
         await house.spawn("proxy")
         await house.publish("after")
         assert await house.read(reader, 2) == ["after", "before"]
 
-    in_house(disk, PLAN, test, within_s=60)
+    in_house(disk, PLAN, test)
 
 
 def assert_told(house: House, name: str, code: int | None) -> None:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from patience import pause
 from veilcast.cli.localnet import Plan
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -35,7 +36,7 @@ def test_killed_at_any_moment_a_host_loses_nothing_that_it_promised(victim: str,
         for _ in range(KILLS):
             goal = len(bodies) + rng.randrange(1, 12)
             while len(bodies) < goal and not publishing.done():
-                await asyncio.sleep(0.01)
+                await pause()
             house.kill(victim)
             await house.spawn(victim)
         publishing.cancel()
@@ -48,7 +49,7 @@ def test_killed_at_any_moment_a_host_loses_nothing_that_it_promised(victim: str,
             async with house.client(reader) as me:
                 assert (await me.status()).inbox == 0
 
-    in_house(disk, PLAN, test, within_s=120)
+    in_house(disk, PLAN, test)
 
 
 @pytest.mark.all_only
@@ -69,7 +70,7 @@ def test_a_disk_that_forgets_would_be_noticed(forgetful: bool, disk: Path) -> No
         expected = ["second"] if forgetful else ["first", "second"]
         assert await house.read(reader, len(expected)) == expected
 
-    in_house(disk, PLAN, test, within_s=60)
+    in_house(disk, PLAN, test)
 
 
 async def publish(house: House, bodies: list[str]) -> None:

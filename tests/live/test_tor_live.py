@@ -8,12 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from patience import HANG_S, until
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Connect, Frame
 from veilcast.net import ends, testnet, tor
@@ -25,7 +25,6 @@ from veilcast.net.wrap import Dialled
 sys.path.insert(0, str(Path(__file__).parents[1] / "net"))
 from puppet import Puppet
 
-WITHIN_S = 60.0
 PURPOSES = ("directory", "hop", "publish-1", "publish-2")
 
 
@@ -57,7 +56,7 @@ def test_every_purpose_has_a_circuit_of_its_own_and_whoever_is_called_learns_no_
     async def test() -> None:
         here, there, door = Puppet(), Puppet(), doorway()
         service = anonymity.serve(door.getsockname())
-        anonymity.await_reachable([service], WITHIN_S)
+        anonymity.await_reachable([service], HANG_S)
         reach = Careless(anonymity.reach.socks) if careless else anonymity.reach
         host = OnionDriver(here, listen=[door], reach=reach, act_on=print)
         caller = OnionDriver(there, listen=[], reach=reach, act_on=print)
@@ -169,11 +168,4 @@ def test_a_tor_of_our_own_ends_with_whoever_started_it_and_its_end_is_noticed(
         with tor.attached(control) as second:
             child.send_signal(signal.SIGKILL)
             with pytest.raises(LocalError, match="has ended"):
-                asyncio.run(asyncio.wait_for(second.gone(), WITHIN_S))
-
-
-async def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+                asyncio.run(asyncio.wait_for(second.gone(), HANG_S))

@@ -67,7 +67,7 @@ def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_addre
 
     with started(tmp_path, network=tor_network) as tor, logged() as text:
         try:
-            in_house(disk, PLAN, test, tor=tor, within_s=240.0)
+            in_house(disk, PLAN, test, tor=tor)
         except TimeoutError:
             pytest.fail(f"it took too long: {done}")
     assert "started" in text.getvalue()

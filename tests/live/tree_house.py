@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from patience import HANG_S
 from veilcast.cli import localtree
 from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Plan
@@ -71,12 +72,11 @@ def in_house(
     *,
     tor: Tor | None = None,
     hasty: str = HASTY,
-    within_s: float = 150.0,
 ) -> None:
     async def run() -> None:
         house = House(directory, plan, tor, hasty)
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(HANG_S):
                 await test(house)
         finally:
             await house.end()

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from patience import HANG_S
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
@@ -21,7 +22,6 @@ from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity
 
 EPOCH_US = 3_600_000_000
-TIMEOUT_S = 20.0
 QUICK = Limits(backoff_s=0.01, backoff_max_s=0.05)
 """Calls are repeated at once, so that no test waits for one."""
 
@@ -79,7 +79,7 @@ async def running(
     driver = StreamDriver(machine, listen=listen, identity=identity, act_on=act_on, limits=limits)
     driver.open()
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             yield driver
     finally:
         driver.close()

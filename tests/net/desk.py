@@ -141,5 +141,4 @@ LATER: dict[tuple[Constraint, ...], int | None] = {
 """Interests that get something only from some time on."""
 HINDERED = 21
 """Among so many members, this node finds no way."""
-TIMEOUT_S = 20.0
 """Nothing here takes that long; it ends a test that hangs."""

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from veilcast import UnreachableError, connect_sync
 from veilcast.net.blocking import Calls
 
 sys.path.insert(0, str(Path(__file__).parent))
-from desk import TIMEOUT_S, Desk, served
+from desk import Desk, served
 
 
 @contextlib.contextmanager
@@ -32,12 +33,12 @@ def node(directory: Path) -> Iterator[list[Desk]]:
     loop, over = list[asyncio.AbstractEventLoop](), list[asyncio.Event]()
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
-    assert ready.wait(TIMEOUT_S)
+    assert ready.wait(HANG_S)
     try:
         yield desks
     finally:
         loop[0].call_soon_threadsafe(over[0].set)
-        thread.join(TIMEOUT_S)
+        thread.join(HANG_S)
         assert not thread.is_alive()
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from patience import HANG_S, pause
 from veilcast import All, Equal, Label, Publication, Range, connect
 from veilcast.errors import (
     ConfigError,
@@ -30,7 +31,7 @@ from veilcast.net.control import ControlServer
 from veilcast.topics import Conjunction
 
 sys.path.insert(0, str(Path(__file__).parent))
-from desk import TIMEOUT_S, Desk, served
+from desk import Desk, served
 
 Test = Callable[[Path, Desk, ControlServer], Awaitable[None]]
 
@@ -40,7 +41,7 @@ def at_desk(directory: Path, test: Test, clients_max: int = 16) -> Desk:
 
     async def run() -> Desk:
         desk = Desk()
-        async with asyncio.timeout(TIMEOUT_S), served(directory, desk, clients_max) as server:
+        async with asyncio.timeout(HANG_S), served(directory, desk, clients_max) as server:
             await test(directory / "node.toml", desk, server)
         return desk
 
@@ -50,7 +51,7 @@ def at_desk(directory: Path, test: Test, clients_max: int = 16) -> Desk:
 async def until(desk: Desk, true: Callable[[], bool]) -> None:
     """Let everything else run until it holds."""
     while not true():
-        await asyncio.sleep(0.001)
+        await pause()
 
 
 def test_a_publication_comes_to_a_subscriber_of_the_same_node(tmp_path: Path) -> None:
@@ -379,7 +380,7 @@ def test_what_listens_there_and_is_no_node_of_this_version_is_told(tmp_path: Pat
 
     async def test() -> None:
         (tmp_path / "node.toml").write_text('state = "."')
-        async with asyncio.timeout(TIMEOUT_S), await asyncio.start_unix_server(greet, tmp_path / "control.sock"):
+        async with asyncio.timeout(HANG_S), await asyncio.start_unix_server(greet, tmp_path / "control.sock"):
             with pytest.raises(UnreachableError, match=problem):
                 async with connect(tmp_path / "node.toml"):
                     pass

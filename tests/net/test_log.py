@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.errors import UnknownTopicError
 from veilcast.net import log
 from veilcast.net.log import FAULT_EVERY_S, FaultLog, LoopFaults, Plain, Style
@@ -98,7 +99,7 @@ def test_what_nobody_caught_shows_its_type_and_place_only(fault: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert "news/planted" not in child.stderr + child.stdout
     assert "Error at" in child.stderr

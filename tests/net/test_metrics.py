@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S, until
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.net import metrics
 from veilcast.net.address import parse
 from veilcast.net.metrics import METRICS, MetricsServer, render
 
-TIMEOUT_S = 20.0
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
 
 
@@ -22,7 +22,7 @@ def with_server(test: Callable[[MetricsServer], Awaitable[None]], listen: str = 
         server = MetricsServer(listen, lambda: {"cells_sent_total": 7, "queue_age_seconds": 0.25})
         await server.open()
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(HANG_S):
                 await test(server)
         finally:
             await server.close()
@@ -130,8 +130,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Monk
 def test_there_is_an_end_to_clients() -> None:
     async def test(server: MetricsServer) -> None:
         idle = [await asyncio.open_connection(*parse(server.address)[1][:2]) for _ in range(metrics.CLIENTS_MAX)]
-        while len(server._answering) < metrics.CLIENTS_MAX:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(server._answering) == metrics.CLIENTS_MAX)
         assert await ask(server, b"GET /metrics HTTP/1.1\r\n\r\n") == b""
         for _, writer in idle:
             writer.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Connect, Disconnect, Frame
 from veilcast.net import ends
@@ -71,7 +72,7 @@ class Listener:
                 stream, _ = server.accept()
             except OSError:
                 return
-            stream.settimeout(20)
+            stream.settimeout(HANG_S)
             if tls is not None:
                 try:
                     stream = tls.wrap_socket(stream, server_side=True)
@@ -91,7 +92,7 @@ async def client(
     try:
         machine.events += [Connect(Address(peer)) for peer in peers]
         driver.touch()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             yield driver
     finally:
         driver.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.machine import Address, Connect, Disconnect, Frame
 from veilcast.net import ends
 from veilcast.net.limits import Limits
@@ -23,7 +24,6 @@ from puppet import Puppet
 
 QUICK = dataclasses.replace(ONIONS, backoff_s=0.01, backoff_max_s=0.05)
 HOST = "a" * 56 + ".onion"
-TIMEOUT_S = 20.0
 
 
 @asynccontextmanager
@@ -34,7 +34,7 @@ async def running(
     driver = OnionDriver(machine, listen=listen, reach=reach or WithoutTor(), act_on=lambda _: None, limits=limits)
     driver.open()
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             yield driver
     finally:
         driver.close()

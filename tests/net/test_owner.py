@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from patience import HANG_S, until
 from veilcast import Label, LocalError, Publication, StorageError, connect
 from veilcast.machine import Address, Delivered, Event, Frame, Note, Record
 from veilcast.net.agent import Peer
@@ -18,7 +19,6 @@ from veilcast.net.udp import over_udp
 from veilcast.topics import Conjunction
 
 sys.path.insert(0, str(Path(__file__).parent))
-from desk import TIMEOUT_S
 
 
 class Kept(NamedTuple):
@@ -107,7 +107,7 @@ class Books:
 
     # The disk.
     def write(self, changes: Sequence[Any]) -> list[bytes]:
-        assert self.slow.wait(TIMEOUT_S)
+        assert self.slow.wait(HANG_S)
         if self.broken:
             raise StorageError("the disk is full")
         self.writes.append(list(changes))
@@ -132,7 +132,7 @@ class Books:
         return {"swaps_total": 1}
 
 
-def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain_s: float = TIMEOUT_S) -> bool:
+def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain_s: float = HANG_S) -> bool:
     async def run() -> bool:
         books, ready = Books(), asyncio.Event()
         (directory / "node.toml").write_text('state = "."')
@@ -143,7 +143,7 @@ def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain
         service = Service(
             machine=books, hire=hire, drive=over_udp("127.0.0.1:0"), control=directory / "control.sock", drain_s=drain_s
         )
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             running = asyncio.create_task(serve(service, lambda _: ready.set()))
             await ready.wait()
             await test(books, directory / "node.toml")
@@ -190,8 +190,7 @@ def test_the_loop_goes_on_while_the_disk_is_slow_and_what_gathers_is_one_write(t
         async with connect(config) as me, connect(config) as other, connect(config) as third:
             books.slow.clear()
             first = asyncio.create_task(me.publish("news", "one"))
-            while not books.safe:
-                await asyncio.sleep(0.001)
+            await until(lambda: books.safe)
             rest = [asyncio.create_task(client.publish("news", "more")) for client in (other, third)]
             async with connect(config) as watcher:
                 while (await watcher.status()).outbox < 3:

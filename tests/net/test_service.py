@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from veilcast import LocalError, connect
 from veilcast.net.address import parse
 from veilcast.net.service import Driver, Service, serve
@@ -17,11 +18,11 @@ from veilcast.net.udp import over_udp
 from veilcast.sim.flood import Flood
 
 sys.path.insert(0, str(Path(__file__).parent))
-from desk import TIMEOUT_S, Desk
+from desk import Desk
 
 
 def in_service(
-    directory: Path, test: Callable[[Desk, Service], Awaitable[None]], drain_s: float = TIMEOUT_S
+    directory: Path, test: Callable[[Desk, Service], Awaitable[None]], drain_s: float = HANG_S
 ) -> tuple[bool, Desk]:
     """Run a test beside a node in service; whether it drained, when the test had it stopped."""
 
@@ -36,7 +37,7 @@ def in_service(
             metrics="127.0.0.1:0",
             drain_s=drain_s,
         )
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             running = asyncio.ensure_future(serve(service, lambda _: ready.set()))
             await ready.wait()
             await test(desk, service)
@@ -127,7 +128,7 @@ def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: 
             control=tmp_path / "control.sock",
             metrics=f"127.0.0.1:{port}",
         )
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             running = asyncio.ensure_future(serve(service, ready))
             await started.wait()
             assert parse(drivers[0].addresses[0])[1][1] > 0

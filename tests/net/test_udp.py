@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.errors import ConfigError, StorageError
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Frame, Machine
 from veilcast.net import udp
@@ -22,7 +23,6 @@ from veilcast.sim.flood import ID_SIZE, Flood
 sys.path.insert(0, str(Path(__file__).parent))
 from puppet import Puppet
 
-TIMEOUT_S = 20.0
 WAITING = 5 * udp.BATCH
 
 
@@ -33,7 +33,7 @@ async def running(
     driver = UdpDriver(machine, listen or ["127.0.0.1:0"], act_on)
     driver.open()
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             yield driver
     finally:
         driver.close()
@@ -337,7 +337,7 @@ def test_draining_lets_the_owner_finish_while_the_machine_runs_on_and_sends_its_
                 await ticked.wait()
                 machine.frames.append(Frame(other.addresses[0], b"goodbye"))
 
-            assert await driver.drain(finish, TIMEOUT_S)
+            assert await driver.drain(finish, HANG_S)
             assert driver.addresses == ()
             await heard.wait()
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 import pytest
 
+from patience import HANG_S
 from veilcast.cli import localnet, mosquitto
 from veilcast.cli.context import Context
 
@@ -84,7 +85,7 @@ def found(networks: dict[str, Path]) -> dict[tuple[str, str | None], dict[str, l
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=600,
+        timeout=HANG_S,
     )
     return dict(zip(PROCESSES, json.loads(told.stdout), strict=True))
 

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from patience import HANG_S
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import OVERHEAD, seal
 from veilcast.crypto.secret import Secret
@@ -245,7 +246,7 @@ def test_a_second_start_on_the_same_directory_is_refused_in_one_line(disk: Path)
     )
     with opened(disk):
         command = [sys.executable, "-c", program, str(disk)]
-        child = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        child = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_S)
         with pytest.raises(StorageError, match="in use by another node"):
             opened(disk)
     assert child.stdout.startswith(f"StorageError {disk} is in use by another node; stop that one first")

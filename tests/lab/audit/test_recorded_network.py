@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.net.blocking import connect_sync
 
 DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")
 NODES = 10
 NOTES = 16
-PATIENCE_S = 90.0
 
 
 def veilcast(*words: object, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def veilcast(*words: object, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
     # What it starts keeps its outputs open, so its answer goes to a file, whose end nobody waits for.
     answer = Path(str(words[-1])).with_suffix(".answer")
     with answer.open("w") as out:
-        child = subprocess.run(command, check=False, stdout=out, stderr=subprocess.DEVNULL, timeout=PATIENCE_S)
+        child = subprocess.run(command, check=False, stdout=out, stderr=subprocess.DEVNULL, timeout=HANG_S)
     assert child.returncode in codes
     found: dict[str, Any] = json.loads(answer.read_text())
     return found

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from patience import HANG_S
 from veilcast.errors import VeilcastError
 from veilcast.lab import capture
 
@@ -117,5 +118,5 @@ def test_no_kernel_reads_past_its_bytes(tmp_path: Path) -> None:
     """The same hunt in another process, where every index of every kernel is checked."""
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "captur"]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=HANG_S)
     assert child.returncode == 0, child.stdout[-3000:]

@@ -2,50 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from patience import HANG_S, wait_until
 from veilcast.lab import capture
 
 DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")
 NODES = 4
 EPOCH_US = 80_000_000
 ROWS = 300
-PATIENCE_S = 60.0
 
 
 def veilcast(*words: str) -> None:
     # What it starts keeps its outputs open, so nobody may wait for their end.
     command = [sys.executable, "-m", "veilcast.cli.main", *words]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PATIENCE_S)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=HANG_S)
 
 
 def wait_for_rows(taps: list[Path]) -> None:
-    pause = threading.Event()
-    for _ in range(int(PATIENCE_S / 0.1)):
-        if all(tap.exists() and tap.read_bytes().count(b"\n") >= ROWS for tap in taps):
-            return
-        pause.wait(0.1)
-    pytest.fail("the network is too quiet")
+    wait_until(lambda: all(tap.exists() and tap.read_bytes().count(b"\n") >= ROWS for tap in taps))
 
 
 def wait_for_the_end(file: Path) -> None:
-    """What is ended forgets what it was not handed yet, and on a busy machine that is some time."""
-    pause, size, still = threading.Event(), -1, 0
-    for _ in range(int(PATIENCE_S / 0.1)):
-        before, size = size, file.stat().st_size
-        still = still + 1 if size == before else 0
-        if still == 20:
-            return
-        pause.wait(0.1)
-    pytest.fail("tcpdump writes without end")
+    """Until tcpdump has written all that was sent so far: it writes packets in their order, and one more is sent."""
+    last = os.urandom(16)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+
+        def is_written() -> bool:
+            stranger.sendto(last, ("127.0.0.1", 4000))
+            return last in file.read_bytes()[-(1 << 20) :]
+
+        wait_until(is_written)
 
 
 def counted(table: pa.Table) -> Counter[tuple[str, str, int]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from veilcast.lab import capture
 from veilcast.net.address import name
 
@@ -35,7 +36,7 @@ def dump(path: Path, device: str, ports: list[int], packets: int, *options: str)
             pytest.skip(f"tcpdump may not listen here: {said.strip()}")
         try:
             yield
-            child.wait(20)
+            child.wait(HANG_S)
         finally:
             child.kill()
 

@@ -13,10 +13,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from patience import HANG_S
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -75,7 +76,7 @@ class Browser:
         os.close(self._write)
         os.close(self._read)
         self._process.terminate()
-        self._process.wait(timeout=_PATIENCE_S)
+        self._process.wait(timeout=HANG_S)
         self._home.cleanup()
 
     def open(self, url: str) -> None:
@@ -128,9 +129,8 @@ class Browser:
                 self._loaded = True
 
     def _receive(self) -> dict[str, Any]:
-        until = time.monotonic() + _PATIENCE_S
         while b"\0" not in self._pending:
-            ready, _, _ = select.select([self._read], [], [], max(0.0, until - time.monotonic()))
+            ready, _, _ = select.select([self._read], [], [], HANG_S)
             got = os.read(self._read, 1 << 20) if ready else b""
             if not got:
                 raise TimeoutError("the browser does not answer")
@@ -144,7 +144,6 @@ def url_of(path: Path) -> str:
     return path.resolve().as_uri()
 
 
-_PATIENCE_S = 60.0
 _LAUNCH = """
 import fcntl, os, sys
 ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]

@@ -9,6 +9,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from patience import HANG_S
 from veilcast.lab.spark import Progress
 
 
@@ -58,6 +59,6 @@ def test_a_session_that_is_gone_ends_the_bar_and_not_the_program() -> None:
     drawn = io.StringIO()
     with Progress(session(Gone()), Console(file=drawn, force_terminal=True)) as progress:
         progress.begin("fig", 0, 1)
-        progress._thread.join(timeout=60)
+        progress._thread.join(timeout=HANG_S)
         assert not progress._thread.is_alive()
     assert drawn.getvalue().rfind(SHOW_CURSOR) > drawn.getvalue().rfind(HIDE_CURSOR) >= 0
