@@ -41,6 +41,8 @@ else:
         },
     )
 
+__version__ = "0.1.0"
+
 __all__ = [
     "connect",
     "connect_sync",

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from veilcast import __version__
 from veilcast.cli import exits
 from veilcast.cli.parser import CommandParser
 from veilcast.errors import VeilcastError
@@ -93,9 +94,7 @@ def _top() -> tuple[CommandParser, Any]:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"veilcast {version('veilcast')}\n")
+        sys.stdout.write(f"veilcast {__version__}\n")
         parser.exit()
 
 

@@ -14,7 +14,7 @@ Row: TypeAlias = dict[str, Any]
 def rows(names: list[str]) -> list[Row]:
     """As they are without options: by the first engine, with all seeds."""
     found = []
-    for name, definition in map(experiment.load, names):
+    for name, definition in map(experiment.outline, names):
         engine = definition.engines[0]
         cells = list(definition.cells(engine=engine))
         seeds = definition.seeds_by(engine, quick=False)
@@ -25,7 +25,7 @@ def rows(names: list[str]) -> list[Row]:
                 "claim": definition.claim,
                 "source": definition.source,
                 "engines": definition.engines,
-                "data": any(cell.params.sources(definition.engines[0]) for cell in cells),
+                "data": any(cell.params.sources(engine) for cell in cells),
                 "cells": len(cells),
                 "seeds": seeds,
                 "runs": len(cells) * seeds,

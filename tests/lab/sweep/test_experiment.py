@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from veilcast.errors import ConfigError
@@ -122,6 +123,12 @@ def test_an_unknown_experiment_says_where_to_look() -> None:
 @pytest.mark.parametrize("name", experiment.names())
 def test_every_packaged_experiment_is_whole(name: str) -> None:
     assert experiment.load(name)[1].title
+
+
+@pytest.mark.parametrize("name", experiment.names())
+def test_the_outline_of_a_packaged_experiment_says_what_the_whole_says(name: str) -> None:
+    (_, whole), (_, outline) = experiment.load(name), experiment.outline(name)
+    assert {field: getattr(whole, field) for field in outline.__struct_fields__} == msgspec.structs.asdict(outline)
 
 
 def test_a_data_folder_is_asked_for_only_where_runs_read_it() -> None:

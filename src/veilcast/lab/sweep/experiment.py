@@ -9,12 +9,14 @@ defences against attackers (see `lab.sweep.matrix`).
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -22,6 +24,8 @@ from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.lab.sweep.matrix import Matrix
 from veilcast.lab.sweep.params import Params
+
+_O = TypeVar("_O", bound="Outline")
 
 
 class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,11 +117,11 @@ class Cell(msgspec.Struct, frozen=True):
     params: Params
 
 
-class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """What of an experiment says how many runs it has and what they need, without what is drawn and checked."""
+
     title: str
     claim: str
-    reading: str
-    """How the paper was read, where it can be read in more than one way."""
     minutes: float
     """About how long all of it takes on two cores."""
     source: str = ""
@@ -126,28 +130,9 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base: dict[str, Any] = {}
     axes: dict[str, tuple[Any, ...]] = {}
     series: tuple[Series, ...] = (Series(""),)
-    figures: tuple[Figure, ...] = ()
-    matrices: tuple[Matrix, ...] = ()
-    published: tuple[Published, ...] = ()
     quick: Quick = Quick()
     machines: Machines = Machines()
     engines: tuple[Literal["kernel", "machines", "live"], ...] = ("kernel", "machines")
-
-    def __post_init__(self) -> None:
-        if min(self.seeds, self.quick.seeds, self.machines.seeds) < 1:
-            raise ConfigError("seeds must be at least 1")
-        if not self.series or len({series.name for series in self.series}) < len(self.series):
-            raise ConfigError("series must have names of their own")
-        for axis, values in self.axes.items():
-            if not values or len(set(values)) < len(values):
-                raise ConfigError(f"axes.{axis} must have values, each once")
-        for _ in (*self.cells(), *self.cells(engine="machines")):
-            pass
-        for pattern in self.machines.cells:
-            if not any(fnmatchcase(cell.name, pattern) for cell in self.cells()):
-                raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
-        self._check_figures()
-        self._check_matrices()
 
     def cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[Cell]:
         """In the order of the file; their names are unique and stable."""
@@ -166,6 +151,31 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """How many there are if nobody says otherwise."""
         usual = self.machines.seeds if engine == "machines" else self.seeds
         return min(usual, self.quick.seeds) if quick else usual
+
+
+class Experiment(Outline, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reading: str
+    """How the paper was read, where it can be read in more than one way."""
+    figures: tuple[Figure, ...] = ()
+    matrices: tuple[Matrix, ...] = ()
+    published: tuple[Published, ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.seeds, self.quick.seeds, self.machines.seeds) < 1:
+            raise ConfigError("seeds must be at least 1")
+        if not self.series or len({series.name for series in self.series}) < len(self.series):
+            raise ConfigError("series must have names of their own")
+        for axis, values in self.axes.items():
+            if not values or len(set(values)) < len(values):
+                raise ConfigError(f"axes.{axis} must have values, each once")
+        cells = list(self.cells())
+        for _ in self.cells(engine="machines"):
+            pass
+        for pattern in self.machines.cells:
+            if not any(fnmatchcase(cell.name, pattern) for cell in cells):
+                raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
+        self._check_figures()
+        self._check_matrices({step for cell in cells for step in cell.params.steps})
 
     def check_means(self, name: str, engine: str, data: Path | None) -> None:
         """Raise `ConfigError` unless this is an engine that it runs on, and there is a data folder if it needs one."""
@@ -205,8 +215,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 if label not in curves.get(point.figure, ()):
                     raise ConfigError(f"published {point.what!r}: no curve {label!r} in a figure {point.figure!r}")
 
-    def _check_matrices(self) -> None:
-        steps = {step for cell in self.cells() for step in cell.params.steps}
+    def _check_matrices(self, steps: set[float]) -> None:
         taken = {figure.name for figure in self.figures}
         for matrix in self.matrices:
             if matrix.name in taken:
@@ -215,6 +224,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             matrix.check(self.axes, steps)
 
 
+@cache
 def names() -> tuple[str, ...]:
     """The experiments that come with the package."""
     files = (Path(entry.name) for entry in _packaged().iterdir())
@@ -235,10 +245,24 @@ def load(name_or_path: str | Path) -> tuple[str, Experiment]:
         raise ConfigError(f"no experiment {name}: {error.strerror}") from error
 
 
+def outline(name_or_path: str) -> tuple[str, Outline]:
+    """The same without figures, matrices and published numbers, which are most of the text of a packaged file."""
+    if name_or_path not in names():
+        return load(name_or_path)
+    text = (_packaged() / f"{name_or_path}.toml").read_text()
+    tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+    kept = "".join(table for table in tables if not table.lstrip("[").startswith(_DRAWN))
+    return name_or_path, _converted(kept.encode(), name_or_path, Outline)
+
+
 def parse(toml: bytes, name: str) -> Experiment:
+    return _converted(toml, name, Experiment)
+
+
+def _converted(toml: bytes, name: str, kind: type[_O]) -> _O:
     table = read_toml(toml, f"experiment {name}")
     try:
-        return msgspec.convert(table, Experiment)
+        return msgspec.convert(table, kind)
     except (msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"experiment {name}: {error}") from error
 
@@ -254,5 +278,6 @@ def _packaged() -> Traversable:
     return resources.files("veilcast") / "experiments"
 
 
+_DRAWN: Final = ("figures", "matrices", "published")
 _NEEDED: Final = {"x": ("value", "change", "gap"), "since": ("change",), "beside": ("gap", "settles")}
 """Which statistics need what is said of a published number, and which have no use for it."""
