@@ -1,7 +1,7 @@
-"""A process loads the code of its own mode alone: the rooms that a composed node, host or worker has imported.
+"""A process loads the code of its own mode alone: the modules that each service has when it begins to serve.
 
-The files are laid out once for each mode. A fresh interpreter then forks for each process and composes it from its
-files, up to the machine and its driver but without a socket, and tells the modules that it has.
+The files of a network of each mode are laid out once. One interpreter then forks for each command, which composes its
+process from the files, up to the machine and its driver but without a socket, and tells the modules that it has.
 """
 
 from __future__ import annotations
@@ -22,45 +22,52 @@ from veilcast.cli.context import Context
 
 MODES: tuple[Literal["mesh", "relay", "tree", "foil", "brokers"], ...] = ("mesh", "relay", "tree", "foil", "brokers")
 HOSTS = (("relay", "server"), ("relay", "proxy"), ("tree", "directory"), ("brokers", "north-1"))
-PROCESSES = (*((mode, None) for mode in MODES), *HOSTS)
+PROCESSES = (*((mode, "01") for mode in MODES), *HOSTS)
 DRIVERS = {"mesh": {"udp"}, "relay": {"streams"}, "tree": {"streams", "onions"}, "foil": {"streams", "mqtt"}}
 DRIVERS["brokers"] = DRIVERS["relay"]
 ALL_DRIVERS = {"udp", "streams", "onions", "mqtt", "tor", "torcontrol", "torprocess", "testnet"}
-WITH_NUMPY = {("relay", "server"), ("tree", None), ("foil", None)}
+WITH_NUMPY = {("relay", "server"), ("tree", "01"), ("foil", "01")}
 """Tag indexes, keyed permutations and decoys are arrays; nothing else needs any."""
-WITHOUT_X509 = {("mesh", None), ("foil", None)}
+WITHOUT_X509 = {"mesh", "foil"}
+NEVER = {"veilcast.sim", "veilcast.lab", "veilcast.cli.astray", "veilcast.cli.localnet"}
 HEAVY = {"rich", "scipy", "pandas", "pyspark", "numba", "http", "multiprocessing"}
 
+COMMANDS = {
+    "01": ("node", "run", "node.toml"),
+    "server": ("relay", "server", "run", "server.toml"),
+    "proxy": ("relay", "proxy", "run", "proxy.toml"),
+    "directory": ("tree", "directory", "run", "directory.toml"),
+    "north-1": ("brokers", "run", "broker.toml"),
+}
 SCRIPT = """
-import contextlib, json, os, sys
-from pathlib import Path
-from veilcast.cli import worker
+import argparse, asyncio, importlib.metadata, json, msgspec, os, sys
 
-def compose(directory, host):
-    before = sorted(sys.modules)
-    with contextlib.ExitStack() as parts:
-        net = worker.read_net(directory)
-        if host is None:
-            worker._compose(directory, net, 0, parts, None)
-        else:
-            parts.enter_context(worker._composed(directory, net, host, None))
-        return {"before": before, "composed": sorted(sys.modules)}
+def loaded(arguments):
+    if not arguments:
+        import veilcast.cli.worker
+        return sorted(sys.modules)
+    from veilcast.cli import running
+    from veilcast.cli.context import Report
+    from veilcast.cli.main import main
+    running.run = lambda station, context, **_: Report({"modules": sorted(sys.modules)})
+    sys.stdout = out
+    main([*arguments, "--json"])
 
-found = []
-for directory, host in json.load(sys.stdin):
+for arguments in json.load(sys.stdin):
     readable, writable = os.pipe()
     if os.fork() == 0:
         with os.fdopen(writable, "w") as out:
-            json.dump(compose(Path(directory), host), out)
+            told = loaded(arguments)
+            if told is not None:
+                json.dump({"modules": told}, out)
         os._exit(0)
     os.close(writable)
     with os.fdopen(readable) as told:
-        found.append(json.load(told))
+        print(told.read().strip())
     os.wait()
-json.dump(found, sys.stdout)
 """
-"""A worker's own steps. `veilcast node run` and the hosts' commands compose their processes by the same functions.
-Every process is a fork of an interpreter that has imported the worker's module and composed nothing."""
+"""Runs each command in a fork of an interpreter that has nothing of Veilcast yet, up to where the command would serve;
+without arguments, imports a local network's worker."""
 
 
 @pytest.fixture(scope="module")
@@ -76,32 +83,47 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def found(networks: dict[str, Path]) -> dict[tuple[str, str | None], dict[str, list[str]]]:
-    """Of every process, by its mode and host (None for a member): its modules before it is composed, and after."""
+def found(networks: dict[str, Path]) -> dict[tuple[str, str] | None, list[str]]:
+    """The modules of each process by its mode and directory, and at None those that every worker has."""
+    commands = [_command(networks[mode], name) for mode, name in PROCESSES]
     told = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        input=json.dumps([(str(networks[mode]), host) for mode, host in PROCESSES]),
+        input=json.dumps([*commands, []]),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         timeout=HANG_S,
     )
-    return dict(zip(PROCESSES, json.loads(told.stdout), strict=True))
+    lists = [json.loads(line)["modules"] for line in told.stdout.splitlines()]
+    return dict(zip((*PROCESSES, None), lists, strict=True))
 
 
-@pytest.mark.parametrize(("mode", "host"), PROCESSES)
+@pytest.mark.parametrize(("mode", "name"), PROCESSES)
 def test_a_process_loads_its_own_mode_and_driver_alone(
-    found: dict[tuple[str, str | None], dict[str, list[str]]], mode: str, host: str | None
+    found: dict[tuple[str, str] | None, list[str]], mode: str, name: str
 ) -> None:
-    before, composed = found[mode, host]["before"], found[mode, host]["composed"]
-    assert modes_in(before) == set(), "what every worker imports"
-    assert modes_in(composed) == {mode}
-    assert drivers_in(composed) == DRIVERS[mode]
-    assert "sim" not in rooms(composed)
-    assert not HEAVY & packages(composed)
-    assert ("numpy" in composed) == ((mode, host) in WITH_NUMPY)
-    assert ("cryptography.x509" in composed) == ((mode, host) not in WITHOUT_X509)
+    loaded = found[mode, name]
+    assert modes_in(loaded) == {mode}
+    assert drivers_in(loaded) == DRIVERS[mode]
+    assert ("numpy" in loaded) == ((mode, name) in WITH_NUMPY)
+    assert ("cryptography.x509" in loaded) == (mode not in WITHOUT_X509)
+    assert not NEVER & set(loaded)
+    assert not HEAVY & packages(loaded)
+
+
+def test_a_worker_loads_no_mode_before_it_has_read_its_network(
+    found: dict[tuple[str, str] | None, list[str]],
+) -> None:
+    assert modes_in(found[None]) == set()
+    assert drivers_in(found[None]) == set()
+    assert not (NEVER - {"veilcast.cli.localnet"}) & set(found[None])
+    assert not (HEAVY | {"numpy"}) & packages(found[None])
+
+
+def _command(network: Path, name: str) -> list[str]:
+    *command, file = COMMANDS[name]
+    return [*command, "-c", str(network / name / file)]
 
 
 def rooms(loaded: list[str]) -> set[str]:

@@ -66,13 +66,17 @@ def anonymity(table: TorTable, state: Path, told: Told = lambda percent: None) -
 @contextmanager
 def shown(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None]:
     """The same for whoever waits at a terminal: a bar while Tor starts, and a warning where there is none."""
+    if table.danger_off:
+        context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
+    if table.danger_off or not sys.stderr.isatty():
+        with anonymity(table, state) as tor:
+            yield tor
+        return
     from rich.console import Console
     from rich.progress import Progress
 
-    if table.danger_off:
-        context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
     with ExitStack() as parts:
-        with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("Tor joins its network", total=100)
             tor = parts.enter_context(anonymity(table, state, lambda percent: bar.update(task, completed=percent)))
         yield tor

@@ -11,7 +11,6 @@ import msgspec
 
 from veilcast.brokers.overlay import Overlay, sign_overlay
 from veilcast.cli import passphrase, running
-from veilcast.cli.brokers_facts import facts_lines, told_by
 from veilcast.cli.compose_brokers import compose_broker
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
@@ -45,6 +44,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def status(arguments: argparse.Namespace, _: Context) -> Report:
+    from veilcast.cli.brokers_facts import facts_lines, told_by  # Late, because it comes with local networks.
+
     if arguments.dir is not None:
         told = told_by(arguments.dir)
     else:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veilcast.cli import running
 from veilcast.cli.anonymity import NO_TOR, shown
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
 from veilcast.cli.reach import config_of
-from veilcast.cli.tap import Around, tapped
 from veilcast.errors import ConfigError
 from veilcast.node.config import NodeConfig, load
 from veilcast.node.modes import mode_of
+
+if TYPE_CHECKING:
+    from veilcast.cli.tap import Around
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
@@ -31,6 +34,8 @@ def _tap(arguments: argparse.Namespace, config: NodeConfig, context: Context) ->
     directory = arguments.danger_tap
     if directory is None:
         return nullcontext()
+    from veilcast.cli.tap import tapped
+
     if mode_of(config.mode).driver in ("streams", "mqtt"):
         raise ConfigError("--danger-tap writes datagrams, and this mode has none; record its streams with tcpdump")
     context.warn(
