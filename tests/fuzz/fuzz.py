@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fuzz_table import UnknownTargetError, find, table
@@ -51,15 +52,10 @@ def run_target(
     target: Target, work: Path, corpus: Path, *, runs: int = 0, seconds: int = 0, options: Sequence[str] = ()
 ) -> Row:
     """Run one target in a process of its own; `work` gets its log and its findings, `corpus` the inputs it learns."""
-    findings, log = work / "findings" / target.name, work / "logs" / f"{target.name}.log"
-    for folder in (findings, log.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    before = set(findings.iterdir())
-    command = [sys.executable, str(HERE / "fuzz_worker.py"), target.name, f"--runs={runs}", f"--seconds={seconds}"]
-    command += [f"--corpus={corpus / target.name}", f"--findings={findings}", *options]
-    environment = {**os.environ, "PYTHONHASHSEED": "0", **({"NUMBA_DISABLE_JIT": "1"} if target.interpreted else {})}
+    _prepare_folders(target, work)
+    log = _log_of(target, work)
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        process = _start([target], work, corpus, [f"--runs={runs}", f"--seconds={seconds}", *options], output)
         try:
             code = process.wait(seconds + GRACE_S if seconds else None)
         except subprocess.TimeoutExpired:
@@ -70,14 +66,60 @@ def run_target(
             process.send_signal(signal.SIGINT)
             process.wait(30)
             raise
-    text = log.read_text(errors="replace")
+    return _row_of(target, work, code)
+
+
+def run_together(targets: Sequence[Target], work: Path, corpus: Path, runs: int) -> list[Row]:
+    """Run a bounded number of inputs of each target, in processes that share what all of them import."""
+    for target in targets:
+        _prepare_folders(target, work)
+        _log_of(target, work).unlink(missing_ok=True)
+    log = work / "logs" / "together.log"
+    with log.open("wb") as output:
+        code = _start(targets, work, corpus, [f"--runs={runs}"], output).wait()
+    if code:
+        return [Row(target.name, finding=f"could not be run: {_last_line(log.read_text())}") for target in targets]
+    return [_row_of(target, work, _code_in(_log_of(target, work))) for target in targets]
+
+
+def _start(
+    targets: Sequence[Target], work: Path, corpus: Path, options: Sequence[str], output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    interpreted = {"NUMBA_DISABLE_JIT": "1"} if any(target.interpreted for target in targets) else {}
+    command = [sys.executable, str(HERE / "fuzz_worker.py"), *(target.name for target in targets), *options]
+    command += [f"--corpus={corpus}", f"--findings={work / 'findings'}", f"--logs={work / 'logs'}"]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", **interpreted}
+    return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+
+
+def _prepare_folders(target: Target, work: Path) -> None:
+    """The folders that a process writes to; the findings of an earlier run move out of the way."""
+    findings = work / "findings" / target.name
+    for folder in (findings / "earlier", work / "logs"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in findings.iterdir():
+        if path.is_file():
+            path.replace(findings / "earlier" / path.name)
+
+
+def _row_of(target: Target, work: Path, code: int) -> Row:
+    text = _log_of(target, work).read_text(errors="replace")
     row = read_log(target.name, text)
-    new = sorted(set(findings.iterdir()) - before)
-    if new:
-        row.finding, row.input = row.finding or "an input that takes too long, or too much memory", str(new[0])
+    found = sorted(path for path in (work / "findings" / target.name).iterdir() if path.is_file())
+    if found:
+        row.finding, row.input = row.finding or "an input that takes too long, or too much memory", str(found[0])
     elif code not in (0, INTERRUPTED):
-        row.finding = f"could not be run: {_last_line(text)}; see {log}"
+        row.finding = f"could not be run: {_last_line(text)}; see {_log_of(target, work)}"
     return row
+
+
+def _log_of(target: Target, work: Path) -> Path:
+    return work / "logs" / f"{target.name}.log"
+
+
+def _code_in(log: Path) -> int:
+    """The exit code that the parent of a forked process has left in the log."""
+    return int(_last_line(log.read_text(errors="replace")).removeprefix("exit code: "))
 
 
 def read_log(name: str, text: str) -> Row:

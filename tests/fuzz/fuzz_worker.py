@@ -1,6 +1,10 @@
 """One target in one process: first all seeds, then mutated inputs, until an input does what the contract forbids.
 
-    python fuzz_worker.py TARGET --runs N --seconds S --seed K --corpus DIR --findings DIR
+    python fuzz_worker.py TARGET... --runs N --seconds S --seed K --corpus DIR --findings DIR --logs DIR
+
+Several targets share the imports, which take longer than 2,000 inputs do: the process prepares all of them, then forks
+one process for each in turn, which writes to its own log and is killed if an input kills it. The directories have an
+entry for each target, by its name.
 
 With atheris the fuzzer is libFuzzer and sees which branches of `veilcast` an input takes. Where atheris has no wheel,
 the same seeds and the same structured mutators run without that. Exit codes: 0 nothing found; 77 a finding, which lies
@@ -24,10 +28,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fuzz_feedback
+
+if TYPE_CHECKING:
+    from fuzz_target import Prepared
 
 FOUND = 77
 INPUT_S = 120
@@ -41,25 +48,17 @@ STRUCTURED = 0.5
 def main() -> None:
     options = _options()
     os.environ.setdefault("PYTHONHASHSEED", "0")
-    engine = None if options.plain or importlib.util.find_spec("atheris") is None else _with_atheris
-    with _instrumented(engine is not None):
-        from fuzz_seeds import seeds
+    with_coverage = not options.plain and importlib.util.find_spec("atheris") is not None
+    with _instrumented(with_coverage):
         from fuzz_table import find
 
-        target = find(options.target)
-        prepared = target.prepare()
-    hostile = seeds(prepared)
-    committed = [bytes.fromhex(line) for line in _lines(options.target)]
-    inputs = [*committed, *hostile]
-    for data in inputs:
-        _run_or_exit(prepared.run, data, options.findings, "seed")
-    _say(f"seeds: {len(inputs)}")
-    if options.seeds_only:
-        return
-    if engine is None:
-        _without_atheris(prepared, inputs, options)
+        prepared = {name: find(name).prepare() for name in options.target}
+    if len(prepared) == 1:
+        [(name, only)] = prepared.items()
+        _fuzz(name, only, options, with_coverage=with_coverage)
     else:
-        _with_atheris(prepared, inputs, options)
+        for name, each in prepared.items():
+            _run_forked(name, each, options, with_coverage=with_coverage)
 
 
 def replay(name: str, file: Path) -> int:
@@ -79,17 +78,46 @@ def committed_corpus(name: str) -> Path:
     return Path(__file__).parent / "corpus" / f"{name}.hex"
 
 
-def _with_atheris(prepared: object, inputs: list[bytes], options: argparse.Namespace) -> NoReturn:
+def _run_forked(name: str, prepared: Prepared, options: argparse.Namespace, *, with_coverage: bool) -> None:
+    """Run one target in a child. The child's exit code is the last line of its log."""
+    with (options.logs / f"{name}.log").open("ab") as log:
+        child = os.fork()
+        if child == 0:
+            for stream in (1, 2):
+                os.dup2(log.fileno(), stream)
+            _fuzz(name, prepared, options, with_coverage=with_coverage)
+            sys.exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        log.write(f"exit code: {code}\n".encode())
+
+
+def _fuzz(name: str, prepared: Prepared, options: argparse.Namespace, *, with_coverage: bool) -> None:
+    from fuzz_seeds import seeds
+
+    corpus, findings = options.corpus / name, options.findings / name
+    inputs = [*(bytes.fromhex(line) for line in _lines(name)), *seeds(prepared)]
+    for data in inputs:
+        _run_or_exit(prepared.run, data, findings, "seed")
+    _say(f"seeds: {len(inputs)}")
+    if options.seeds_only:
+        return
+    if with_coverage:
+        _with_atheris(prepared, inputs, options, corpus, findings)
+    else:
+        _without_atheris(prepared, inputs, options, findings)
+
+
+def _with_atheris(
+    prepared: Prepared, inputs: list[bytes], options: argparse.Namespace, corpus: Path, findings: Path
+) -> NoReturn:
     import atheris
     from fuzz_mutator import mutator
-    from fuzz_target import Prepared
 
-    assert isinstance(prepared, Prepared)
     fuzz_feedback.use(atheris.instrument_func)
-    options.corpus.mkdir(parents=True, exist_ok=True)
+    corpus.mkdir(parents=True, exist_ok=True)
     for data in inputs:
         if len(data) <= prepared.max_len:
-            (options.corpus / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
+            (corpus / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
     mutate = mutator(prepared)
 
     def custom(data: bytes, size: int, seed: int) -> bytes:
@@ -104,7 +132,7 @@ def _with_atheris(prepared: object, inputs: list[bytes], options: argparse.Names
         f"-max_len={prepared.max_len}",
         f"-timeout={INPUT_S}",
         f"-rss_limit_mb={MEMORY_MB}",
-        f"-artifact_prefix={options.findings}/",
+        f"-artifact_prefix={findings}/",
         "-print_final_stats=1",
         "-len_control=0",  # Short limits at first would cut every structured mutation.
     ]
@@ -113,16 +141,14 @@ def _with_atheris(prepared: object, inputs: list[bytes], options: argparse.Names
     if options.seconds:
         arguments.append(f"-max_total_time={options.seconds}")
     keywords = {"custom_mutator": custom} if options.structured else {}
-    atheris.Setup([*arguments, str(options.corpus)], prepared.run, **keywords)
+    atheris.Setup([*arguments, str(corpus)], prepared.run, **keywords)
     atheris.Fuzz()
     sys.exit(0)
 
 
-def _without_atheris(prepared: object, inputs: list[bytes], options: argparse.Namespace) -> None:
+def _without_atheris(prepared: Prepared, inputs: list[bytes], options: argparse.Namespace, findings: Path) -> None:
     from fuzz_mutator import mutate_bytes, mutator
-    from fuzz_target import Prepared
 
-    assert isinstance(prepared, Prepared)
     _say("no coverage: atheris has no wheel here; structured mutations of the seeds only")
     rng, mutate = Random(options.seed), mutator(prepared)
     pool = [data for data in inputs if len(data) <= prepared.max_len] or [b""]
@@ -138,7 +164,7 @@ def _without_atheris(prepared: object, inputs: list[bytes], options: argparse.Na
                 data = (mutate if rng.random() < STRUCTURED else mutate_bytes)(data, prepared.max_len, rng)
             done += 1
             signal.alarm(INPUT_S)
-            _run_or_exit(prepared.run, data, options.findings, "crash", done)
+            _run_or_exit(prepared.run, data, findings, "crash", done)
             signal.alarm(0)
     _say(f"stat::number_of_executed_units: {done}")
 
@@ -184,12 +210,13 @@ def _instrumented(wanted: bool) -> Iterator[None]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("target")
+    parser.add_argument("target", nargs="+")
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--findings", type=Path, required=True)
+    parser.add_argument("--logs", type=Path, help="where several targets log to; a single one logs to stderr")
     parser.add_argument("--structured", type=float, default=STRUCTURED)
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--seeds-only", action="store_true")

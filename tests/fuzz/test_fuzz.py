@@ -21,19 +21,22 @@ from fuzz_table import GROUPS, table
 from fuzz_target import Format, Prepared, Target
 from fuzz_worker import committed_corpus
 
-from fuzz import Row, as_text, read_log, run_target
+from fuzz import Row, as_text, read_log, run_target, run_together
 
 HERE = Path(__file__).parent
 RUNS = 2000
 TARGETS = table()
 PLANTED = "targets_planted"
-PENDING: dict[str, str] = {}
-"""Targets with findings that are known and not repaired yet, and what they are."""
+INTERPRETED = "interpreted"
 
 
 def named(target: Target) -> object:
-    marks = [pytest.mark.xfail(reason=PENDING[target.name], strict=False)] if target.name in PENDING else []
-    return pytest.param(target, id=target.name, marks=marks)
+    return pytest.param(target, id=target.name)
+
+
+def group_of(target: Target) -> str:
+    """The targets of one process: those of a module, but what must be interpreted apart."""
+    return INTERPRETED if target.interpreted else target.prepare.__module__
 
 
 @pytest.mark.parametrize("target", [named(target) for target in TARGETS.values() if not target.interpreted])
@@ -53,11 +56,26 @@ def test_every_seed_of_a_compiled_parser_is_tried_interpreted(target: Target, tm
 
 
 @pytest.mark.all_only
-@pytest.mark.parametrize("target", [named(target) for target in TARGETS.values()])
-def test_a_bounded_number_of_mutations_finds_nothing(target: Target, tmp_path: Path) -> None:
-    row = run_target(target, tmp_path, tmp_path / "corpus", runs=RUNS)
-    assert row.finding is None, as_text([row])
-    assert row.runs >= RUNS
+@pytest.mark.parametrize("group", sorted({group_of(target) for target in TARGETS.values()}))
+def test_a_bounded_number_of_mutations_finds_nothing(group: str, tmp_path: Path) -> None:
+    targets = [target for target in TARGETS.values() if group_of(target) == group]
+    rows = run_together(targets, tmp_path, tmp_path / "corpus", RUNS)
+    assert not [row for row in rows if row.finding], as_text(rows)
+    assert all(row.runs >= RUNS for row in rows), as_text(rows)
+
+
+def test_processes_that_share_their_imports_report_the_same_planted_bugs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VEILCAST_FUZZ_GROUPS", PLANTED)
+    names = ("planted-nest", "planted-late", "planted-none")
+    rows = run_together([table()[name] for name in names], tmp_path, tmp_path / "corpus", RUNS)
+    assert [(row.finding or "none").partition(":")[0] for row in rows] == [
+        "RecursionError",
+        "ZeroDivisionError",
+        "none",
+    ]
+    assert [row.input is None for row in rows] == [False, False, True]
 
 
 @pytest.mark.parametrize("target", [named(target) for target in TARGETS.values() if not target.interpreted])
