@@ -7,18 +7,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from patience import HANG_S
 from veilcast.cli.main import main
+from veilcast.observe import Cell
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "attack"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "audit"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "capture"))
-from capture_writing import Sent, framed, ip, pcap, put
-from recorded import PUBLISHER, loud, members, silent
-from wires import NODES, record
+from capture_writing import Pcapng, Sent, framed, ip, pcap, put
+from recorded import PUBLISHER, loud, members, other_network, poking, silent, written
+from wires import NODES, heartbeats, in_time, record
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -27,14 +29,30 @@ def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, s
     return code, said.out, said.err
 
 
-def captured(seconds: int = 4, ahead_us: int = 0, link: int = 1) -> bytes:
-    """What a program that records packets makes of a network's wires."""
-    cells = record(1, seconds)[0]
+def packets(cells: list[Cell], ahead_us: int = 0) -> list[tuple[int, bytes]]:
     sent = [
         Sent(1_700_000_000_000_000 + each.t_us, each.src, each.dst, each.t_us.to_bytes(4, "big") + bytes(each.size - 4))
         for each in cells
     ]
-    return pcap([(each.t_us + ahead_us, framed(ip(each), 1)) for each in sent], link)
+    return [(each.t_us + ahead_us, framed(ip(each), 1)) for each in sent]
+
+
+def captured(seconds: int = 4, ahead_us: int = 0, link: int = 1) -> bytes:
+    """What a program that records packets makes of a network's wires."""
+    return pcap(packets(record(1, seconds)[0], ahead_us), link)
+
+
+def recorded_as(form: str, place: Path, cells: list[Cell]) -> list[Path]:
+    """The same cells as a capture, or as the taps of all nodes of the network."""
+    if form == "pcap":
+        return [put(place, pcap(packets(cells)))]
+    if form == "pcapng":
+        file = Pcapng().interface(1)
+        for t_us, data in packets(cells):
+            file.enhanced(0, t_us, data)
+        return [put(place, file.bytes, "a.pcapng")]
+    own = {node: in_time([each for each in cells if node in (each.src, each.dst)]) for node in NODES}
+    return [written(place / node.replace(":", "-"), several) for node, several in own.items()]
 
 
 def test_a_network_whose_notes_stand_out_fails_the_checks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -49,6 +67,77 @@ def test_a_network_whose_notes_stand_out_fails_the_checks(capsys: pytest.Capture
     assert not re.search(r"https?:|<script|src=|@import", page)
     assert "auc&gt;0.6: failed" in page
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["publications"] == 38
+
+
+@pytest.mark.parametrize("form", ["pcap", "pcapng", "taps"])
+def test_a_broken_network_fails_though_strangers_are_in_its_capture(
+    form: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    known, own = members(tmp_path / "m.json"), record(1, 8)[0]
+    foreign = [*other_network(Random(1), 8), *poking(Random(2), 8, NODES, cells=3)]
+    checks = ("--members", known, "--fail-if", "auc>0.6", "--fail-if", "set<2", "--json")
+    found = []
+    for name, cells in (("alone", own), ("mixed", in_time([*own, *foreign]))):
+        (tmp_path / name).mkdir()
+        code, out, _ = run(capsys, *recorded_as(form, tmp_path / name, cells), *checks, "--out", tmp_path / name)
+        told = json.loads(out)
+        found.append((code, told["found"], told["publications"], told["wire"], told["advice"], told["attackers"]))
+        assert "10.9.0." not in (tmp_path / name / "audit.html").read_text().split("How it was read")[0]
+    assert found[0][0] == 13
+    assert found[0][1:3] == found[1][1:3]
+    assert found[0] == found[1]
+    assert len(told["left_out"]["doubts"]) == 1
+
+
+def test_a_check_with_a_linked_stranger_is_refused_or_made_of_the_members_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cells = [*heartbeats(Random(2), 8, 1200), *poking(Random(2), 8, NODES[:1], cells=1)]
+    known, net = members(tmp_path / "m.json"), written(tmp_path / "net", in_time(cells))
+    code, out, err = run(capsys, net, "--members", known, "--fail-if", "auc>0.6")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert re.search(r"the checks cannot be made: 1 node \(10\.9\.0\.\d:4000\) is not listed .*--only-members", err)
+    code, out, _ = run(capsys, net, "--members", known, "--only-members", "--fail-if", "auc>0.6")
+    assert code == 0
+    assert "left out: 1 node outside the audited networks, 1 cell" in out.splitlines()
+    code, out, _ = run(capsys, net, "--members", known)
+    assert code == 0
+    assert any(line.startswith("in doubt: 1 node") for line in out.splitlines())
+    code, _, err = run(capsys, net, "--only-members")
+    assert (code, err) == (3, "veilcast: --only-members leaves out all but the members; give --members\n")
+
+
+def test_without_members_each_network_has_its_own_lines_and_its_own_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cells = in_time([*record(1, 8)[0], *other_network(Random(1), 8, note=1200)])
+    code, out, _ = run(capsys, written(tmp_path / "net", cells), "--out", tmp_path, "--fail-if", "publications>0")
+    assert code == 13
+    assert [line for line in out.splitlines() if line.startswith(("network", "the page", "failed"))] == [
+        "network 1 of 2, with 127.1.0.1:4000:",
+        "network 2 of 2, with 10.9.0.1:4000:",
+        "failed: publications>0",
+        f"the page: {tmp_path / 'audit.html'}",
+        f"the page: {tmp_path / 'audit-2.html'}",
+    ]
+
+
+def test_many_files_and_their_clocks_are_told_in_a_line_each(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    taps = recorded_as("taps", tmp_path, record(1, 8)[0])
+    code, out, _ = run(capsys, *taps)
+    assert code == 0
+    before = out[: out.index("12 nodes")].splitlines()
+    assert [re.sub(r"\d[\d.,]*\d|\d", "N", line) for line in before] == [
+        "N files (tap): N cells",
+        "N clocks corrected, by N s at most, known within N s",
+        "nothing has the N bytes of a Veilcast cell: this is no traffic of ours, or that of the paper profile, whose "
+        "datagrams have the size of what they carry",
+        "",
+    ]
+    code, out, _ = run(capsys, *taps, "--json")
+    assert len(json.loads(out)["reading"]["clocks"]) == 11
 
 
 def test_a_silent_network_passes_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -71,7 +160,9 @@ def test_without_members_it_says_that_these_are_scores_only(capsys: pytest.Captu
 
 def test_a_check_that_cannot_be_made_is_no_pass(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     known = tmp_path / "m.csv"
-    known.write_text(f"node,role\n{PUBLISHER},publisher\n{NODES[2]},reader\n")
+    known.write_text(
+        "node,role\n" + "".join(f"{node},{'publisher' if node == PUBLISHER else 'reader'}\n" for node in NODES)
+    )
     code, _, err = run(capsys, loud(tmp_path / "net", 8), "--members", known, "--fail-if", "auc>0.6")
     assert (code, err.count("\n")) == (3, 1)
     assert "members who read" in err
@@ -113,8 +204,8 @@ def test_what_is_no_capture_of_a_network_is_told_in_a_line(
 
 
 def test_traffic_that_is_not_ours_is_said_to_be_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    packets = [(number, framed(ip(Sent(number, "10.0.0.1:53", "10.0.0.2:9", bytes(64))), 1)) for number in range(20)]
-    code, out, _ = run(capsys, put(tmp_path, pcap(packets)))
+    sent = [(number, framed(ip(Sent(number, "10.0.0.1:53", "10.0.0.2:9", bytes(64))), 1)) for number in range(20)]
+    code, out, _ = run(capsys, put(tmp_path, pcap(sent)))
     assert code == 0
     assert "this is no traffic of ours" in out
     assert "publishers: no attacker says who they are" in out

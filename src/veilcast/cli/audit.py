@@ -19,8 +19,7 @@ from veilcast.errors import ConfigError
 
 if TYPE_CHECKING:
     from veilcast.lab.audit.attackers import Attacker
-    from veilcast.lab.audit.audit import Audit
-    from veilcast.lab.audit.limits import Limit
+    from veilcast.lab.audit.audit import Audit, CaptureAudit
 
 
 def run(arguments: argparse.Namespace, _: Context) -> Report:
@@ -32,29 +31,37 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     for limit in fail_if:
         if arguments.members is None and limit.name in limits.NEED_MEMBERS:
             raise ConfigError(f"--fail-if {limit}: only who knows the members' roles can tell; give --members")
+    if arguments.only_members and arguments.members is None:
+        raise ConfigError("--only-members leaves out all but the members; give --members")
     if arguments.out is not None:
         make_directory(arguments.out)
     members = files.members(arguments.members) if arguments.members else ()
     links = files.links(arguments.topology) if arguments.topology else ()
     epoch_us = round(arguments.epoch * 1_000_000)
+    listed, only = {member.node for member in members}, arguments.only_members
     if sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
-        seen = small.observe(arguments.captures, epoch_us, links)
+        seen = small.observe(arguments.captures, epoch_us, links, listed, only_listed=only)
     else:
         with lab_extra():
             from veilcast.lab.audit import large
             from veilcast.lab.spark import session
         with session() as spark:
-            seen = large.observe(arguments.captures, epoch_us, links, spark)
+            seen = large.observe(arguments.captures, epoch_us, links, spark, listed, only_listed=only)
     found = audit.audit(seen, links, members)
-    for limit in fail_if:
-        if limit.name not in found.found():
-            raise ConfigError(f"--fail-if {limit}: members who read, and others, must be in the captures")
-    crossed = [limit for limit in fail_if if limit.crossed(found.found())]
-    data = {**msgspec.to_builtins(found), "found": found.found(), "crossed": [str(limit) for limit in crossed]}
-    lines = _lines(found, crossed)
+    crossed = found.crossed(fail_if)
+    worst, *others = found.networks
+    data = {
+        **msgspec.to_builtins(worst),
+        "found": found.found(),
+        "crossed": [str(limit) for limit in crossed],
+        "remarks": [*found.remarks, *worst.remarks],
+        "left_out": msgspec.to_builtins(found.left_out),
+        "other_networks": [{**msgspec.to_builtins(each), "found": each.found()} for each in others],
+    }
+    lines = [*_lines(found), *(f"failed: {limit}" for limit in crossed)]
     if arguments.out is not None:
-        page = audit_page.write(arguments.out, found, fail_if)
-        lines.append(f"the page: {page}")
+        pages = audit_page.write(arguments.out, found, fail_if)
+        lines += [f"the page: {page}" for page in pages]
     return Report(data, lines, FAILED_CHECK if crossed else 0)
 
 
@@ -64,12 +71,25 @@ def _bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def _lines(found: Audit, crossed: list[Limit]) -> list[str]:
+def _lines(found: CaptureAudit) -> list[str]:
+    lines = [
+        *found.worst.reading.summary(),
+        *found.remarks,
+        *found.left_out.lines(),
+        *(f"in doubt: {doubt}" for doubt in found.left_out.doubts),
+    ]
+    for number, each in enumerate(found.networks, 1):
+        lines.append("")
+        if len(found.networks) > 1:
+            lines.append(f"network {number} of {len(found.networks)}, with {each.nodes[0]}:")
+        lines += _network(each)
+    return lines
+
+
+def _network(found: Audit) -> list[str]:
     wire = found.wire
     lines = [
-        *found.reading.lines(),
         *found.remarks,
-        "",
         f"{wire.nodes:,} nodes, {wire.links:,} links (each way), {wire.cells:,} cells in "
         f"{(wire.last_us - wire.first_us) / 1e6:.1f} s; heartbeat {wire.heartbeat_us / 1000:g} ms",
         f"sizes that tell links apart: {', '.join(str(each.size) for each in wire.telling[:8]) or 'none'}; "
@@ -80,7 +100,7 @@ def _lines(found: Audit, crossed: list[Limit]) -> list[str]:
     if found.advice:
         lines += ["", "what to change:"]
         lines += [f"  {each.found}: {each.change}" for each in found.advice]
-    return [*lines, *(f"failed: {limit}" for limit in crossed)]
+    return lines
 
 
 def _roles(found: Audit) -> list[str]:

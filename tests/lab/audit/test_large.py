@@ -5,19 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from veilcast.lab.audit import audit, files, large, small
 from veilcast.lab.audit.files import Link
+from veilcast.lab.audit.observed import Observed
 from veilcast.lab.spark import session
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
-from recorded import loud, members
-from wires import NODES, RING
+from recorded import members, other_network, poking, written
+from wires import NODES, RING, in_time, record
 
 EPOCH_US = 7_000_000
 
@@ -37,14 +40,28 @@ def spark() -> Iterator[SparkSession]:
     ],
 )
 def test_spark_and_memory_find_the_same(links: tuple[Link, ...], spark: SparkSession, tmp_path: Path) -> None:
-    net, known = loud(tmp_path / "net"), files.members(members(tmp_path / "m.json"))
-    one, other = large.observe([net], EPOCH_US, links, spark), small.observe([net], EPOCH_US, links)
-    assert one.heartbeat_us == other.heartbeat_us
-    assert one.nodes == other.nodes
-    assert [(each.attack, each.role) for each in one.guesses] == [(each.attack, each.role) for each in other.guesses]
-    for ours, theirs in zip(one.guesses, other.guesses, strict=True):
-        np.testing.assert_allclose(ours.whole, theirs.whole, err_msg=ours.attack)
-        np.testing.assert_allclose(ours.parts, theirs.parts, err_msg=ours.attack)
-    found, wanted = (audit.audit(each, links, known) for each in (one, other))
-    assert found.found() == wanted.found()
-    assert (found.wire, found.flows, found.advice) == (wanted.wire, wanted.flows, wanted.advice)
+    """In a capture with another network, and a stranger that sends to a member."""
+    foreign = [*other_network(Random(4), 20), *poking(Random(5), 20, NODES)]
+    net = written(tmp_path / "net", in_time([*record(1, 20)[0], *foreign]))
+    known = files.members(members(tmp_path / "m.json"))
+    listed = {member.node for member in known}
+    for named in (listed, ()):
+        one = large.observe([net], EPOCH_US, links if named else (), spark, named)
+        other = small.observe([net], EPOCH_US, links if named else (), named)
+        assert (one.left_out, one.seen) == (other.left_out, other.seen)
+        assert len(one.networks) == len(other.networks) == (1 if named else 2)
+        for ours, theirs in zip(one.networks, other.networks, strict=True):
+            assert ours.heartbeat_us == theirs.heartbeat_us
+            assert ours.nodes == theirs.nodes
+            assert [each[:2] for each in _scores(ours)] == [each[:2] for each in _scores(theirs)]
+            for (attack, _, *mine), (_, _, *yours) in zip(_scores(ours), _scores(theirs), strict=True):
+                np.testing.assert_allclose(mine[0], yours[0], err_msg=attack)
+                np.testing.assert_allclose(mine[1], yours[1], err_msg=attack)
+        found, wanted = (audit.audit(each, links, known if named else ()) for each in (one, other))
+        assert found.found() == wanted.found()
+        for left, right in zip(found.networks, wanted.networks, strict=True):
+            assert (left.wire, left.flows, left.advice) == (right.wire, right.flows, right.advice)
+
+
+def _scores(seen: Observed) -> list[tuple[str, str, NDArray[np.float64], NDArray[np.float64]]]:
+    return [(each.attack, each.role, each.whole, each.parts) for each in seen.guesses]

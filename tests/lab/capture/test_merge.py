@@ -102,6 +102,16 @@ def test_files_without_a_common_packet_stay_as_they_are_and_this_is_told(tmp_pat
     assert "shares no packets" in notes.clocks[0].line()
 
 
+def test_an_adversary_that_repeats_its_packets_later_at_another_place_does_not_set_the_clocks(tmp_path: Path) -> None:
+    sent, foreign = traffic(20, (U, V)), [traffic(20, (f"10.0.0.{n}:9", U), seed=n + 2) for n in range(3)]
+    strange = [one for several in foreign for one in several]
+    later = [replace(one, t_us=one.t_us + 5_000_000) for one in strange]
+    paths = [put(tmp_path, seen([*sent, *strange], U), "u.pcap"), put(tmp_path, seen([*sent, *later], V), "v.pcap")]
+    assert read(*paths)[1].clocks[0].ahead_us == 5_000_000
+    _, notes = capture.read(paths, run="r", epoch_us=EPOCH_US, trusted=[U, V])
+    assert (notes.clocks[0].ahead_us, notes.clocks[0].packets) == (0, 20)
+
+
 def test_packets_that_only_one_end_saw_are_cells_too(tmp_path: Path) -> None:
     sent = traffic(100, (U, V))
     paths = [put(tmp_path, seen(sent[:80], U), "u.pcap"), put(tmp_path, seen(sent[30:], V, ahead_us=77_000), "v.pcap")]

@@ -185,3 +185,17 @@ def test_taps_and_captures_or_simulations_do_not_mix(tmp_path: Path) -> None:
         read(single, single)
     with pytest.raises(ConfigError, match="no capture"):
         read()
+
+
+def test_strangers_cannot_crowd_the_links_that_clocks_are_set_by_out_of_a_tap(tmp_path: Path) -> None:
+    cells = network(600)
+    flood = [
+        Cell("own", START_US // EPOCH_US, START_US + number, f"10.{number >> 8}.{number & 255}.1:9", NODES[1], 1200)
+        for number in range(tap_owners.ENDS_MAX)
+    ]
+    first = written(tmp_path / "0", list(tap(cells, NODES[0])))
+    second = written(tmp_path / "1", [*flood, *tap(cells, NODES[1], ahead_us=7_000_000)])
+    _, notes = capture.read([first, second], run="r", epoch_us=EPOCH_US)
+    assert notes.clocks[0].against is None
+    _, notes = capture.read([first, second], run="r", epoch_us=EPOCH_US, trusted=NODES)
+    assert notes.clocks[0].ahead_us == pytest.approx(7_000_000, abs=5)

@@ -10,7 +10,7 @@ import pytest
 from veilcast.lab.audit import audit, limits, small
 from veilcast.lab.audit.audit import Audit
 from veilcast.lab.audit.files import Member
-from veilcast.lab.audit.observed import Observed
+from veilcast.lab.audit.observed import Capture
 from veilcast.lab.report import audit_page, network
 from veilcast.lab.report.network import Dot
 
@@ -21,13 +21,13 @@ MEMBERS = (Member(PUBLISHER, "publisher"), *(Member(node, "subscriber") for node
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Capture:
     return small.observe([loud(tmp_path_factory.mktemp("net") / "<&>")], 10**9)
 
 
 @pytest.fixture(scope="module")
-def found(seen: Observed) -> Audit:
-    return audit.audit(seen, members=MEMBERS)
+def found(seen: Capture) -> Audit:
+    return audit.audit(seen, members=MEMBERS).worst
 
 
 def test_the_page_is_whole_and_needs_nothing_from_elsewhere(found: Audit) -> None:
@@ -53,9 +53,9 @@ def test_the_network_is_drawn_with_those_who_are_named(found: Audit) -> None:
     assert sum(path.get("class") == "note" for path in tree.iter("path")) == len(found.flows)
 
 
-def test_without_members_the_page_says_that_these_are_scores_only(seen: Observed, found: Audit) -> None:
+def test_without_members_the_page_says_that_these_are_scores_only(seen: Capture, found: Audit) -> None:
     assert "scores only" not in audit_page.page(found)
-    assert "scores only" in audit_page.page(audit.audit(seen))
+    assert "scores only" in audit_page.page(audit.audit(seen).worst)
 
 
 def test_a_missed_reader_has_a_ring_and_a_label_is_text() -> None:

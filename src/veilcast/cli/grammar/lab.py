@@ -89,6 +89,11 @@ def add_audit(commands: Any) -> None:
         help="JSON or CSV with node, role (publisher, subscriber, ...): how right are the attackers?",
     )
     parser.add_argument(
+        "--only-members",
+        action="store_true",
+        help="the file of members names all nodes of the network: leave out all others, though they send to members",
+    )
+    parser.add_argument(
         "--epoch", type=positive, default=3600, metavar="SECONDS", help="how long the network's epochs are (3600)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json there")

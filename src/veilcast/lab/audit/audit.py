@@ -1,4 +1,7 @@
-"""An audit: what was observed of a network in, what an observer of every wire learns out."""
+"""An audit: what was observed of a network in, what an observer of every wire learns out.
+
+Each network of a capture has an audit of its own, and a check holds for the capture only if it holds for each.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from veilcast.lab.audit import attackers, wire
 from veilcast.lab.audit.advice import Advice, advise
 from veilcast.lab.audit.attackers import Attacker
 from veilcast.lab.audit.files import ROLES, Link, Member
-from veilcast.lab.audit.observed import PARTS, Observed
+from veilcast.lab.audit.limits import NEED_MEMBERS, Limit
+from veilcast.lab.audit.networks import LeftOut, count
+from veilcast.lab.audit.observed import PARTS, Capture, Observed
 from veilcast.lab.audit.wire import Wire
 from veilcast.lab.capture import Notes
 
@@ -41,6 +46,10 @@ class Audit(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...]
     """What is to be known of the files that were given besides."""
     with_members: bool
+    nodes: tuple[str, ...] = ()
+    """Every node of this network that was seen."""
+    roles: dict[str, int] = {}
+    """How many of these nodes are listed as publishers, and how many as subscribers."""
 
     def best(self, role: str) -> Attacker | None:
         """The most telling one that says anything of this role."""
@@ -68,14 +77,71 @@ class Audit(msgspec.Struct, frozen=True):
         return numbers
 
 
-def audit(seen: Observed, links: Sequence[Link] = (), members: Sequence[Member] = ()) -> Audit:
-    """`links` are those that were known when it was observed."""
-    nodes = {end for link in _links(seen.carried) for end in link}
-    _require_known("members", {member.node for member in members}, nodes)
-    _require_known("nodes of the topology", {end for link in links for end in (link.u, link.v)}, nodes)
+class CaptureAudit(msgspec.Struct, frozen=True):
+    """The audits of all networks in a capture."""
+
+    networks: tuple[Audit, ...]
+    """The network of which attackers learn most comes first."""
+    left_out: LeftOut
+    remarks: tuple[str, ...]
+    """Notes on the files that the operator gave besides."""
+
+    @property
+    def worst(self) -> Audit:
+        return self.networks[0]
+
+    def found(self) -> dict[str, float]:
+        """The worst figure of any network, by name: the smallest `set`, and the largest of all else."""
+        found: dict[str, float] = {}
+        for each in self.networks:
+            for name, value in each.found().items():
+                found[name] = (min if name == "set" else max)(value, found.get(name, value))
+        return found
+
+    def crossed(self, limits: Sequence[Limit]) -> list[Limit]:
+        """The limits that any network crosses.
+
+        Raises `ConfigError` if none does and the captures do not tell enough to say so: a check that was not made is
+        not a check that passed.
+        """
+        crossed = [limit for limit in limits if any(limit.crossed(each.found()) for each in self.networks)]
+        if limits and not crossed:
+            for limit in limits:
+                self._require_told(limit)
+            if self.left_out.doubts:
+                raise ConfigError(f"the checks cannot be made: {'; '.join(self.left_out.doubts)}")
+        return crossed
+
+    def _require_told(self, limit: Limit) -> None:
+        roles = ROLES if limit.name == "set" else ("subscriber",)
+        asked = [each for each in self.networks if any(each.roles.get(role) for role in roles)]
+        if limit.name in NEED_MEMBERS and not (asked and all(limit.name in each.found() for each in asked)):
+            raise ConfigError(f"--fail-if {limit}: members who read, and others, must be in the captures")
+
+
+def audit(seen: Capture, links: Sequence[Link] = (), members: Sequence[Member] = ()) -> CaptureAudit:
+    """`links` and `members` are those that were known when the capture was observed."""
+    audits = [_audit(each, members) for each in seen.networks]
+    return CaptureAudit(
+        tuple(sorted(audits, key=_severity, reverse=True)), seen.left_out, tuple(_remarks(seen.seen, links, members))
+    )
+
+
+def _severity(each: Audit) -> tuple[float, ...]:
+    """A network of which attackers learn more comes later in this order; of equal ones, the larger."""
+    found = each.found()
+    return (*(found.get(name, 0.0) for name in ("auc", "named", "publications", "sizes", "odd_links")), each.wire.cells)
+
+
+def _audit(seen: Observed, members: Sequence[Member]) -> Audit:
+    nodes = sorted({end for link in _links(seen.carried) for end in link})
+    own = [member for member in members if member.node in set(seen.nodes)]
     shown = wire.examine(seen)
     judged = attackers.judge(seen.nodes, seen.guesses, members)
     publications, flows = _flows(seen.notes)
+    remarks = []
+    if shown.last_us - shown.first_us < PARTS * shown.heartbeat_us:
+        remarks.append(f"{PARTS} heartbeats at least should be recorded; what is said of fewer means little")
     return Audit(
         seen.reading,
         shown,
@@ -84,8 +150,10 @@ def audit(seen: Observed, links: Sequence[Link] = (), members: Sequence[Member] 
         flows,
         judged,
         advise(shown, publications, judged, bool(members)),
-        tuple(_remarks(nodes, shown, links, members)),
+        tuple(remarks),
         bool(members),
+        tuple(nodes),
+        {role: sum(member.role == role for member in own) for role in ROLES},
     )
 
 
@@ -105,22 +173,10 @@ def _links(carried: pa.Table) -> list[tuple[str, str]]:
     return list(zip(carried["src"].to_pylist(), carried["dst"].to_pylist(), strict=True))
 
 
-def _require_known(what: str, named: set[str], seen: set[str]) -> None:
-    """That some are of other machines is remarked; if all are, they are called by other names."""
-    if named and not named & seen:
-        raise ConfigError(f"none of the {what} is in the captures: {min(named)} is not, and {min(seen)} is")
-
-
-def _remarks(seen: set[str], shown: Wire, links: Sequence[Link], members: Sequence[Member]) -> list[str]:
+def _remarks(seen: frozenset[str], links: Sequence[Link], members: Sequence[Member]) -> list[str]:
     found = []
-    if shown.last_us - shown.first_us < PARTS * shown.heartbeat_us:
-        found.append(f"{PARTS} heartbeats at least should be recorded; what is said of fewer means little")
-    if strange := {end for link in links for end in (link.u, link.v)} - seen:
-        found.append(f"{len(strange):,} nodes of the topology were not seen in the captures")
-    if members:
-        known = {member.node for member in members}
-        if missing := known - seen:
-            found.append(f"{len(missing):,} members were not seen in the captures, and are not counted")
-        if others := seen - known:
-            found.append(f"{len(others):,} nodes were seen that are no members; they count as having no role")
+    if unseen := {end for link in links for end in (link.u, link.v)} - seen:
+        found.append(f"{len(unseen):,} nodes of the topology were not seen in the captures")
+    if missing := {member.node for member in members} - seen:
+        found.append(f"{count(len(missing), 'member')} not seen in the captures, and not counted")
     return found

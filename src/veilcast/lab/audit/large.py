@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,19 +15,31 @@ from veilcast.lab import capture
 from veilcast.lab.attack import cadence, gathering, outside
 from veilcast.lab.attack.rhythm import heartbeat_us
 from veilcast.lab.attack.watching import Cells
+from veilcast.lab.audit import networks
 from veilcast.lab.audit.files import Link
-from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Guesses, Observed, require_one
+from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Capture, Guesses, Observed, require_one
+from veilcast.lab.capture import Notes
 from veilcast.lab.spark.trouble import SPARK_ERRORS, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link], spark: SparkSession) -> Observed:
+def observe(
+    captures: Sequence[Path],
+    epoch_us: int,
+    links: Sequence[Link],
+    spark: SparkSession,
+    listed: Collection[str] = (),
+    *,
+    only_listed: bool = False,
+) -> Capture:
     """The same as `small.observe`, but that the length of a heartbeat is taken from some links alone."""
     from pyspark.sql import functions as sql
 
-    cells, reading = capture.read(captures, run="", epoch_us=epoch_us, spark=spark)
+    cells, reading = capture.read(
+        captures, run="", epoch_us=epoch_us, trusted=networks.listed_nodes(links, listed), spark=spark
+    )
     try:
         cells = cells.persist()
         require_one(len(cells.select("run").distinct().limit(2).collect()))
@@ -35,16 +47,41 @@ def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link], spar
             sql.count("*").alias("cells"), sql.min("t_us").alias("first"), sql.max("t_us").alias("last")
         )
         counted = carried.toArrow()
-        beat = _heartbeat(cells, counted)
-        bins = sql.expr(f"bigint(floor({BIN} * log2(1 + gap)))").alias("bin")
-        gaps = cadence.tallied(cells).groupBy("src", "dst", bins).agg(sql.sum("cells").alias("cells")).toArrow()
-        copies = gathering.notes(cells, beat).persist()
-        notes = copies.select("t_us", "src", "dst").toArrow()
-        nodes, guesses = _by_attacker(_guesses(cells, copies, counted, beat, links))
+        found, left_out = networks.split(counted, links, listed, only_listed=only_listed)
+        seen = frozenset(end for name in ("src", "dst") for end in counted[name].unique().to_pylist())
+        links_of = [[link for link in links if link.u in each and link.v in each] for each in found]
+        whole = len(found) == 1 and seen <= found[0]
+        observed = [
+            _observe(cells if whole else _within(cells, each), networks.within(counted, each), reading, own)
+            for each, own in zip(found, links_of, strict=True)
+        ]
         cells.unpersist()
     except SPARK_ERRORS as error:
         raise told(error) from error
-    return Observed(reading, beat, counted, gaps, notes, nodes, guesses)
+    return Capture(observed, left_out, seen)
+
+
+def _within(cells: DataFrame, network: frozenset[str]) -> DataFrame:
+    """The cells both of whose ends are of one network."""
+    from pyspark.sql import functions as sql
+
+    nodes = cells.sparkSession.createDataFrame([(node,) for node in sorted(network)], "node string")
+    for end in ("src", "dst"):
+        cells = cells.join(sql.broadcast(nodes.withColumnRenamed("node", end)), end, "left_semi")
+    return cells
+
+
+def _observe(cells: DataFrame, carried: pa.Table, reading: Notes, links: Sequence[Link]) -> Observed:
+    from pyspark.sql import functions as sql
+
+    beat = _heartbeat(cells, carried)
+    bins = sql.expr(f"bigint(floor({BIN} * log2(1 + gap)))").alias("bin")
+    gaps = cadence.tallied(cells).groupBy("src", "dst", bins).agg(sql.sum("cells").alias("cells")).toArrow()
+    copies = gathering.notes(cells, beat).persist()
+    notes = copies.select("t_us", "src", "dst").toArrow()
+    nodes, guesses = _by_attacker(_guesses(cells, copies, carried, beat, links))
+    copies.unpersist()
+    return Observed(reading, beat, carried, gaps, notes, nodes, guesses)
 
 
 def _heartbeat(cells: DataFrame, carried: pa.Table) -> int:

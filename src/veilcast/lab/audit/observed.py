@@ -1,20 +1,21 @@
 """What an audit goes by: cells brought down to links, gaps, notes and guesses, by whatever could hold them.
 
-The record is looked at as a whole, and in parts of equal length, each by itself: so it is seen whom attackers suspect,
-and whether they would again (`suspicion`). Captures of some size are read into memory (`small`), larger ones by Spark
-(`large`); what comes of both is the same.
+A capture may hold several networks (`networks`). The record of each is looked at as a whole, and in parts of equal
+length, each by itself: so it is seen whom attackers suspect, and whether they would again (`suspicion`).
+Captures of some size are read into memory (`small`), larger ones by Spark (`large`); what comes of both is the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
+from veilcast.lab.audit.networks import LeftOut
 from veilcast.lab.capture import Notes
 
 
@@ -30,6 +31,8 @@ class Guesses:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
+    """One network."""
+
     reading: Notes
     """What was read, left out and corrected."""
     heartbeat_us: int
@@ -41,6 +44,15 @@ class Observed:
     """Columns t_us, src, dst: the cells that look like copies of publications."""
     nodes: list[str]
     guesses: list[Guesses]
+
+
+class Capture(NamedTuple):
+    """All that was given to an audit: each network by itself, and what belongs to none."""
+
+    networks: list[Observed]
+    left_out: LeftOut
+    seen: frozenset[str]
+    """Every node in the captures."""
 
 
 def require_one(runs: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,32 @@ from veilcast.lab import capture
 from veilcast.lab.attack import cadence, watching
 from veilcast.lab.attack.rhythm import heartbeat_us
 from veilcast.lab.attack.watching import Cells, Nodes
+from veilcast.lab.audit import networks
 from veilcast.lab.audit.files import Link
-from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Guesses, Observed, require_one
+from veilcast.lab.audit.observed import BIN, HEARTBEAT_US, PARTS, Capture, Guesses, Observed, require_one
+from veilcast.lab.capture import Notes
 
 
-def observe(captures: Sequence[Path], epoch_us: int, links: Sequence[Link] = ()) -> Observed:
-    table, reading = capture.read(captures, run="", epoch_us=epoch_us)
+def observe(
+    captures: Sequence[Path],
+    epoch_us: int,
+    links: Sequence[Link] = (),
+    listed: Collection[str] = (),
+    *,
+    only_listed: bool = False,
+) -> Capture:
+    """Each network of the captures; `networks.split` says what a network is."""
+    table, reading = capture.read(captures, run="", epoch_us=epoch_us, trusted=networks.listed_nodes(links, listed))
     require_one(len(table["run"].unique()))
+    carried = _carried(table)
+    found, left_out = networks.split(carried, links, listed, only_listed=only_listed)
+    seen = frozenset(end for name in ("src", "dst") for end in carried[name].unique().to_pylist())
+    return Capture([_observe(table, each, reading, links) for each in found], left_out, seen)
+
+
+def _observe(table: pa.Table, network: frozenset[str], reading: Notes, links: Sequence[Link]) -> Observed:
+    table = networks.within(table, network)
+    links = [link for link in links if link.u in network and link.v in network]
     cells = Cells.of(table, [end for link in links for end in (link.u, link.v)])
     overlay = _overlay(cells, links) if links else None
     beat = heartbeat_us(cells.t_us, cells.src, cells.dst, cells.size) or HEARTBEAT_US

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def read(
-    files: Sequence[Path], run: str, epoch_us: int, step: int, spark: SparkSession | None
+    files: Sequence[Path], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
 ) -> tuple[pa.Table | DataFrame, Notes]:
     names = [str(file) for file in files]
     parts, damages = tasks.cut_all(files, partial(spans.cut, step=step))
     every = _sampled(files) if len(files) > 1 else 0
-    answers = tasks.ask(spark, parts, partial(survey.examine, step=step, every=every), Findings)
+    answers = tasks.ask(spark, parts, partial(survey.examine, step=step, every=every, trusted=trusted), Findings)
     found = survey.together(answers, len(files))
     for one, damage in zip(found, damages, strict=True):
         one.damage = one.damage or damage

@@ -64,6 +64,34 @@ class Notes(msgspec.Struct, frozen=True):
         found = [line for file in self.files for line in file.lines()]
         return [*found, *(clock.line() for clock in self.clocks), *self.remarks]
 
+    def summary(self) -> list[str]:
+        """The same, with one line for all files of which nothing is remarked, and one for all clocks that were set."""
+        plain = [file for file in self.files if not file.left_out and not file.remarks]
+        if len(plain) < 2:
+            plain = []
+        lines = []
+        if plain:
+            kinds = sorted({file.format.split()[0] for file in plain})
+            cells = sum(file.cells for file in plain)
+            lines.append(f"{len(plain):,} files ({', '.join(kinds)}): {cells:,} cells")
+        lines += [line for file in self.files if file not in plain for line in file.lines()]
+        return [*lines, *self._clock_lines(), *self.remarks]
+
+    def _clock_lines(self) -> Iterator[str]:
+        corrected = [clock for clock in self.clocks if clock.against is not None]
+        if len(corrected) > 1:
+            most = max(abs(clock.ahead_us) for clock in corrected)
+            spread = max(clock.spread_us for clock in corrected)
+            one_way = sum(not clock.both_ways for clock in corrected)
+            also = f"; of {one_way:,}, the time on the way is in it" if one_way else ""
+            yield (
+                f"{len(corrected):,} clocks corrected, by {most / 1e6:.6f} s at most, known within {spread / 1e6:.6f} s"
+                f"{also}"
+            )
+        for clock in self.clocks:
+            if clock.against is None or len(corrected) == 1:
+                yield clock.line()
+
 
 def about_sizes(ours: int) -> tuple[str, ...]:
     if ours:

@@ -10,7 +10,7 @@ once to make the rows, which on Spark happens when they are asked for. Reading i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -25,18 +25,33 @@ if TYPE_CHECKING:
 
 
 @overload
-def read(paths: Sequence[Path], *, run: str, epoch_us: int, step: int = ...) -> tuple[pa.Table, Notes]: ...
+def read(
+    paths: Sequence[Path], *, run: str, epoch_us: int, step: int = ..., trusted: Collection[str] = ...
+) -> tuple[pa.Table, Notes]: ...
 @overload
 def read(
-    paths: Sequence[Path], *, run: str, epoch_us: int, step: int = ..., spark: SparkSession
+    paths: Sequence[Path],
+    *,
+    run: str,
+    epoch_us: int,
+    step: int = ...,
+    trusted: Collection[str] = ...,
+    spark: SparkSession,
 ) -> tuple[DataFrame, Notes]: ...
 def read(
-    paths: Sequence[Path], *, run: str, epoch_us: int, step: int = spans.STEP, spark: SparkSession | None = None
+    paths: Sequence[Path],
+    *,
+    run: str,
+    epoch_us: int,
+    step: int = spans.STEP,
+    trusted: Collection[str] = (),
+    spark: SparkSession | None = None,
 ) -> tuple[pa.Table | DataFrame, Notes]:
     """The cells, as an Arrow table or, with a session, as a frame.
 
     `run` names captures and taps; simulations keep their own runs. Files are cut into parts of about `step` bytes, each
-    of which is a task.
+    of which is a task. Clocks are set by packets between nodes of `trusted`, or, if it is empty, by all packets: a
+    stranger who repeats a packet at another place and time would set them wrong.
     """
     if not paths:
         raise ConfigError("no capture was given")
@@ -49,5 +64,5 @@ def read(
     if any(is_table) and not all(is_table):
         raise ConfigError(f"{paths[is_table.index(True)]} is a tap, and others are captures: packets would count twice")
     if all(is_table):
-        return taps.read(files, run, epoch_us, step, spark)
-    return captures.read(files, run, epoch_us, step, spark)
+        return taps.read(files, run, epoch_us, step, frozenset(trusted), spark)
+    return captures.read(files, run, epoch_us, step, frozenset(trusted), spark)

@@ -50,7 +50,8 @@ class Tap(msgspec.Struct, frozen=True):
     """When the taps of other nodes were running, by their address, in their corrected time."""
 
 
-def examine(part: Part) -> TapFindings:
+def examine(part: Part, trusted: frozenset[str] = frozenset()) -> TapFindings:
+    """If any nodes are `trusted`, only times of links between those are kept: strangers cannot crowd them out."""
     found = TapFindings(part.file)
     for _, _, t_us, source, destination, size in tap_lines.rows(part, observe.Cell):
         found.rows += 1
@@ -61,7 +62,8 @@ def examine(part: Part) -> TapFindings:
         if found.own:
             if not (source in found.own and destination in found.own):
                 found.own = [end for end in found.own if end in (source, destination)]
-            remember(found.times, source, destination, [t_us])
+            if not trusted or (source in trusted and destination in trusted):
+                remember(found.times, source, destination, [t_us])
     return _without_needless(found)
 
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def read(
-    files: Sequence[Path], run: str, epoch_us: int, step: int, spark: SparkSession | None
+    files: Sequence[Path], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
 ) -> tuple[pa.Table | DataFrame, Notes]:
     """The cells of taps, as those of one run; or of simulations, with their own runs and epochs."""
     names = [str(file) for file in files]
     parts, damages = tasks.cut_all(files, partial(tap_lines.cut, step=min(step, tap_lines.STEP)))
-    answers = tasks.ask(spark, parts, tap_owners.examine, TapFindings)
+    answers = tasks.ask(spark, parts, partial(tap_owners.examine, trusted=trusted), TapFindings)
     found = tap_owners.together(answers, len(files))
     for name, one in zip(names, found, strict=True):
         if not one.rows:

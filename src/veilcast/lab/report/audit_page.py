@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from veilcast.lab.audit.attackers import Attacker, Suspect
-from veilcast.lab.audit.audit import Audit
+from veilcast.lab.audit.audit import Audit, CaptureAudit
 from veilcast.lab.audit.limits import Limit
 from veilcast.lab.report import files, network
 from veilcast.lab.report.digits import short
@@ -18,15 +18,23 @@ from veilcast.lab.report.markup import Markup, join, tag
 from veilcast.lab.report.network import Dot, Role
 
 
-def write(directory: Path, found: Audit, limits: Sequence[Limit] = ()) -> Path:
-    """Write the page and the data below a directory; say where the page is."""
-    path = directory / PAGE
-    files.write_page(path, page(found, limits))
-    files.write_page(directory / DATA, msgspec.json.format(msgspec.json.encode(found)).decode())
-    return path
+def write(directory: Path, found: CaptureAudit, limits: Sequence[Limit] = ()) -> list[Path]:
+    """Write a page and its data for each network below a directory; return the paths of the pages, the worst first."""
+    pages = []
+    for number, each in enumerate(found.networks, 1):
+        suffix = "" if number == 1 else f"-{number}"
+        pages.append(directory / PAGE.replace(".", f"{suffix}."))
+        files.write_page(
+            pages[-1], page(each, limits, [*found.remarks, *found.left_out.lines(), *found.left_out.doubts])
+        )
+        data = msgspec.json.format(msgspec.json.encode(each)).decode()
+        files.write_page(directory / DATA.replace(".", f"{suffix}."), data)
+    return pages
 
 
-def page(found: Audit, limits: Sequence[Limit] = ()) -> str:
+def page(found: Audit, limits: Sequence[Limit] = (), remarks: Sequence[str] = ()) -> str:
+    """The page of one network; `remarks` are about the whole capture."""
+    read = [*found.reading.lines(), *remarks, *found.remarks]
     return document(
         "Veilcast audit",
         tag("p", _lead(found), class_="lead"),
@@ -42,7 +50,7 @@ def page(found: Audit, limits: Sequence[Limit] = ()) -> str:
         _sizes(found),
         _odd(found),
         tag("h2", "How it was read", class_="minor"),
-        tag("ul", *(tag("li", line.strip()) for line in [*found.reading.lines(), *found.remarks]), class_="small"),
+        tag("ul", *(tag("li", line.strip()) for line in read), class_="small"),
         styles=network.STYLE + _STYLE,
     )
 
@@ -80,6 +88,7 @@ def _limits(found: Audit, limits: Sequence[Limit]) -> Markup:
             class_="not-reproduced" if limit.crossed(values) else "fits",
         )
         for limit in limits
+        if limit.name in values
     ]
     return join(tag("h2", "Checks", class_="minor"), tag("ul", *items, class_="findings"))
 
