@@ -143,8 +143,18 @@ class EpochKeys(msgspec.Struct, frozen=True):
     def topic(self, name: str) -> TopicKeys:
         keys = self.topics.get(name)
         if keys is None:
-            raise UnknownTopicError(f"this keyring has no grant for {name!r} in epoch {self.epoch}")
+            raise UnknownTopicError(f"this keyring has no grant for {name!r} now{self._others(name)}")
         return keys
+
+    def _others(self, name: str) -> str:
+        """The topics that there are grants for, for an owner who mistyped one; the nearest to this name first."""
+        if not self.topics:
+            return ", and none for any other topic"
+        from difflib import get_close_matches  # Only a mistake pays for it.
+
+        close = get_close_matches(name, self.topics, n=1)
+        shown = ", ".join(map(repr, list(self.topics)[:SHOWN_MAX])) + (", ..." if len(self.topics) > SHOWN_MAX else "")
+        return (f"; did you mean {close[0]!r}?" if close else "") + f" (it has {shown})"
 
 
 class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -219,5 +229,6 @@ def _topic_keys(grant: Grant, record: TopicRecord, epoch: int) -> TopicKeys:
     return TopicKeys(record, grant.role, token, content_key(key), signing, certificate)
 
 
+SHOWN_MAX: Final = 8
 NETWORK_KEY: Final = 32
 GRANT_KEY: Final = 32

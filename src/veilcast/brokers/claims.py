@@ -31,7 +31,7 @@ def reader_key(keys: TopicKeys) -> SigningKey:
 def advertise(keys: TopicKeys, edge: bytes, epoch: int, until_us: int, interest: bytes, holder: bytes) -> Claim:
     """A publisher's. `interest` is in the language of the profile (`language`); `holder` is a public key."""
     if keys.signing is None or keys.certificate is None:
-        raise LocalError(f"only a publisher of {keys.record.topic!r} can advertise it")
+        raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
     reader = reader_key(keys).public
     claim = Claim(
         ClaimKind.ADVERTISEMENT,

@@ -24,7 +24,7 @@ from veilcast.wire.messages import Advert, Call
 def make_advert(keys: TopicKeys, entropy: Entropy) -> Advert:
     """A publisher's advert with a fresh chain."""
     if keys.signing is None or keys.certificate is None:
-        raise LocalError(f"only a publisher of {keys.record.topic!r} can advertise it")
+        raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
     signature = keys.signing.sign(keys.token, purpose=_PURPOSE)
     return Advert(keys.token, chain.start(entropy), None, keys.certificate, signature, cell=keys.cell)
 
@@ -37,7 +37,7 @@ def retold(advert: Advert, value: bytes) -> Advert:
 def make_call(keys: TopicKeys) -> Call:
     """A publisher's call for a root."""
     if keys.signing is None or keys.certificate is None:
-        raise LocalError(f"only a publisher of {keys.record.topic!r} can advertise it")
+        raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
     return Call(keys.token, keys.certificate, keys.signing.sign(keys.token, purpose=_PURPOSE), keys.cell)
 
 

@@ -1,0 +1,39 @@
+"""What a mesh node's owner is told that asks for what the keyring does not allow: the cause, in words that it knows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.errors import LocalError, UnknownTopicError
+from veilcast.machine import Publication
+from veilcast.sim.mesh import TOPIC
+from veilcast.topics import Label
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hamlet import Cottage
+from village import Bench, note
+
+
+@pytest.mark.parametrize("house", [Cottage, Bench])
+def test_a_subscriber_that_publishes_is_told_that_only_a_publisher_can_publish(house: type[Bench]) -> None:
+    bench = house("subscriber", "a b c")
+    with pytest.raises(LocalError, match=f"^only a publisher of '{TOPIC}' can publish on it$"):
+        bench.node.publish(note(b"x"), bench.now)
+
+
+@pytest.mark.parametrize("house", [Cottage, Bench])
+def test_a_mistyped_topic_is_answered_with_the_nearest_one_and_no_epoch_number(house: type[Bench]) -> None:
+    bench = house("publisher", "a b c")
+    with pytest.raises(UnknownTopicError) as refusal:
+        bench.node.publish(Publication((Label(TOPIC + "h").pair,)), bench.now)
+    told = f"this keyring has no grant for '{TOPIC}h' now; did you mean '{TOPIC}'? (it has '{TOPIC}')"
+    assert str(refusal.value) == told
+
+
+def test_a_member_without_any_grant_is_told_that_it_has_none() -> None:
+    bench = Cottage("forwarder", "a b c")
+    with pytest.raises(UnknownTopicError, match=f"no grant for '{TOPIC}' now, and none for any other topic$"):
+        bench.node.publish(note(b"x"), bench.now)
