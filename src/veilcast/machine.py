@@ -89,6 +89,17 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publication: Publication
 
 
+class Delay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why publications that are on the disk are not with their subscribers yet, for the publisher's own eyes.
+
+    `until_us` is an estimate, in Unix microseconds, of when subscribers have the last of them; None if it depends on
+    something that may never happen.
+    """
+
+    reason: str
+    until_us: int | None = None
+
+
 class Interest(Protocol):
     """What a subscriber wants: a label, a range, a box, or several at once (see `veilcast.topics`)."""
 

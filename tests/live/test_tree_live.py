@@ -42,7 +42,7 @@ def test_a_publication_waits_on_the_disk_until_there_is_a_directory(disk: Path) 
             await me.publish(house.net.topic, "early")
             told = await until(me, lambda status: bool(status.hindrances))
             assert told.outbox == 1
-            assert told.hindrances[0].startswith(f"no way to directory@{house.net.hosts[0]}: ")
+            assert told.hindrances[0].startswith(f"no way to the directory at {house.net.hosts[0]}: ")
         await house.start("directory", reader, *house.others)
         async with house.client(publisher) as me:
             await until(me, lambda status: not status.outbox and not status.hindrances)

@@ -208,6 +208,8 @@ def test_after_its_grant_has_ended_a_note_is_not_sent_as_it_was_sealed_before() 
         keys_of,
         lambda token: True,
         lambda token: True,
+        lambda token, lineage, members, now: now,
+        lambda: 0,
         launch,
         Departures(Habits(ring("publisher").membership.link), 0, epoch_us=EPOCH_US),
         lambda record, letter: None,

@@ -102,6 +102,6 @@ def test_every_refusal_has_words(code: Code | None) -> None:
             return None
 
     node: Any = Node()
-    said = hindrances(node)
+    said = hindrances(node, START)
     assert len(said) == (code is not None)
     assert code is not Code.MALFORMED or "clock" in said[0]

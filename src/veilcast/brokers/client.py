@@ -27,13 +27,13 @@ from veilcast.brokers.publishing import Publishing
 from veilcast.brokers.reading import Reading
 from veilcast.brokers.renewing import WITHDRAWN, Renewing
 from veilcast.brokers.sealed import spell_letter
-from veilcast.brokers.sharing.scheme import Place
+from veilcast.brokers.sharing.scheme import Place, majority
 from veilcast.brokers.spans import Spans
 from veilcast.brokers.standing import Suspicions
 from veilcast.crypto.derive import derive
 from veilcast.errors import LocalError, MalformedError, RemoteError
 from veilcast.faults import Faults
-from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox, Stub
 from veilcast.parts.topics import Topics
@@ -250,6 +250,23 @@ class Client:
 
     def swaps_played(self) -> int:
         return 0
+
+    def delay(self, now: int) -> Delay | None:
+        delay = self._publishing.delay(now)
+        if delay is None:
+            return None
+        up, size = self.edge_up()
+        if up < majority(size):
+            return Delay("too few replicas of the edge node answer")
+        try:
+            self._topics.keys(self._publishing.letters()[-1][1].topic, self._topics.epoch(now))
+        except LocalError:
+            return Delay("no grant of the keyring allows to publish on its topic now")
+        return delay
+
+    def unconfirmed_us(self, now: int) -> int:
+        """How long the brokers have left a publication unconfirmed, if longer than usual; else 0."""
+        return self._publishing.unconfirmed_us(now)
 
     @property
     def signed(self) -> SignedOverlay:

@@ -30,6 +30,7 @@ from veilcast.faults import Faults, faults_of
 from veilcast.machine import (
     Address,
     Connect,
+    Delay,
     Delivered,
     Disconnect,
     Event,
@@ -164,6 +165,11 @@ class Paths:
 
     def swaps_played(self) -> int:
         return 0
+
+    def delay(self, now: int) -> Delay | None:
+        """What the path says that expects to be through first: one that carries is enough for the subscribers."""
+        told = [delay for client in self.clients if (delay := client.delay(now)) is not None]
+        return min(told, key=lambda delay: (delay.until_us is None, delay.until_us or 0), default=None)
 
     def suspects(self) -> list[Place]:
         """Replicas of any path that were proven to lie to us."""

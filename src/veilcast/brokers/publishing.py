@@ -37,7 +37,7 @@ from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, LocalError, StaleError
-from veilcast.machine import Address, Entropy, Event, Overdue
+from veilcast.machine import Address, Delay, Entropy, Event, Overdue
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.calling import DOUBLINGS, backoff
 from veilcast.wire.brokers import Carry, Done, FirstShare, Missing, Push, Routing, WantKey
@@ -115,6 +115,28 @@ class Publishing:
         for sending in self._find(record, letter):
             sending.held = False
             self._settle(sending)
+
+    def delay(self, now: int) -> Delay | None:
+        """Why the last of what is not through waits; None if all is."""
+        waiting = [sending for each in self._sendings.values() for sending in each if not sending.through]
+        if not waiting:
+            return None
+        last = waiting[-1]
+        advertised = self._advertising(last.letter.topic, now)
+        if advertised is None:
+            taken_us = now + self._config.spread_us + _TRAVEL_US
+            return Delay("the brokers of the edge node are to take its advertisement first", taken_us)
+        if now < advertised.ready_us:
+            return Delay("its advertisement spreads through the overlay first", advertised.ready_us + _TRAVEL_US)
+        if self.unconfirmed_us(now):
+            return Delay("the brokers do not confirm that its subscribers have it")
+        return Delay("the brokers are to confirm that its subscribers have it", now + _TRAVEL_US)
+
+    def unconfirmed_us(self, now: int) -> int:
+        """How long the oldest publication has been with the brokers that was sent `_ATTEMPTS` times; 0 if none was."""
+        every = (sending for each in self._sendings.values() for sending in each)
+        sent_us = [one.sent_us for one in every if not one.through and one.tries >= _ATTEMPTS]
+        return now - min(sent_us) if sent_us else 0
 
     # --- the brokers
 
@@ -196,6 +218,8 @@ class Publishing:
                 # All of them get the manifest, so each can ask for what it lacks.
                 self._carry(sealed, index, block if index in to else None)
         self._alarms.set(sending, now + backoff(self._rng, self._config.again_us, sending.tries))
+        if not sending.tries:
+            sending.sent_us = now
         sending.tries += 1
 
     def _carry(self, sealed: _Sealed, index: int, block: Block | None) -> None:
@@ -337,10 +361,16 @@ class _Sending:
     held: bool
     through: bool = False
     tries: int = 0
+    sent_us: int = 0
+    """When it was sent first."""
     sealed: _Sealed | None = None
     done: dict[Address, None] = field(default_factory=dict)
     asked: dict[tuple[int, int], None] = field(default_factory=dict)
 
 
 KEY_ATTEMPTS_MAX: Final = 255
+_TRAVEL_US: Final = 1_000_000
+"""What a publication and its key take at most through an overlay whose brokers all answer."""
+_ATTEMPTS: Final = 3
+"""A publication that was sent so often, and is not confirmed, counts as stuck."""
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -28,14 +28,17 @@ class View:
         self._member, self._ways, self._agent = member, ways, agent
 
     def about(self) -> About:
+        # A link of the mesh is up before the machine hears the heartbeat by which it counts a neighbour.
+        neighbours, now = sum(peer.up for peer in self._ways.peers()), self._clock.now()
         return About(
             mode=self._config.mode,
             profile=self._config.profile,
-            members=self._member.group_size(),
+            members=max(self._member.group_size(), 1 + neighbours if self._config.mode == "mesh" else 1),
             cover_share=self._cover_share(),
-            neighbours=sum(peer.up for peer in self._ways.peers()),
+            neighbours=neighbours,
             member_until_us=(self._keyring.membership.certificate.leaf.last + 1) * self._keyring.epoch_us,
-            hindrances=self._hindrances(),
+            hindrances=self._hindrances(now),
+            delay=self._member.delay(now),
         )
 
     def peers(self) -> list[Peer]:
@@ -50,14 +53,15 @@ class View:
             "delivery_latency_seconds_count": kept.settled,
         }
 
-    def _hindrances(self) -> tuple[str, ...]:
+    def _hindrances(self, now: int) -> tuple[str, ...]:
+        """One line for each cause: several streams to one peer fail for one reason."""
         mode = mode_of(self._config.mode)
         cut_off = [
-            f"no way to {peer.address}: {peer.reason}"
+            f"no way to {peer.address.rpartition('@')[2]}: {peer.reason}"
             for peer in self._ways.peers()
             if peer.reason and mode.needs_peers
         ]
-        return (*cut_off, *mode.hindrances(self._member))
+        return tuple(dict.fromkeys([*cut_off, *mode.hindrances(self._member, now)]))
 
     def _cover_share(self) -> float:
         """The smallest among the topics that are read; only the hardened mesh has such covers."""

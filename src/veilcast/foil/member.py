@@ -35,7 +35,7 @@ from veilcast.foil.session import Ears, Login
 from veilcast.foil.slaves import slave_of
 from veilcast.foil.spans import Span, Spans
 from veilcast.foil.winnower import TopicChains, Winnower
-from veilcast.machine import Address, Entropy, Event, Frame, Interest, Publication
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.topics import topic_of
 from veilcast.wire.mqtt import Publish
@@ -177,6 +177,9 @@ class FoilMember:
 
     def swaps_played(self) -> int:
         return 0
+
+    def delay(self, now: int) -> Delay | None:
+        return self._publishing.delay(now)
 
     @property
     def excess(self) -> int:

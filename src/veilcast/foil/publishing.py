@@ -29,7 +29,7 @@ from veilcast.foil.positions import Chain, chain_of, slot_of
 from veilcast.foil.repeats import Pace, Repeats
 from veilcast.foil.requests import open_again, seal_here
 from veilcast.foil.spans import Span, Spans
-from veilcast.machine import Entropy, Event, Overdue, Publication
+from veilcast.machine import Delay, Entropy, Event, Overdue, Publication
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.topics import Schema, check_complete, check_publication, topics_of
 
@@ -111,6 +111,19 @@ class Publishing:
             for key in [key for key, sending in self._sending.items() if key[0] == events and not sending.left]:
                 del self._sending[key]
             self._keeping.give_up(events, now)
+
+    def delay(self, now: int) -> Delay | None:
+        """Why the broker has not acknowledged all that is on the disk; None if it has."""
+        if not self._first:
+            return None
+        items = self._keeping.items(next(reversed(self._first)))
+        spans = [span for item in items if (span := self._spans.get(item.span)) is not None]
+        if len(spans) < len(items):
+            return Delay("no grant of the keyring allows to publish on its topic now")
+        if not all(span.session.ready for span in spans):
+            return Delay("the broker does not answer")
+        waiting = sum(len(backlog) for backlog in self._backlog.values())
+        return Delay("the broker is to acknowledge it", now + (1 + waiting // self._config.window) * _ANSWER_US)
 
     # --- sessions
 
@@ -370,5 +383,7 @@ class _Sending:
     """Whether somebody asked for it to be repeated."""
 
 
+_ANSWER_US: Final = 1_000_000
+"""What a broker takes at most to acknowledge what it was sent at once."""
 CHAFF: Final = 32
 """Bytes that an event's fakes are made from."""

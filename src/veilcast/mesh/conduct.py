@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from veilcast.authority.content import Content
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.letters import Letter, Records
-from veilcast.machine import Address, Entropy, Event, Publication
+from veilcast.machine import Address, Delay, Entropy, Event, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.first_relay import Keep
 from veilcast.mesh.heartbeat import Heartbeats
@@ -68,6 +68,9 @@ class Conduct(Protocol):
 
     def withdraw(self, record: int) -> None:
         """Send no letter of this record again."""
+
+    def delay(self, members: int, now: int) -> Delay | None:
+        """Why publications on the disk wait, in a network of so many members; None if none waits."""
 
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         """The owner wants all that these match of a topic, and no more; when the wait for it ends, if that is known."""

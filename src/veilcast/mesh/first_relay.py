@@ -77,6 +77,11 @@ class FirstRelay:
         """Where the first relay or its stand-in is a neighbour now, if it is one."""
         return None if self.key_in_use is None else self._members.holder(self.key_in_use)
 
+    @property
+    def settling(self) -> int:
+        """About how many heartbeats pass until the first choice; 0 once it is made."""
+        return max(1, STILL + TRY - self._still) if self.record is None and not self.is_settled else 0
+
     def watch(self, links: int, links_max: int, *, idle: bool) -> None:
         """Told once for each heartbeat before the first choice: how many links this node has opened, how many it wants,
         and whether it is trying to open none.
@@ -155,8 +160,9 @@ class FirstRelay:
 
 
 STILL: Final = 8
+TRY: Final = 8
 WAITED: Final = 32
-"""Heartbeats; a try to open a link takes up to eight."""
+"""Heartbeats; a try to open a link takes up to `TRY`."""
 STORES: Final = 16
 FRESH: Final = 1.25
 """Periods: less than an upheaval takes to be noticed."""

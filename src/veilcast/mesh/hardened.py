@@ -86,6 +86,8 @@ class Hardened:
             self._keys_of,
             self._has_root,
             self._has_way,
+            self._roots.forms_us,
+            lambda: self.first_relay.settling,
             self._stems.launch,
             departures,
             records.settle,
@@ -93,15 +95,14 @@ class Hardened:
             entropy,
             epoch_us=self._epoch_us,
         )
-        hold_us = int(rules.hold_back_epochs * self._epoch_us)
-        self._holding = Holding(rng, hold_us=hold_us, room=rules.pending_max)
+        self.delay = self._outbox.delay
+        self._holding = Holding(rng, hold_us=int(rules.hold_back_epochs * self._epoch_us), room=rules.pending_max)
         self._seen, self._spread_before = notes_seen(config), notes_seen(config)
         self._upheaval = Upheaval(period_us)
-        self._beat_us = now
+        self._beat_us, self._epoch = now, -1
         self._interests: dict[str, Sequence[Conjunction]] = {}
         self._reading: dict[bytes, str] = {}
         self._publishing: dict[bytes, str] = {}
-        self._epoch = -1
 
     # --- the owner
 

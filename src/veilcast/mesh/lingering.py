@@ -28,16 +28,16 @@ class Lingering:
 
     def __init__(self, linger_us: int, records: Records) -> None:
         self._linger_us, self._records = linger_us, records
-        self._stays: deque[Stay] = deque()
+        self.stays: deque[Stay] = deque()
 
     def add(self, record: int, letter: Letter, now: int, *, out: bool) -> None:
-        self._stays.append(Stay(now + self._linger_us, record, letter, out))
+        self.stays.append(Stay(now + self._linger_us, record, letter, out))
 
     def due(self, now: int) -> list[Stay]:
         """What is to be sent now; what has been out for long enough is settled."""
         over: list[Stay] = []
-        while self._stays and self._stays[0].until_us <= now:
-            over.append(self._stays.popleft())
+        while self.stays and self.stays[0].until_us <= now:
+            over.append(self.stays.popleft())
         for stay in over:
             if stay.out:
                 self._records.settle(stay.record, stay.letter)
@@ -45,9 +45,9 @@ class Lingering:
 
     def make_room(self) -> None:
         """Settle what has been out for longest, when there is no room for another record: it had its time."""
-        while self._records.full and (oldest := next((stay for stay in self._stays if stay.out), None)) is not None:
-            self._stays.remove(oldest)
+        while self._records.full and (oldest := next((stay for stay in self.stays if stay.out), None)) is not None:
+            self.stays.remove(oldest)
             self._records.settle(oldest.record, oldest.letter)
 
     def forget(self, record: int) -> None:
-        self._stays = deque(stay for stay in self._stays if stay.record != record)
+        self.stays = deque(stay for stay in self.stays if stay.record != record)

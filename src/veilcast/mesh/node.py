@@ -19,7 +19,7 @@ from veilcast.authority.letters import Records
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.link.prefixes import Prefix
-from veilcast.machine import Address, Entropy, Event, Frame, Interest, Note, Publication, Waiting
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication, Waiting
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
 from veilcast.mesh.certified import Certified
@@ -125,6 +125,8 @@ class MeshNode:
         self._subscribed = 0
         self._waiting: list[Event] = []
         self._notes = 0
+        self._met_us = now
+        """When a neighbour was there last."""
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.sent = self._beats.sent
@@ -203,6 +205,8 @@ class MeshNode:
             return
         for neighbour in self._members.silent(now):
             self.peer_lost(neighbour, now)
+        if self._members.present:
+            self._met_us = now
         self._inbox.beat(now)
         self._conduct.beat(now)
         self.neighbourhood.beat(now)
@@ -242,6 +246,14 @@ class MeshNode:
         """How many members there are, as far as we have met them or were told, and we."""
         known = self.neighbourhood.sizes()
         return 1 + max(known.get("passive", 0), known.get("neighbours", 0), len(self._members.present))
+
+    def delay(self, now: int) -> Delay | None:
+        delay = self._conduct.delay(self.group_size(), now)
+        return Delay("this node has no neighbour") if delay is not None and self.alone_us(now) else delay
+
+    def alone_us(self, now: int) -> int:
+        """How long this node has had no neighbour; 0 if it has one."""
+        return 0 if self._members.present else max(1, now - self._met_us)
 
     def swaps_played(self) -> int:
         return self.overlay.policy.played()

@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from veilcast.authority.content import make_certified_notify
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.crypto.cell import lineage_of
 from veilcast.errors import AuthorityError, LocalError
-from veilcast.machine import Entropy, Overdue
+from veilcast.machine import Delay, Entropy, Overdue
 from veilcast.mesh.adverts import make_call
 from veilcast.mesh.config import Config
 from veilcast.mesh.departures import Departures
@@ -44,6 +44,8 @@ class Outbox:
         keys_of: Callable[[str, int], TopicKeys],
         has_root: Callable[[bytes], bool],
         has_way: Callable[[bytes], bool],
+        forms_us: Callable[[bytes, bytes, int, int], int],
+        settling: Callable[[], int],
         launch: Launch,
         departures: Departures,
         settle: Callable[[int, Letter], None],
@@ -54,9 +56,11 @@ class Outbox:
     ) -> None:
         rules, period_us = config.hardening, config.heartbeat_us
         self._keys_of, self._launch, self._departures, self._settle = keys_of, launch, departures, settle
-        self._has_root, self._has_way = has_root, has_way
+        self._has_root, self._has_way, self._forms_us = has_root, has_way, forms_us
+        self._settling, self._period_us = settling, period_us
         self._rng, self._entropy, self._epoch_us = rng, entropy, epoch_us
         self._retry_us = rules.retry_periods * period_us + int(rules.hold_back_epochs * epoch_us)
+        self._travel_us = _TRAVEL_PERIODS * period_us + int(rules.hold_back_epochs * epoch_us)
         self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
         usual = 2 * rules.departure_epochs + rules.hold_back_epochs
         self._wait_us = int((rules.wait_epochs + usual) * epoch_us)
@@ -67,7 +71,7 @@ class Outbox:
     def advertise(self, topic: str, now: int) -> None:
         """Call for a root, now and for every epoch to come."""
         if self._keys_of(topic, now // self._epoch_us).signing is None:
-            raise LocalError(f"only a publisher of {topic!r} can advertise it")
+            raise LocalError(f"only a publisher of {topic!r} can publish on it")
         self._calls.setdefault(topic, {})
 
     def unadvertise(self, topic: str) -> None:
@@ -137,6 +141,33 @@ class Outbox:
                 for part, calling in zip(parts, calls[named], strict=True):
                     self._call(part, named, calling, now)
 
+    def delay(self, members: int, now: int) -> Delay | None:
+        """Why the last of what waits has not reached its subscribers, in a network of so many members."""
+        return self._delay_of(self._pending[-1], members, now) if self._pending else None
+
+    def _delay_of(self, pending: _Pending, members: int, now: int) -> Delay:
+        letter, epoch = pending.letter, now // self._epoch_us
+        try:
+            keys = self._keys_of(letter.topic, epoch).for_publication(letter.content.publication)
+        except LocalError:
+            return Delay(f"no grant of the keyring allows to publish on {letter.topic!r} now")
+        blocked = pending.blocked or any(one.blocked for one in self._calls.get(letter.topic, {}).get(epoch, ()))
+        settling_us = self._settling() * self._period_us
+        if blocked and not settling_us:
+            return Delay("the neighbour through which this node publishes is away")
+        departs_us = max(now, pending.again_us) if pending.notify is None else now
+        forms_us = self._forms_us(keys.token, keys.lineage, members, now + settling_us)
+        until_us = max(departs_us, forms_us) + self._travel_us
+        if settling_us:
+            return Delay("this node still chooses the neighbour through which it publishes", until_us)
+        if departs_us >= forms_us and departs_us > now:
+            return Delay("it waits for the next of the moments at which this node lets publications leave", until_us)
+        if not self._has_root(keys.token):
+            return Delay("the topic has no root yet, and its members draw lots for one", until_us)
+        if forms_us > now:
+            return Delay("the topic's mesh is forming", until_us)
+        return Delay("the topic's root is to confirm it", until_us)
+
     def next_event(self) -> Overdue | None:
         return self._overdue.popleft() if self._overdue else None
 
@@ -163,7 +194,8 @@ class Outbox:
             calling.taken, calling.again_us = False, self._departures.next_us(lineage, now)
             return
         cargo = make_call(keys)
-        if self._launch(cargo, lineage, now):
+        calling.blocked = not self._launch(cargo, lineage, now)
+        if not calling.blocked:
             calling.name = cargo_name(encode(cargo))
             calling.again_us = self._departures.again_us(lineage, now + self._call_us, now)
             calling.lineage = lineage_of(cargo.certificate, cargo.cell)
@@ -178,7 +210,10 @@ class Outbox:
         notify = pending.notify
         if notify is None or pending.epoch != now // self._epoch_us:
             notify = self._seal(pending, now)
-        if self._has_way(notify.token) and self._launch(notify, pending.lineage, now):
+        if not self._has_way(notify.token):
+            return
+        pending.blocked = not self._launch(notify, pending.lineage, now)
+        if not pending.blocked:
             pending.again_us = self._departures.again_us(pending.lineage, now + self._retry_us, now)
 
     def _seal(self, pending: _Pending, now: int) -> Notify:
@@ -195,11 +230,13 @@ class Outbox:
 class _Pending:
     """A letter that no root has acknowledged, as it is sealed in this epoch, and all names it went under of late."""
 
-    __slots__ = ("again_us", "epoch", "letter", "lineage", "names", "notify", "record", "since_us")
+    __slots__ = ("again_us", "blocked", "epoch", "letter", "lineage", "names", "notify", "record", "since_us")
 
     def __init__(self, record: int, letter: Letter, now: int) -> None:
         self.record, self.letter, self.since_us, self.again_us = record, letter, now, now
         self.epoch = -1
+        self.blocked = False
+        """Whether it could not leave when it was last tried, because its first relay was away."""
         self.lineage = b""
         self.notify: Notify | None = None
         self.names: dict[bytes, None] = {}
@@ -212,7 +249,12 @@ class _Pending:
 class _Calling:
     """A call for a root in one epoch: when it is due, what it went under, and whether a root has it."""
 
-    __slots__ = ("again_us", "lineage", "name", "taken")
+    __slots__ = ("again_us", "blocked", "lineage", "name", "taken")
 
     def __init__(self, due_us: int) -> None:
         self.again_us, self.name, self.lineage, self.taken = due_us, b"", b"", False
+        self.blocked = False
+
+
+_TRAVEL_PERIODS: Final = 2
+"""Heartbeats that a publication takes from its publisher to its subscribers, once the mesh stands."""

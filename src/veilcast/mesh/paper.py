@@ -10,7 +10,7 @@ from veilcast.authority.content import check_content, check_notify, make_notify,
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.letters import Letter
 from veilcast.errors import LocalError, MalformedError, StaleError
-from veilcast.machine import Address, Event, Publication
+from veilcast.machine import Address, Delay, Event, Publication
 from veilcast.mesh.adverts import check_advert, make_advert
 from veilcast.mesh.anchors import ByPublisher, anchored, table_of_routes
 from veilcast.mesh.conduct import Outfit
@@ -89,6 +89,13 @@ class Paper:
 
     def withdraw(self, record: int) -> None:
         self._lingering.forget(record)
+
+    def delay(self, members: int, now: int) -> Delay | None:
+        """What has left is kept for a while, and nobody waits for it."""
+        stays = [stay for stay in self._lingering.stays if not stay.out]
+        if not stays:
+            return None
+        return Delay("subscribers find the way to a publisher that has just started", stays[-1].until_us)
 
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._epochs.current(topic, now).for_interests(interests)

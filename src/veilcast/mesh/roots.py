@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
-from math import log2
+from math import log, log2
 from typing import Final, Protocol
 
 from veilcast.authority.keyring import EpochKeys
@@ -74,6 +74,8 @@ class Roots:
         """When a call came before any answer: when its lottery opened for us."""
         self._verdicts: dict[bytes, tuple[Candidacy | None, bool]] = {}
         """Of the root that leads for a token, whether it spoke out of turn."""
+        self._formed_us: dict[bytes, int] = {}
+        """About when the mesh of a token stands, reckoned from when its root was first heard of."""
 
     def tokens(self, lineage: bytes, since: int = 0) -> list[bytes]:
         """What this lineage is called in the epochs from `since` on, as far as we were told."""
@@ -116,6 +118,22 @@ class Roots:
         """When the mesh that we began for this token has had the time to form; before that a note would miss many."""
         return self._stands.get(token, 0)
 
+    def forms_us(self, token: bytes, lineage: bytes, members: int, now: int) -> int:
+        """About when the mesh of this token stands: nine times of ten not later, if there are so many members.
+
+        A root that is known began its mesh at most a flood ago. If none is known, the best of `members` lots has to
+        wait for its turn; all members count as being up for as long as this one.
+        """
+        if token in self._formed_us:
+            return self._formed_us[token]
+        flood_us = _FLOOD_PERIODS * self._period_us
+        opened_us = self._opened.get(token, now + 2 * flood_us)
+        if self._is_served(lineage):
+            return opened_us + flood_us + self._forming_us(token)
+        best = max(0.0, _BITS - log2(max(1, members)) + _NINE_OF_TEN_BITS)
+        turn_us = opened_us + self._turn_us(token, best, opened_us)
+        return max(now, min(turn_us, self._due.get(token, turn_us))) + flood_us + self._forming_us(token)
+
     def introduce(self, neighbour: Address, now: int) -> None:
         """Tell one that is new to us the calls that no root has answered: it may be the one to do so."""
         for token, call in self._calls.items():
@@ -149,7 +167,7 @@ class Roots:
             first_us = call.certificate.leaf.first * self._epoch_us
             if now >= first_us + self._epoch_us + self._rules.grace_periods * self._period_us:
                 tables = (self._calls, self._due, self._started, self._stands, self._wanted, self._served)
-                for table in (*tables, self._opened, self._verdicts):
+                for table in (*tables, self._opened, self._verdicts, self._formed_us):
                     table.pop(token, None)
             elif self._forms(call, now):
                 with suppress(LocalError):  # Our membership has ended, or there are more topics than we have room for.
@@ -167,9 +185,11 @@ class Roots:
         lineage, origins = lineage_of(call.certificate, call.cell), self._seat.reachable(token)
         best = leading(origins)
         if best is None:
+            self._formed_us.pop(token, None)
             if lineage in self._rooted or (not self._is_served(lineage) and self._has_waited(token, lineage, now)):
                 self._begin(call, now)
             return
+        self._formed_us.setdefault(token, now + self._forming_us(token))
         if token not in self._started and self._outranks(lineage, best, now):
             self._begin(call, now)
             return
@@ -227,12 +247,21 @@ class Roots:
         if not self._rules.volunteer:
             return False
         if token not in self._due:
-            up_periods = (now - self._since_us) / self._period_us
-            youth = max(0.0, 1 - up_periods / self._rules.uptime_periods)
-            bits = _bits(self._own_rank(lineage, now)) + _YOUTH_BITS * youth
-            patience = self._rules.patience_periods if token in self._served else 0
-            self._due[token] = now + int((patience + self._rules.bit_periods * bits) * self._period_us)
+            self._due[token] = now + self._turn_us(token, _bits(self._own_rank(lineage, now)), now)
         return self._due[token] <= now
+
+    def _turn_us(self, token: bytes, bits: float, now: int) -> int:
+        """How long a lot of so many steps waits for its turn, from `now` on."""
+        up_periods = (now - self._since_us) / self._period_us
+        youth = max(0.0, 1 - up_periods / self._rules.uptime_periods)
+        patience = self._rules.patience_periods if token in self._served else 0
+        return int((patience + self._rules.bit_periods * (bits + _YOUTH_BITS * youth)) * self._period_us)
+
+    def _forming_us(self, token: bytes) -> int:
+        """How long the mesh of this token takes to form, from its root's first advert on."""
+        rules = self._rules
+        formed = rules.repair_periods + 2 * rules.bit_periods if token in self._served else rules.lead_periods
+        return formed * self._period_us
 
     def _begin(self, call: Call, now: int) -> None:
         """Start a chain, the first or a fresh one."""
@@ -245,9 +274,7 @@ class Roots:
             del self._rooted[next(iter(self._rooted))]
         self._rooted[lineage] = None
         if call.token not in self._started:
-            rules = self._rules
-            formed = rules.repair_periods + 2 * rules.bit_periods if call.token in self._served else rules.lead_periods
-            self._stands[call.token] = now + formed * self._period_us
+            self._stands[call.token] = now + self._forming_us(call.token)
         self._started[call.token] = now
         self._due.pop(call.token, None)
         self._wanted.pop(call.token, None)
@@ -340,3 +367,7 @@ _BITS: Final = 12
 """In a network of 2^12 members the best lot waits for about nothing."""
 _YOUTH_BITS: Final = 6
 """How much worse the lot counts of one who has only just started."""
+_NINE_OF_TEN_BITS: Final = log2(log(10))
+"""The best of n lots is, nine times of ten, not worse than 1/n by more than this."""
+_FLOOD_PERIODS: Final = 2
+"""Heartbeats that a flood takes to reach most members of a network of the usual size."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from veilcast.machine import Note, Publication
+from veilcast.machine import Delay, Note, Publication
 from veilcast.topics import Conjunction
 
 
@@ -47,6 +47,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Messages and timers that veilcast itself failed on, and dropped: a bug, or an attack that found one."""
     hindrances: tuple[str, ...] = ()
     """What keeps the node from doing what it was asked for, in words for its owner; it goes on trying."""
+    delay: Delay | None = None
+    """Why the publications of the outbox wait, and about until when; None if there are none."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

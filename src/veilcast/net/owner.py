@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from veilcast.errors import LocalError
-from veilcast.machine import Note, Publication
+from veilcast.machine import Delay, Note, Publication
 from veilcast.net.agent import Peer, Status
 from veilcast.net.writing import Books, Touched, Writer
 from veilcast.topics import Conjunction
@@ -79,6 +79,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     neighbours: int
     member_until_us: int
     hindrances: tuple[str, ...] = ()
+    delay: Delay | None = None
 
 
 class View(Protocol):

@@ -79,15 +79,21 @@ def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:
     return every
 
 
-def hindrances(member: Client | Paths) -> list[str]:
-    """Fewer than half of the replicas may be away or lie; with more away, nothing goes in or out there."""
+def hindrances(member: Client | Paths, now: int) -> list[str]:
+    """Fewer than half of the replicas may be away or lie; with more away, nothing goes in or out there. A client sees
+    this of its edge node, and of the nodes beyond it only that they confirm nothing."""
     clients = clients_of(member)
     told = []
     for number, client in enumerate(clients, 1):
         up, size = client.edge_up()
+        where = f"on path {number} of {len(clients)}, " if len(clients) > 1 else ""
         if up < majority(size):
-            where = f"on path {number} of {len(clients)}, " if len(clients) > 1 else ""
             told.append(f"{where}{up} of the {size} replicas of the edge node answer, and {majority(size)} are needed")
+        elif unconfirmed_us := client.unconfirmed_us(now):
+            told.append(
+                f"{where}the brokers have not confirmed for {unconfirmed_us / 1e6:.0f} s that subscribers have what you"
+                " published: a node beyond the edge may lack its majority, or a subscriber is away"
+            )
     return told
 
 

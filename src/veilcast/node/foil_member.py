@@ -92,7 +92,7 @@ def read_login(path: str | None) -> Login | None:
         raise ConfigError(f"foil.login: {path} has not two lines, the user and the password") from None
 
 
-def hindrances(member: FoilMember) -> list[str]:
+def hindrances(member: FoilMember, now: int) -> list[str]:
     """What the broker has refused, or did wrong, in words for the owner."""
     return [f"the broker: {what} (times: {count})" for what, count in member.refusals().items()]
 

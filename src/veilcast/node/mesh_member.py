@@ -40,4 +40,15 @@ def build(start: Start) -> LiveMember:
     return node
 
 
-MODE: Final = Mode(read_settings, build, "udp")
+def hindrances(node: MeshNode, now: int) -> list[str]:
+    """A node finds its neighbours within seconds, if any of the peers in its file is up."""
+    if (alone_us := node.alone_us(now)) < ALONE_US:
+        return []
+    return [
+        f"no neighbour has been there for {alone_us / 1e6:.0f} s: no peer of this node's file answers; what you publish"
+        " waits in the outbox"
+    ]
+
+
+ALONE_US: Final = 30_000_000
+MODE: Final = Mode(read_settings, build, "udp", hindrances)

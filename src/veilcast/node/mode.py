@@ -16,7 +16,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile
 from veilcast.authority.revoked import Revoked
 from veilcast.authority.standing import Standing
-from veilcast.machine import Address, Durable, Entropy, Member, Peers
+from veilcast.machine import Address, Delay, Durable, Entropy, Member, Peers
 
 
 class Resident(Member, Peers, Durable, Protocol):
@@ -31,6 +31,9 @@ class LiveMember(Resident, Protocol):
 
     def swaps_played(self) -> int:
         """Places that it has changed with others; 0 where a mode knows no places."""
+
+    def delay(self, now: int) -> Delay | None:
+        """Why the publications that are under way wait; None if there are none."""
 
 
 class Start(NamedTuple):
@@ -54,8 +57,9 @@ class Mode(NamedTuple):
     """Reads the mode's own table of the file; what it does not say has the defaults of a live node."""
     build: Callable[[Start], LiveMember]
     driver: Literal["udp", "streams", "onions", "mqtt"]
-    hindrances: Callable[[Any], Sequence[str]] = lambda member: ()
-    """What keeps a member's machine of this mode from doing what it was asked for, in words for its owner."""
+    hindrances: Callable[[Any, int], Sequence[str]] = lambda member, now: ()
+    """What keeps a member's machine of this mode, at a time in Unix microseconds, from doing what it was asked for, in
+    words for its owner."""
     needs_peers: bool = True
     """Whether a member is hindered by every peer that it cannot reach."""
     paths: tuple[str, ...] = ()

@@ -34,9 +34,15 @@ class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: ClientConfig
 
 
-def hindrances(client: Client) -> list[str]:
-    """What the relay has refused and is asked for again, in words for its owner."""
-    return [f"{_REFUSALS[code]} (requests: {count})" for code, count in client.refusals().items()]
+def hindrances(client: Client, now: int) -> list[str]:
+    """A relay that does not answer, and what it has refused and is asked for again, in words for the client's owner."""
+    told = [f"{_REFUSALS[code]} (requests: {count})" for code, count in client.refusals().items()]
+    if silent_us := client.silent_us(now):
+        told.append(
+            f"the relay has not answered for {silent_us / 1e6:.0f} s although its proxy is up: its server may be down;"
+            " what you publish waits in the outbox, and nothing new comes to your subscriptions"
+        )
+    return told
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:

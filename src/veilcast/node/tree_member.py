@@ -24,6 +24,7 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node.mode import LiveMember, Mode, Start
 from veilcast.node.tomlfile import own_table
+from veilcast.parts.ways import split
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.node import TreeNode
 from veilcast.wire.tree import Code
@@ -34,10 +35,10 @@ class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: TreeConfig
 
 
-def hindrances(node: TreeNode) -> list[str]:
+def hindrances(node: TreeNode, now: int) -> list[str]:
     """Nodes come and go, and others take their places; there is one directory."""
     directory = node.unreached()
-    found = [] if directory is None else [f"no way to {directory}: it does not answer"]
+    found = [] if directory is None else [f"no way to the directory at {split(directory)[1]}: it does not answer"]
     if node.refusal is not None:
         found.append(f"the directory does not list this node: {_REFUSALS.get(node.refusal, 'it refuses us')}")
     return found

@@ -17,7 +17,7 @@ from veilcast.crypto.bulk import Multiply, one_by_one
 from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
 from veilcast.faults import Faults
-from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Interest, Note, Overdue, Publication
+from veilcast.machine import Address, Delay, Disconnect, Entropy, Event, Frame, Interest, Note, Overdue, Publication
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.inbox import Inbox
 from veilcast.relay.config import ClientConfig
@@ -202,6 +202,13 @@ class Client:
         standing = sum((way.standing for way in self._ways.values()), Counter[Code]())
         return {code: count for code, count in sorted(standing.items()) if count}
 
+    def silent_us(self, now: int) -> int:
+        """How long the relay has owed an answer although its proxy is up; 0 as long as that is usual."""
+        return max(way.silent_us(now) for way in self._ways.values())
+
+    def delay(self, now: int) -> Delay | None:
+        return self._out.delay(now) if len(self._records) else None
+
     # --- checkers
 
     def sizes(self) -> dict[str, int]:
@@ -250,6 +257,7 @@ class Client:
             case Reply():
                 way.replied(message, now)
             case Delivery():
+                way.heard(now)
                 self._deliver(message, way, now)
             case _:
                 raise MalformedError("not for a client")

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from veilcast.crypto.group import Scalar
 from veilcast.errors import ForgedError, LocalError
-from veilcast.machine import Address, Entropy, Event
+from veilcast.machine import Address, Delay, Entropy, Event
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.calling import DOUBLINGS, Caller, backoff
 from veilcast.parts.ledger import Then
@@ -76,6 +76,8 @@ class Way:
         self._forgotten = 0
         """How often the proxy did not know us, since something was done for us."""
         self._answers = _Answers(config.retry_us << DOUBLINGS)
+        self._unanswered_us: int | None = None
+        """When the first of the requests left that the relay has not answered since; None if it owes no answer."""
         self._flying: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
         self._alarms: Alarms[int] = Alarms()
@@ -98,6 +100,36 @@ class Way:
     def is_unsent(self, number: int) -> bool:
         return number in self._waiting
 
+    def silent_us(self, now: int) -> int:
+        """How long the relay has owed an answer, if longer than answers ever take while the proxy is up; else 0.
+
+        The proxy hands a request on and answers nothing in the server's place. So a proxy that is up and brings no
+        answer has a server that is down, or keeps the requests to itself.
+        """
+        if self._unanswered_us is None or not self._caller.up:
+            return 0
+        owed_us = now - self._unanswered_us
+        return owed_us if owed_us >= max(_SILENT_RETRIES * self._config.retry_us, 2 * self._answers.patience_us) else 0
+
+    def delay(self, now: int) -> Delay:
+        """Why a request that is not done waits, and about until when."""
+        if not self._caller.up:
+            return Delay("no stream to the relay's proxy is up")
+        if self.silent_us(now):
+            return Delay("the relay does not answer")
+        answer_us = max(self._answers.patience_us, _ANSWER_US)
+        if self.key is None:
+            return Delay("the relay enrols this member first", now + 2 * answer_us)
+        if self._refusals:
+            return Delay("the relay has refused it for now; it is sent again")
+        rounds = 1 + len(self._waiting) // self._config.flight_max
+        return Delay("the relay's server is to confirm it", now + rounds * answer_us)
+
+    def heard(self, now: int) -> None:
+        """The relay has sent something, so its server answers."""
+        owed = any(number not in self._refusals for number in self._flying) or self._enrolling is not None
+        self._unanswered_us = now if owed and self._unanswered_us is not None else None
+
     def cancel(self, number: int, now: int) -> None:
         """Ask for it no more."""
         self._clear(number)
@@ -105,6 +137,8 @@ class Way:
         self._waiting.pop(number, None)
         if self._flying.pop(number, None) is not None:
             self._fill(now)
+            if not self._flying and self._enrolling is None:
+                self._unanswered_us = None
 
     def tell(self, message: Message, now: int) -> None:
         """Say something that is worth saying only while the proxy listens."""
@@ -121,11 +155,13 @@ class Way:
 
     def peer_lost(self, now: int) -> None:
         self._caller.peer_lost(now)
+        self._unanswered_us = None
 
     def replied(self, reply: Reply, now: int) -> None:
         code = Code(reply.code)
         if self._enrolling is not None and reply.number == self._enrolling[0]:
             self._enrolled(code, now)
+            self.heard(now)
             return
         request = self._flying.get(reply.number)
         if request is None:
@@ -148,6 +184,7 @@ class Way:
         else:
             self._refused(reply.number, code)
             self._again(reply.number, request, now)
+        self.heard(now)
 
     def next_us(self) -> int | None:
         return earliest(self._caller.next_us, self._alarms.next_us())
@@ -182,6 +219,7 @@ class Way:
         number, begun, tries = self._enrolling
         self._enrolling = (number, begun, tries + 1)
         self._post(self.proxy, self._part.enrol(number, begun), now)
+        self._owe(now)
         self._alarms.set(_ENROL, now + backoff(self._rng, self._config.retry_us, tries))
 
     def _enrolled(self, code: Code, now: int) -> None:
@@ -214,7 +252,12 @@ class Way:
         else:
             request.given_up = isinstance(message, Release)
             self._post(self.proxy, message, now)
+            self._owe(now)
         self._again(number, request, now)
+
+    def _owe(self, now: int) -> None:
+        if self._unanswered_us is None:
+            self._unanswered_us = now
 
     def _again(self, number: int, request: _Request, now: int) -> None:
         if not request.tries:
@@ -258,3 +301,7 @@ class _Answers:
 
 _NUMBERS: Final = 1 << 32
 _ENROL: Final = -1
+_SILENT_RETRIES: Final = 3
+"""A relay that has left requests unanswered for so many times `retry_us` counts as silent."""
+_ANSWER_US: Final = 1_000_000
+"""What an answer takes at most, as long as none has been measured that took longer."""

@@ -67,6 +67,8 @@ class Membership:
         """The stream of the listing that is being fetched."""
         self._gathering: Gathering | None = None
         self._tries = {_ENROL: 0, _FETCH: 0}
+        self._silent: dict[str, None] = {}
+        """What the directory was last asked for without an answer."""
         self._alarms: Alarms[str] = Alarms()
         self._alarms.set(_ENROL, now)
         self._alarms.set(_FETCH, now + 1 + rng.randrange(config.connect_us))
@@ -75,6 +77,11 @@ class Membership:
         """Where another node can be reached, if it is listed."""
         number = self.listing.numbered(node)
         return None if number is None or node == self.home else self.listing.addresses[number]
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the directory left the last request of either kind without an answer."""
+        return bool(self._silent)
 
     def next_us(self) -> int | None:
         return self._alarms.next_us()
@@ -98,6 +105,7 @@ class Membership:
 
     def _ask(self, peer: Address, build: Callable[[int], Message], what: str, now: int) -> None:
         def then(answer: Answer | None, now: int) -> None:
+            self._silent = {each: None for each in self._silent if each != what}
             match answer:
                 case Enrolled() if what == _ENROL:
                     self.refusal = None
@@ -109,6 +117,9 @@ class Membership:
                     self._begin(answer, now)
                 case Page() if what == _FETCH:
                     self._add(answer, now)
+                case None:
+                    self._silent[what] = None
+                    self._again(what, now)
                 case _:
                     self._again(what, now)
 

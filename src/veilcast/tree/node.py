@@ -17,7 +17,7 @@ from veilcast.authority.letters import Letter, Records, letter_id
 from veilcast.authority.revoked import Revoked
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, VeilcastError
 from veilcast.faults import Faults
-from veilcast.machine import Address, Entropy, Event, Frame, Interest, Listen, Note, Publication
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Listen, Note, Publication
 from veilcast.parts.alarms import earliest
 from veilcast.parts.inbox import Inbox
 from veilcast.parts.ways import way
@@ -198,7 +198,11 @@ class TreeNode:
 
     def unreached(self) -> Address | None:
         """The way to the directory, if it was called in vain. Nodes come and go, and others take their places."""
-        return self._directory if self._streams.in_vain(self._directory) else None
+        in_vain = self._streams.in_vain(self._directory) or self._membership.is_unanswered
+        return self._directory if in_vain else None
+
+    def delay(self, now: int) -> Delay | None:
+        return self._publishing.delay(now)
 
     @property
     def refusal(self) -> Code | None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from veilcast.authority.letters import Letter, Records
 from veilcast.errors import LocalError
-from veilcast.machine import Address, Entropy, Event, Overdue
+from veilcast.machine import Address, Delay, Entropy, Event, Overdue
 from veilcast.parts.alarms import Alarms, earliest
 from veilcast.parts.calling import backoff
 from veilcast.parts.ways import way
@@ -64,6 +64,20 @@ class Publishing:
         for sending in self._sendings.pop(record, ()):
             sending.missing = 0
         self._overdue.drop(record)
+
+    def delay(self, now: int) -> Delay | None:
+        """Why the last of what is not through waits; None if all is."""
+        if not self._sendings:
+            return None
+        last = next(reversed(self._sendings.values()))[-1]
+        if not any(node != self._home for node in self._listing().ids):
+            return Delay("the directory has told of no other node")
+        if last.missing == self._part.copies and len(last.tried) >= _TRIED_ENOUGH:
+            return Delay("none of the nodes that were asked to pass it on has answered")
+        answer_us = max(self._streams.usual_us, _ANSWER_US)
+        if last.missing < self._part.copies:
+            return Delay("one node passes it on, and another is to confirm a copy", now + answer_us)
+        return Delay("a node of the network is to take it and pass it on", now + 2 * answer_us)
 
     def next_us(self) -> int | None:
         return earliest(self._copies.next_us(), self._overdue.next_us())
@@ -157,3 +171,7 @@ class _Copy:
 SETTLED_FETCHES: Final = 3
 """After so many rounds of fetching, everybody knows of a newcomer, and has told it its trees."""
 TRIED_MAX: Final = 64
+_TRIED_ENOUGH: Final = 4
+_ANSWER_US: Final = 500_000
+"""What an answer takes, as long as none has been measured that took longer. The way from an origin to a subscriber,
+on streams that are up, takes no longer than a call and its answer."""

@@ -1,0 +1,49 @@
+"""A publication that the edge node has taken and that gets no further: its publisher's owner is told, and why."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from veilcast.machine import Address
+from veilcast.node.broker_member import hindrances
+from veilcast.topics import Label
+
+sys.path.insert(0, str(Path(__file__).parent))
+from three_nodes import TOPIC, ThreeNodes, names_of
+
+
+def test_a_node_beyond_the_edge_that_lacks_its_majority_is_told_until_it_has_one() -> None:
+    net = ThreeNodes("hardened", clients={"p": "a", "s": "c"})
+    net.subscribe("s", Label(TOPIC))
+    net.stand()
+    victims = names_of("b")[:2]
+    for name in victims:
+        net.world.crash(Address(name))
+    net.run(1)
+    net.publish("p", b"stuck")
+    net.run(1)
+    publisher = net.machine("p")
+    assert hindrances(publisher, net.world.now) == [], "it may be on its way"
+    net.run(40)
+    (told,) = hindrances(publisher, net.world.now)
+    assert "the brokers have not confirmed for 41 s that subscribers have what you published" in told
+    assert publisher.delay(net.world.now).until_us is None
+    for name in victims:
+        net.world.restart(Address(name))
+    net.until(lambda: not net.pending("p"), 120)
+    assert net.heard_by("s") == [b"stuck"]
+    assert hindrances(publisher, net.world.now) == []
+    assert publisher.delay(net.world.now) is None
+
+
+def test_an_edge_node_that_lacks_its_majority_is_the_cause_that_is_told() -> None:
+    net = ThreeNodes("hardened", clients={"p": "a", "s": "c"})
+    net.stand()
+    for name in names_of("a")[:2]:
+        net.world.crash(Address(name))
+    net.publish("p", b"stuck")
+    net.run(60)
+    publisher = net.machine("p")
+    assert hindrances(publisher, net.world.now) == ["1 of the 3 replicas of the edge node answer, and 2 are needed"]
+    assert publisher.delay(net.world.now).reason == "too few replicas of the edge node answer"

@@ -1,0 +1,102 @@
+"""A relay whose server is down while its proxies are up: members know it from the answers that do not come."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from veilcast.authority.record import Profile
+from veilcast.machine import Address
+from veilcast.node.relay_member import hindrances
+from veilcast.sim.relay import SERVER
+from veilcast.topics import Label
+
+sys.path.insert(0, str(Path(__file__).parent))
+from exchange import CLIENT, TOPIC, Exchange
+
+
+def told(exchange: Exchange, name: str) -> list[str]:
+    return hindrances(exchange.machine(name), exchange.world.now)
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_a_publisher_is_told_that_the_server_does_not_answer_until_it_answers_again(profile: Profile) -> None:
+    exchange = Exchange(profile)
+    exchange.subscribe("c1", Label(TOPIC))
+    exchange.run(3)
+    exchange.world.crash(SERVER)
+    exchange.publish("c0", b"waits")
+    exchange.run(3 * CLIENT.retry_us / 1e6 - 0.5)
+    assert told(exchange, "c0") == [], "an answer may take a while"
+    exchange.run(2)
+    (hindrance,) = told(exchange, "c0")
+    assert "the relay has not answered for 4 s although its proxy is up" in hindrance
+    assert "waits in the outbox" in hindrance
+    delay = exchange.machine("c0").delay(exchange.world.now)
+    assert (delay.reason, delay.until_us) == ("the relay does not answer", None)
+    exchange.world.restart(SERVER)
+    exchange.run(20)
+    assert exchange.heard_by("c1") == [b"waits"]
+    assert told(exchange, "c0") == []
+    assert exchange.machine("c0").delay(exchange.world.now) is None
+
+
+def test_a_subscriber_is_told_too_because_it_renews_its_leases() -> None:
+    exchange = Exchange()
+    exchange.subscribe("c1", Label(TOPIC))
+    exchange.run(3)
+    exchange.world.crash(SERVER)
+    exchange.run(30)
+    assert any("although its proxy is up" in each for each in told(exchange, "c1"))
+
+
+def test_a_member_that_asks_for_nothing_is_not_told_anything() -> None:
+    exchange = Exchange()
+    exchange.run(3)
+    exchange.world.crash(SERVER)
+    exchange.run(60)
+    assert told(exchange, "c0") == []
+
+
+def test_a_new_member_whom_the_server_never_enrols_is_told() -> None:
+    exchange = Exchange()
+    exchange.world.crash(SERVER)
+    exchange.world.crash(Address("c0"))
+    for proxy in ("p0", "p1"):  # A proxy without its disk knows no member.
+        exchange.world.crash(Address(proxy))
+        exchange.world.restart(Address(proxy))
+    exchange.world.restart(Address("c0"))
+    exchange.run(20)
+    assert any("although its proxy is up" in each for each in told(exchange, "c0"))
+
+
+def test_a_proxy_that_is_gone_is_another_matter() -> None:
+    """The driver tells of a proxy that does not answer; the server behind it is not blamed."""
+    exchange = Exchange()
+    exchange.run(3)
+    exchange.world.crash(Address("p0"))
+    exchange.publish("c0", b"waits")
+    exchange.run(30)
+    assert told(exchange, "c0") == []
+    assert exchange.machine("c0").delay(exchange.world.now).reason == "no stream to the relay's proxy is up"
+
+
+def test_the_wire_is_the_same_whether_or_not_the_owner_looks() -> None:
+    """What a member knows of a silent server it knows from what it was going to say anyway."""
+
+    def sent(*, looks: bool) -> str:
+        exchange = Exchange()
+        exchange.subscribe("c1", Label(TOPIC))
+        exchange.run(3)
+        exchange.world.crash(SERVER)
+        exchange.publish("c0", b"waits")
+        for _ in range(20):
+            exchange.run(1)
+            if looks:
+                told(exchange, "c0")
+                exchange.machine("c0").delay(exchange.world.now)
+        return exchange.world.trace_hash
+
+    assert sent(looks=True) == sent(looks=False)
