@@ -16,6 +16,7 @@ from patience import HANG_S
 
 sys.path.insert(0, str(Path(__file__).parent))
 from banned import violations
+from time_rules import EXCEPTIONS, time_violations
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "veilcast"
@@ -172,6 +173,14 @@ def test_files_are_short_and_open_by_saying_what_they_are(path: Path) -> None:
 def test_the_ratchet_lists_only_files_that_are_long() -> None:
     for name, allowed in LONG_FILES.items():
         assert LINES_WARN < len((SOURCE / name).read_text().splitlines()) <= allowed
+
+
+def test_tests_wait_for_events_and_read_no_clock() -> None:
+    tests = ROOT / "tests"
+    breaches = {str(path.relative_to(tests)): time_violations(path.read_text()) for path in tests.rglob("*.py")}
+    found = {name: lines for name, lines in breaches.items() if lines}
+    assert {name: lines for name, lines in found.items() if name not in EXCEPTIONS} == {}
+    assert [name for name in EXCEPTIONS if name not in found] == [], "no exception is needed there"
 
 
 def test_no_module_is_named_for_nothing() -> None:

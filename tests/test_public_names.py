@@ -15,6 +15,7 @@ from typing import assert_type
 import pytest
 
 import veilcast
+from patience import HANG_S
 from veilcast import lazy, topics
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +70,7 @@ def loaded(program: str) -> Iterator[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     yield from told.stdout.split()
 

@@ -1,36 +1,10 @@
-"""No test decides by the speed of a machine: the rules of `time_rules`, held against all tests and their harnesses."""
+"""The checker of `time_rules` finds what is planted; `test_meta.py` holds it against all tests."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from time_rules import time_violations
-
-TESTS = Path(__file__).parent
-FILES = sorted(TESTS.rglob("*.py"))
-EXCEPTIONS = {
-    "patience.py": "waits for all other tests",
-    "cli/test_compose.py": "keyrings hold for the time of day, which the composed node reads",
-    "net/crowd.py": "TLS certificates hold for the time of day, which OpenSSL reads",
-    "live/test_tree_hijack.py": "a forged descriptor bears the time of day, which the directory compares with its own",
-    "fuzz/targets_net.py": "TLS certificates hold for the time of day, which OpenSSL reads",
-    "fuzz/fuzz.py": "no test: hunts for so many seconds as its caller asks for",
-    "fuzz/fuzz_worker.py": "no test: hunts for so many seconds as its caller asks for",
-    "lab/audit/test_recorded_network.py": "the recorded traffic is publications half a second apart",
-    "live/test_foil_hostile.py": "a hostile broker goes on to its next caller if this one does not read",
-    "live/test_tree_tor.py": "holds a claim on time: notifications arrive again within a minute of a relay's death",
-}
-"""Files that read a clock or bound a wait, and why none of them fails on a slow machine for it."""
-
-
-def test_tests_wait_for_events_and_read_no_clock() -> None:
-    found = {
-        str(path.relative_to(TESTS)): breaches for path in FILES if (breaches := time_violations(path.read_text()))
-    }
-    assert {name: breaches for name, breaches in found.items() if name not in EXCEPTIONS} == {}
-    assert [name for name in EXCEPTIONS if name not in found] == [], "no exception is needed there"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from random import Random
@@ -11,6 +10,7 @@ from veilcast.lab.live.tally import Tally
 from veilcast.lab.live.town import Town, TownMesh, one_at_a_time
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import Config, Hardening
+from virtual_time import VirtualTime
 
 sys.path.insert(0, str(Path(__file__).parent))
 from relay import Relay, home
@@ -45,8 +45,9 @@ def test_all_notes_reach_all_subscribers_once_though_a_third_of_all_datagrams_is
 
     tally = Tally(POPULATION, SEED)
     with one_at_a_time():
-        town = Town(seed=SEED, home=home, on_event=tally.take)
+        clock = VirtualTime()
+        town = Town(seed=SEED, home=home, on_event=tally.take, steady_ns=clock.steady_ns)
         town.settle(POPULATION, duration_us)
-        asyncio.run(test())
+        clock.run(test())
     assert town.violations == []
     assert (tally.delivered, tally.repeated, tally.missing()) == (tally.pairs, 0, [])

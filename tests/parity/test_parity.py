@@ -8,7 +8,6 @@ order of events of different kinds.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ from veilcast.sim.adversaries import Wrapper
 from veilcast.sim.links import Links
 from veilcast.sim.scenario import Config as ScenarioConfig
 from veilcast.sim.scenario import Scenario, run
+from virtual_time import VirtualTime
 
 Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
 """What happened: by node, kind of event and, for notes, publisher; in order."""
@@ -30,7 +30,7 @@ Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
 SEED = 4
 TENTH_US = 100_000
 STEADY: dict[str, Any] = {"heartbeat_us": TENTH_US, "silent_periods": 100, "linger_periods": 16}
-"""Quick, but patient with neighbours on a busy machine."""
+"""Quick, but patient with neighbours."""
 PAPER = TownMesh(
     nodes=6,
     subscribers=0.5,
@@ -61,9 +61,7 @@ CASES = {
 AFTER_US = 8_000_000
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.heavy) if name == "paper, hiding" else name for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_a_population_has_the_same_story_in_the_simulator_and_on_sockets(name: str) -> None:
     population = CASES[name]
     simulated = by_simulator(population)
@@ -96,9 +94,10 @@ def by_simulator(population: TownMesh) -> Story:
 def by_sockets(population: TownMesh, around: Around = as_it_is) -> Story:
     story = Book()
     with one_at_a_time():
-        town = Town(seed=SEED, on_event=story.take, around=around)
+        clock = VirtualTime()
+        town = Town(seed=SEED, on_event=story.take, around=around, steady_ns=clock.steady_ns)
         town.settle(population, duration_us(population))
-        asyncio.run(town.run(duration_us(population)))
+        clock.run(town.run(duration_us(population)))
     assert around is not as_it_is or town.violations == []
     return story.entries
 

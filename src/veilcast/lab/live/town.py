@@ -38,8 +38,12 @@ def as_it_is(machine: Machine, address: Address) -> Machine:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """For tests that run beside one another: towns have the same addresses, and time is theirs alone."""
-    with (Path(tempfile.gettempdir()) / "veilcast-town.lock").open("a") as held:
+    """For tests that run beside one another: towns have the same addresses."""
+    place = Path(tempfile.gettempdir()) / "veilcast-town.lock"
+    # Another user may own the file. To read it is enough for a lock, and in a shared directory no more is allowed.
+    if not place.exists():
+        place.touch()
+    with place.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
@@ -66,7 +70,8 @@ class House:
 
 
 class Town:
-    """`home` says where a node listens that others know by another address; `around` may wrap machines."""
+    """`home` says where a node listens that others know by another address; `around` may wrap machines; `steady_ns` is
+    the clock of the event loop."""
 
     def __init__(
         self,
@@ -78,10 +83,11 @@ class Town:
         home: Callable[[Address], str] = str,
         around: Around = as_it_is,
         on_event: EventSink | None = None,
+        steady_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.seed, self.epoch_us, self.start = seed, epoch_us, START_US
-        began = time.monotonic_ns() if began_ns is None else began_ns
-        self._clock = Clock(lambda: START_US * 1000 + time.monotonic_ns() - began)
+        began = steady_ns() if began_ns is None else began_ns
+        self._clock = Clock(lambda: START_US * 1000 + steady_ns() - began, steady_ns)
         self._here, self._home, self._around, self._on_event = here, home, around, on_event
         self._checkers: list[Checker] = []
         self._plans: list[tuple[int, Callable[[], None]]] = []
