@@ -40,6 +40,10 @@ class UnreachableError(LocalError):
     """The node of this machine is not running, or has gone away."""
 
 
+class NotReadyError(LocalError, TimeoutError):
+    """A subscription was not ready in the time that the caller gave it; it stands all the same."""
+
+
 class SparkError(LocalError):
     """Spark gave up: its Java machine, an executor or a worker failed, and failed again."""
 

@@ -104,6 +104,7 @@ def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) 
         # Kept, so that nothing depends on which of the two commands is there first.
         reader = home.command("sub", "weather", "--keep", "--json", "--count", "3")
         until_subscribed(home)
+        assert line_of(reader.stderr) == SUBSCRIBED
         (home.directory / "body").write_bytes(b"\xff\x00")
         assert home.run("pub", "weather", "-m", "sunny", "--value", "temp=21.5")[0] == 0
         assert home.run("pub", "weather", given=b"two\nlines")[0] == 0
@@ -141,6 +142,7 @@ def test_ctrl_c_or_sigterm_ends_a_subscription_cleanly_and_what_was_printed_was_
     with home.node():
         reader = home.command("sub", "--range", "temp", "20..25")
         until_subscribed(home)
+        assert line_of(reader.stderr) == SUBSCRIBED
         home.run("pub", "weather", "-m", "sunny", "--value", "temp=20")
         assert line_of(reader.stdout) == "sunny\n"
         reader.send_signal(end)
@@ -156,6 +158,7 @@ def test_sigterm_ends_a_subscription_that_a_script_has_put_into_the_background(h
         reader = home.command("sub", "weather")
         signal.signal(signal.SIGINT, before)
         until_subscribed(home)
+        assert line_of(reader.stderr) == SUBSCRIBED
         reader.send_signal(signal.SIGINT)
         home.run("pub", "weather", "-m", "sunny")
         assert line_of(reader.stdout) == "sunny\n"
@@ -169,6 +172,7 @@ def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Ho
     with home.node() as node:
         reader = home.command("sub", "weather")
         until_subscribed(home)
+        assert line_of(reader.stderr) == SUBSCRIBED
         node.kill()
         _, err = reader.communicate(timeout=HANG_S)
         assert reader.returncode == 14
@@ -375,3 +379,6 @@ def write_private(path: Path) -> None:
 def until_subscribed(home: Home) -> None:
     while not json.loads(home.run("status", "--json")[1])["subscriptions"]:
         pass
+
+
+SUBSCRIBED = "veilcast: subscribed; notes that are published from now on come here\n"

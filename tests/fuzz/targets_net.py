@@ -6,7 +6,7 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -56,16 +56,6 @@ class Whole:
         return part
 
 
-def _framed(read: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[bytes], Any]:
-    def check(body: bytes) -> Any:
-        """The body behind its length, and the same bytes as a stream of their own."""
-        with suppress(MalformedError, asyncio.IncompleteReadError):
-            finish(read(Whole(body)))
-        return finish(read(Whole(len(body).to_bytes(protocol.LENGTH, "big") + body)))
-
-    return check
-
-
 @GROUP.target("control-requests", "the control socket, node's side", "net.protocol:read_request")
 def control_requests() -> Prepared:
     made = [
@@ -79,11 +69,20 @@ def control_requests() -> Prepared:
     ]
     examples = [protocol.encode_request(at, each)[protocol.LENGTH :] for at, each in enumerate(made)]  # type: ignore[arg-type]
     shells = (b"", b"\x92\x01", b"\x92\x01\x82\xa4type\xa7Publish\xabpublication")
-    check = _framed(protocol.read_request)
+
+    def check(body: bytes) -> object:
+        """The body behind its length, and the same bytes as a stream of their own."""
+        with suppress(MalformedError, asyncio.IncompleteReadError):
+            finish(protocol.read_request(Whole(body)))  # type: ignore[arg-type]
+        number, request = finish(protocol.read_request(Whole(len(body).to_bytes(protocol.LENGTH, "big") + body)))  # type: ignore[arg-type]
+        if isinstance(request, protocol.Unreadable):
+            raise MalformedError(request.reason)
+        return number, request
+
     return Prepared(check, (MalformedError,), examples, Format.MSGPACK, prefixes=shells)
 
 
-@GROUP.target("control-answers", "the control socket, client's side", "net.protocol:read_answer")
+@GROUP.target("control-answers", "the control socket, client's side", "net.protocol:cut_answer")
 def control_answers() -> Prepared:
     made = [
         protocol.Welcome(1),
@@ -91,15 +90,19 @@ def control_answers() -> Prepared:
         protocol.Subscribed(1),
         protocol.Noted(1, NOTE),
         protocol.Ended(1),
+        protocol.Readiness(1, ready=False, until_us=7),
         protocol.PeersAre([]),
         protocol.Refused.of(LocalError("no")),
     ]
     examples = [protocol.encode_answer(at, each)[protocol.LENGTH :] for at, each in enumerate(made)]  # type: ignore[arg-type]
 
-    inner = _framed(protocol.read_answer)
-
     def check(body: bytes) -> object:
-        number, answer = inner(body)
+        """The body behind its length, and the same bytes as a stream of their own."""
+        with suppress(MalformedError):
+            protocol.cut_answer(body)
+        found = protocol.cut_answer(len(body).to_bytes(protocol.LENGTH, "big") + body)
+        assert found is not None
+        number, answer, _ = found
         if isinstance(answer, protocol.Refused):
             assert isinstance(answer.error(), VeilcastError)
         return number, answer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Delivered, Event, Note, Publication
-from veilcast.net.agent import Peer, Status
+from veilcast.net.agent import Peer, Status, Waiting
 from veilcast.net.control import ControlServer
 from veilcast.topics import Conjunction, Constraint, Label
 
@@ -23,6 +23,9 @@ class Desk:
         self.acknowledged: list[bytes] = []
         self.interests: dict[int, Conjunction] = {}
         self.kept: dict[int, dict[bytes, Note]] = {}
+        self.passing: set[int] = set()
+        """Subscriptions that no client has asked to keep."""
+        self.later = dict(LATER)
         self.news = asyncio.Condition()
         self.finished = asyncio.Event()
         self.hold_finish = asyncio.Event()
@@ -46,20 +49,48 @@ class Desk:
                     self.kept[number][note.id] = note
             self.news.notify_all()
 
-    async def subscribe(self, interest: Conjunction) -> int:
+    async def subscribe(self, interest: Conjunction, *, keep: bool) -> int:
         for number, known in self.interests.items():
             if known.constraints == interest.constraints:
+                if keep:
+                    self.passing.discard(number)
                 return number
         number = len(self.kept)
         self.interests[number], self.kept[number] = interest, {}
+        if not keep:
+            self.passing.add(number)
         async with self.news:
             self.news.notify_all()
         return number
 
     async def unsubscribe(self, number: int) -> None:
         del self.interests[number]
+        self.passing.discard(number)
         async with self.news:
             self.news.notify_all()
+
+    def temporary(self) -> set[int]:
+        return self.passing
+
+    async def readiness(self, number: int) -> AsyncGenerator[Waiting | None, None]:
+        told: Waiting | bool | None = False
+        while number in self.interests:
+            waiting = self.waiting().get(number)
+            if waiting != told:
+                told = waiting
+                yield waiting
+            async with self.news:
+                await self.news.wait()
+
+    async def stands(self, *constraints: Constraint) -> None:
+        """From now on this interest gets what is published."""
+        del self.later[constraints]
+        async with self.news:
+            self.news.notify_all()
+
+    def waiting(self) -> dict[int, Waiting]:
+        found = {n: each.constraints for n, each in self.interests.items()}
+        return {n: Waiting(self.later[wanted]) for n, wanted in found.items() if wanted in self.later}
 
     async def notes(self, number: int) -> AsyncGenerator[Note, None]:
         handed: set[bytes] = set()
@@ -94,7 +125,7 @@ class Desk:
             refused=2,
             lapsed=3,
             inbox=sum(map(len, self.kept.values())),
-            waiting={n: LATER[each.constraints] for n, each in self.interests.items() if each.constraints in LATER},
+            waiting={number: each.until_us for number, each in self.waiting().items()},
             uptime_s=12.5,
             draining=self.draining,
             hindrances=("nobody answers",) if self.members == HINDERED else (),
@@ -123,10 +154,12 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def served(directory: Path, desk: Desk, clients_max: int = 16) -> AsyncIterator[ControlServer]:
+async def served(
+    directory: Path, desk: Desk, clients_max: int = 16, grace_s: float | None = None
+) -> AsyncIterator[ControlServer]:
     """The desk behind a control socket; `directory / "node.toml"` leads to it."""
     (directory / "node.toml").write_text('control = "node.sock"\n')
-    server = ControlServer(directory / "node.sock", desk, lambda: desk.hold_finish.set(), clients_max)
+    server = ControlServer(directory / "node.sock", desk, lambda: desk.hold_finish.set(), clients_max, grace_s)
     await server.open()
     try:
         yield server

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patience import HANG_S, pause
+from patience import HANG_S, until
 from veilcast import All, Equal, Label, Publication, Range, connect
 from veilcast.errors import (
     ConfigError,
@@ -46,12 +46,6 @@ def at_desk(directory: Path, test: Test, clients_max: int = 16) -> Desk:
         return desk
 
     return asyncio.run(run())
-
-
-async def until(desk: Desk, true: Callable[[], bool]) -> None:
-    """Let everything else run until it holds."""
-    while not true():
-        await pause()
 
 
 def test_a_publication_comes_to_a_subscriber_of_the_same_node(tmp_path: Path) -> None:
@@ -110,7 +104,7 @@ def test_a_client_that_is_killed_keeps_its_subscription_and_one_that_leaves_ends
         async with connect(config) as me:
             await me.subscribe("news").start()
             me._writer.transport.abort()
-            await until(desk, lambda: server.clients == 0)
+            await until(lambda: server.clients == 0)
         assert len(desk.interests) == 1
         assert desk.reading == 0
         async with connect(config) as me:
@@ -118,6 +112,71 @@ def test_a_client_that_is_killed_keeps_its_subscription_and_one_that_leaves_ends
         assert desk.interests == {}
 
     at_desk(tmp_path, test)
+
+
+def test_a_subscription_whose_client_dies_ends_after_the_grace_period(tmp_path: Path) -> None:
+    async def test() -> None:
+        desk = Desk()
+        async with served(tmp_path, desk, grace_s=0) as server:
+            async with connect(tmp_path / "node.toml") as me:
+                await me.subscribe("kept", keep=True).start()
+                await me.subscribe("news").start()
+                me._writer.transport.abort()
+                await until(lambda: len(desk.interests) == 1)
+            assert [interest.constraints for interest in desk.interests.values()] == [Label("kept").constraints]
+            assert server.clients == 0
+
+    asyncio.run(test())
+
+
+def test_a_client_that_was_killed_gets_what_it_missed_if_it_is_back_in_time(tmp_path: Path) -> None:
+    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+        async with connect(config) as me, connect(config) as writer:
+            notes = me.subscribe("news")
+            await writer.publish("news", "one")
+            await anext(notes)  # Handed out, and not acknowledged.
+            me._writer.transport.abort()
+            await until(lambda: server.clients == 1)
+            await writer.publish("news", "two")
+            async with connect(config) as again:
+                notes = again.subscribe("news")
+                assert [(await anext(notes)).publication.body for _ in range(2)] == [b"one", b"two"]
+                assert not server._ending
+            assert desk.interests == {}
+
+    at_desk(tmp_path, test)
+
+
+def test_a_killed_client_does_not_end_what_another_client_has_or_asked_to_keep(tmp_path: Path) -> None:
+    async def test() -> None:
+        desk = Desk()
+        async with served(tmp_path, desk, grace_s=0) as server, connect(tmp_path / "node.toml") as other:
+            await other.subscribe("shared").start()
+            async with connect(tmp_path / "node.toml") as keeper:
+                await keeper.subscribe("kept", keep=True).start()
+            async with connect(tmp_path / "node.toml") as me:
+                for topic in ("shared", "kept", "own"):
+                    await me.subscribe(topic).start()
+                me._writer.transport.abort()
+                await until(lambda: server.clients == 1)
+            await until(lambda: len(desk.interests) == 2)
+            assert not server._ending
+
+    asyncio.run(test())
+
+
+def test_a_temporary_subscription_of_an_earlier_life_of_the_node_ends_after_the_grace_period(tmp_path: Path) -> None:
+    async def test() -> None:
+        desk = Desk()
+        async with served(tmp_path, desk), connect(tmp_path / "node.toml") as me:
+            await me.subscribe("news").start()
+            await me.subscribe("kept", keep=True).start()
+            me._writer.transport.abort()
+        assert len(desk.interests) == 2
+        async with served(tmp_path, desk, grace_s=0):
+            await until(lambda: len(desk.interests) == 1)
+
+    asyncio.run(test())
 
 
 def test_a_subscription_that_two_clients_have_ends_with_the_second(tmp_path: Path) -> None:
@@ -138,8 +197,8 @@ def test_a_subscription_that_one_client_ends_while_another_takes_it_goes_on(tmp_
     async def test(config: Path, desk: Desk, _: ControlServer) -> None:
         subscribe, waiting, go_on = desk.subscribe, asyncio.Event(), asyncio.Event()
 
-        async def slowly(interest: Conjunction) -> int:
-            number = await subscribe(interest)
+        async def slowly(interest: Conjunction, *, keep: bool) -> int:
+            number = await subscribe(interest, keep=keep)
             waiting.set()
             await go_on.wait()
             return number
@@ -211,7 +270,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_the_window(tmp_path: Pat
             for _ in range(protocol.WINDOW * 3):
                 await quick.publish("news", bytes(200_000))
             (following,) = [f for client in server._clients for f in client.subscriptions.values()]
-            await until(desk, lambda: len(following.out) == protocol.WINDOW)
+            await until(lambda: len(following.out) == protocol.WINDOW)
             for _ in range(5):
                 await quick.status()
             assert len(following.out) == protocol.WINDOW
@@ -231,7 +290,7 @@ def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(t
             buffered = [client._writer.transport.get_write_buffer_size() for client in server._clients]
             assert max(buffered) < 2 * protocol.REQUEST_MAX
             deaf.transport.abort()
-            await until(desk, lambda: server.clients == 1)
+            await until(lambda: server.clients == 1)
             await quick.status()
 
     at_desk(tmp_path, test)
@@ -243,20 +302,42 @@ def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(t
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x01\xc1",
         b"\x00\x00\x00\x00",
-        b"\x00\x00\x00\x03\x92\x01\x80",
-        protocol.encode_answer(1, protocol.Done()),
-        protocol.encode_request(1, protocol.Publish(Publication((("a", 1),), b"x"))).replace(b"Publish", b"Pilfers"),
+        b"\x00\x00\x00\x03\x92\xa1a\x80",
     ],
 )
-def test_what_is_no_message_ends_that_client_only(tmp_path: Path, garbage: bytes) -> None:
+def test_bytes_that_are_no_message_end_that_client_only(tmp_path: Path, garbage: bytes) -> None:
+    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+        async with connect(config) as me, connect(config) as other:
+            other._writer.write(garbage)
+            with pytest.raises(LocalError, match="was sent what is no message"):
+                await other._run(other._session.ask(protocol.AskStatus(), protocol.StatusIs))
+            assert server.malformed == 1
+            assert (await me.status()).mode == "mesh"
+
+    at_desk(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        (b"\x80", "missing required field"),
+        (protocol.encode_answer(7, protocol.Done())[protocol.LENGTH + 2 :], "Invalid value 'Done'"),
+        (
+            msgspec.msgpack.encode({"type": "Publish", "publication": {"pairs": [], "body": {"a": 1}}}),
+            "publication.body",
+        ),
+    ],
+)
+def test_a_request_that_the_node_cannot_read_is_refused_by_its_number(
+    tmp_path: Path, request_: bytes, named: str
+) -> None:
     async def test(config: Path, desk: Desk, server: ControlServer) -> None:
         async with connect(config) as me:
-            reader, writer = await asyncio.open_unix_connection(tmp_path / "node.sock")
-            await protocol.read_answer(reader)
-            writer.write(garbage)
-            assert await reader.read() == b""
-            writer.close()
-            await writer.wait_closed()
+            body = b"\x92\x07" + request_
+            me._session._answers[7] = None
+            me._writer.write(len(body).to_bytes(protocol.LENGTH, "big") + body)
+            with pytest.raises(LocalError, match=f"cannot read this request: .*{named}"):
+                await me._run(me._session._answer(7, protocol.Done))
             assert server.malformed == 1
             assert (await me.status()).mode == "mesh"
 
@@ -282,7 +363,7 @@ def test_an_interest_in_nothing_is_refused(tmp_path: Path) -> None:
     async def test(config: Path, desk: Desk, server: ControlServer) -> None:
         async with connect(config) as me:
             with pytest.raises(LocalError, match="1 to 16 constraints"):
-                await me._ask(protocol.Subscribe(()), protocol.Subscribed)
+                await me._run(me._session.ask(protocol.Subscribe(()), protocol.Subscribed))
 
     at_desk(tmp_path, test)
 
@@ -299,7 +380,7 @@ def test_there_is_an_end_to_clients_and_to_their_subscriptions(tmp_path: Path, m
                 await clients[0].subscribe(topic).start()
             with pytest.raises(LocalError, match="2 subscriptions"):
                 await clients[0].subscribe("c").start()
-        await until(desk, lambda: server.clients == 0)
+        await until(lambda: server.clients == 0)
         async with connect(config) as again:
             await again.status()
 

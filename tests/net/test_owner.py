@@ -13,6 +13,7 @@ from patience import HANG_S, until
 from veilcast import Label, LocalError, Publication, StorageError, connect
 from veilcast.machine import Address, Delivered, Event, Frame, Note, Record
 from veilcast.net.agent import Peer
+from veilcast.net.clock import Clock
 from veilcast.net.owner import About, NodeOwner
 from veilcast.net.service import Driver, Service, serve
 from veilcast.net.udp import over_udp
@@ -69,10 +70,13 @@ class Books:
     def is_safe(self, record: int) -> bool:
         return self.safe[record]
 
-    def subscribe(self, interest: Conjunction, now: int) -> int:
+    def subscribe(self, interest: Conjunction, now: int, *, keep: bool) -> int:
         self.wanted[1] = interest
         self.todo.append(("subscribe", 1))
         return 1
+
+    def temporary(self) -> tuple[int, ...]:
+        return ()
 
     def unsubscribe(self, number: int, now: int) -> None:
         del self.wanted[number]
@@ -177,9 +181,17 @@ def test_a_subscription_waits_until_its_time_has_come(tmp_path: Path) -> None:
         async with connect(config) as me:
             notes = me.subscribe("news")
             assert await notes.waiting() is None
-            for until_us, expected in ((1, None), (1 << 62, (1 << 62,)), (None, (None,))):
+            for until_us, expected in ((1 << 62, (1 << 62,)), (1, None), (None, (None,))):
                 books.later = {1: until_us}
-                assert await notes.waiting() == expected
+                await me.publish("news")  # Whatever is written lets the owner look again.
+                while await notes.waiting() != expected:
+                    await me.status()
+            ready = asyncio.ensure_future(notes.ready())
+            soon_us = Clock().now() + 20_000
+            books.later = {1: soon_us}
+            await me.publish("news")
+            await ready
+            assert Clock().now() >= soon_us
             await me.stop()
 
     assert owned(tmp_path, test)

@@ -114,6 +114,25 @@ def test_a_publication_is_safe_when_it_is_written_and_the_machine_hears_it_then(
     assert agent.status().unsettled == 1
 
 
+def test_a_temporary_subscription_is_known_as_such_in_the_next_life_until_a_client_keeps_it(store: Store) -> None:
+    scribe = Scribe()
+    agent = agent_of(scribe, store)
+    kept, news = agent.subscribe(WEATHER, 0), agent.subscribe(NEWS, 0, keep=False)
+    assert agent.subscribe(WEATHER, 0, keep=False) == kept
+    agent.step(scribe, 0)
+    later = agent_of(scribe, store)
+    assert agent.temporary() == later.temporary() == store.temporary() == [news]
+    assert later.subscribe(NEWS, 0) == news
+    later.step(scribe, 0)
+    assert later.temporary() == store.temporary() == []
+    third = later.subscribe(Label("third"), 0, keep=False)
+    later.step(scribe, 0)
+    assert store.temporary() == [third]
+    later.unsubscribe(third, 0)
+    later.step(scribe, 0)
+    assert later.temporary() == store.temporary() == []
+
+
 def test_a_machine_that_fails_over_one_record_still_hears_of_the_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ from veilcast.cli.brokers_facts import told_by
 from veilcast.cli.brokers_silent import Silence, silence_data, silence_lines, silences
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
-from veilcast.cli.files import read_file
+from veilcast.cli.input_file import read_file
 from veilcast.cli.localoperator import LocalOperator
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, LocalError, TamperedError, UnreachableError

@@ -29,7 +29,7 @@ from veilcast.authority.record import Profile
 from veilcast.brokers.sharing.scheme import tolerated
 from veilcast.cli import net
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import read_file
+from veilcast.cli.input_file import read_file
 from veilcast.cli.localbrokers import NodePlan, OverlayPlan
 from veilcast.cli.localnet import Plan
 from veilcast.decoding import read_toml

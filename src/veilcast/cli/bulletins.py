@@ -15,7 +15,7 @@ from veilcast.authority import bulletin
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
-from veilcast.cli.files import read_file
+from veilcast.cli.input_file import read_file
 from veilcast.errors import ConfigError, RemoteError, StaleError, StorageError
 
 

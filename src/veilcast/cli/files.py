@@ -85,13 +85,6 @@ def check_place(path: Path, *, overwrite: bool = False, option: str | None = Non
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
-
-
 def make_directory(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -140,8 +140,7 @@ async def _room(me: Client) -> None:
 
 async def _say_when_it_stands(subscription: Subscription, context: Context) -> None:
     with contextlib.suppress(UnreachableError):  # The node has ended before.
-        while await subscription.waiting() is not None:
-            await asyncio.sleep(_LOOK_S)
+        await subscription.ready()
         context.warn("subscribed; the broker brings what is published from now on")
 
 

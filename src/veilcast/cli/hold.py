@@ -14,9 +14,11 @@ from veilcast.authority.request import Asking
 from veilcast.authority.vault import alone, read_secret, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import asking_file, check_place, keyring_passphrase, open_keyring, passphrase_file, read_file
+from veilcast.cli.dates import date_of
+from veilcast.cli.files import asking_file, check_place, keyring_passphrase, open_keyring, passphrase_file
+from veilcast.cli.input_file import read_file
 from veilcast.cli.key_erasure import first_kept
-from veilcast.cli.show import date_of, keyring_report
+from veilcast.cli.show import keyring_report
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import AuthorityError, ForgedError, RemoteError
 

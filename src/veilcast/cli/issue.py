@@ -22,17 +22,17 @@ from veilcast.authority.vault import alone, write_secret, write_whole
 from veilcast.cli import passphrase
 from veilcast.cli.attributes import parse_attribute
 from veilcast.cli.context import Context, Report
+from veilcast.cli.dates import date_of
 from veilcast.cli.files import (
     check_place,
     make_directory,
     open_authority,
     passphrase_file,
     publish_bulletin,
-    read_file,
     state_file,
     write_authority,
 )
-from veilcast.cli.show import date_of
+from veilcast.cli.input_file import read_file
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.errors import AuthorityError, ConfigError

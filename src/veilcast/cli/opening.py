@@ -56,7 +56,7 @@ def _check_current(keyring: Keyring, name: str, now: int) -> None:
     leaf, epoch = keyring.membership.certificate.leaf, epoch_of(now, keyring.epoch_us)
     if leaf.first <= epoch <= leaf.last:
         return
-    from veilcast.cli.show import date_of  # Late, because it comes with all that the authority's commands show.
+    from veilcast.cli.dates import date_of
 
     if epoch > leaf.last:
         ended = date_of(leaf.last + 1, keyring.epoch_us)

@@ -6,7 +6,7 @@ import argparse
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
-from veilcast.cli.files import read_file
+from veilcast.cli.input_file import read_file
 from veilcast.cli.reach import config_of, warn_if_hindered
 from veilcast.errors import ConfigError
 from veilcast.machine import Publication, Value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,9 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import MAGIC_OF
 from veilcast.authority.vault import read_secret
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import keyring_passphrase, open_authority, read_file
+from veilcast.cli.dates import date_of
+from veilcast.cli.files import keyring_passphrase, open_authority
+from veilcast.cli.input_file import read_file
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.sign import PUBLIC
 from veilcast.errors import ExpiredError
@@ -33,19 +34,6 @@ def show(arguments: argparse.Namespace, context: Context) -> Report:
     arguments.keyring = path
     keyring = read_secret(path, Keyring, keyring_passphrase(context, arguments))
     return keyring_report(keyring, context, arguments.topic, f"keyring {path}")
-
-
-def date_of(epoch: int, epoch_us: int) -> str:
-    """When an epoch begins, for people."""
-    try:
-        return f"{datetime.datetime.fromtimestamp(epoch * epoch_us / 1e6, datetime.UTC):%Y-%m-%d %H:%M} UTC"
-    except (OverflowError, ValueError):
-        return "further notice"
-
-
-def time_of(time_us: int) -> str:
-    """A time of today or some days hence, for people."""
-    return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def keyring_report(keyring: Keyring, context: Context, only: str | None, title: str) -> Report:

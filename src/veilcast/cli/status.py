@@ -11,8 +11,8 @@ import msgspec
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
+from veilcast.cli.dates import time_of
 from veilcast.cli.reach import config_of
-from veilcast.cli.show import time_of
 from veilcast.cli.sub import when
 from veilcast.net.agent import Status
 from veilcast.net.blocking import connect_sync

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from veilcast.cli.bounds import within
 from veilcast.cli.context import Context, Report
+from veilcast.cli.dates import time_of
 from veilcast.cli.pub import number_or_text
 from veilcast.cli.reach import config_of, warn_if_hindered
-from veilcast.cli.show import time_of
 from veilcast.errors import ConfigError
 from veilcast.machine import Note
 from veilcast.net.blocking import connect_sync
@@ -29,8 +29,9 @@ def sub(arguments: argparse.Namespace, context: Context) -> Report:
     signal.signal(signal.SIGTERM, _interrupt)
     with connect_sync(config_of(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
-        if waiting := subscription.waiting():
-            context.warn(f"subscribed; {when(waiting.until_us, me.status().mode)}")
+        waiting = subscription.waiting()
+        told = READY if waiting is None else when(waiting.until_us, me.status().mode)
+        context.warn(f"subscribed; {told}")
         warn_if_hindered(me, context)
         for number, note in enumerate(subscription, start=1):
             context.say(show(note))
@@ -94,4 +95,5 @@ def as_json(note: Note) -> str:
     return json.dumps(found)
 
 
+READY: Final = "notes that are published from now on come here"
 COUNT_MAX: Final = 1 << 32

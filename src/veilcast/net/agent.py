@@ -7,13 +7,16 @@ publication is on the disk, and a note is handed out again, to whoever asks for 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Collection
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from veilcast.machine import Delay, Note, Publication
-from veilcast.topics import Conjunction
+from veilcast.machine import Delay
+
+if TYPE_CHECKING:
+    from veilcast.machine import Note, Publication
+    from veilcast.topics import Conjunction
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,14 +65,31 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Why it is down, where that is known."""
 
 
+class Waiting(NamedTuple):
+    """A subscription that gets only what is published later. `until_us` is from when on, in Unix microseconds; None if
+    the node cannot say when."""
+
+    until_us: int | None
+
+
 class Agent(Protocol):
     async def publish(self, publication: Publication) -> None:
         """Returns when it is on the disk."""
 
-    async def subscribe(self, interest: Conjunction) -> int:
-        """The number of the subscription; the same one for the same interest."""
+    async def subscribe(self, interest: Conjunction, *, keep: bool) -> int:
+        """Return the number of the subscription; the same one for the same interest.
+
+        Without `keep` the subscription is temporary, unless a client asked to keep it before.
+        """
 
     async def unsubscribe(self, number: int) -> None: ...
+
+    def temporary(self) -> Collection[int]:
+        """The subscriptions that end with their clients: no client has asked to keep them."""
+
+    def readiness(self, number: int) -> AsyncGenerator[Waiting | None, None]:
+        """Yield at once, and at each change, what a subscription waits for; None while what is published from now on
+        reaches it. The generator ends with the subscription."""
 
     def notes(self, number: int) -> AsyncGenerator[Note, None]:
         """Each note of a subscription that is not acknowledged, once, oldest first, and then as they come."""

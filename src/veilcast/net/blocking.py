@@ -1,98 +1,225 @@
-"""`veilcast.connect_sync`: the client for programs without asyncio.
+"""`veilcast.connect_sync`: the client for programs without asyncio, and for notebooks.
 
     with veilcast.connect_sync("node.toml") as me:
         me.publish("weather/munich", "sunny", temp=21.5)
         for note in me.subscribe("weather/munich"):
             ...
 
-The same client on an event loop of its own, which runs only while a call waits. The node sends no more notes than the
-window allows, so a program that takes its time between calls loses nothing and holds up nobody.
+It drives the same session as `veilcast.connect` by a plain socket, so it works where an event loop runs, too (and holds
+that loop up while a call waits). Bytes move during calls alone. The node sends no more notes than the window allows, so
+a program may take its time between calls. Ctrl-C ends a call at any moment; the client is as usable after it as before.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+import select
+import socket
+import time
+from pathlib import Path
+from typing import Final, TypeVar
 
+from veilcast.errors import LocalError, NotReadyError, UnreachableError, VeilcastError
 from veilcast.machine import Note, Publication, Value
-from veilcast.net.agent import Peer, Status
-from veilcast.net.client import Client, Subscription, Waiting, open_client
-from veilcast.topics import Conjunction, Label
+from veilcast.net import protocol
+from veilcast.net.agent import Peer, Status, Waiting
+from veilcast.net.arguments import interest_of, no_node, publication_of, seconds_of, socket_of
+from veilcast.net.session import GREET_S, LEAVE_S, NO_NODE_OF_OURS, Call, Session, SubscriptionCalls, not_ready
+from veilcast.topics.interests import Conjunction, Label
 
-Found = TypeVar("Found")
-
-
-@contextlib.contextmanager
-def connect_sync(config: str | os.PathLike[str]) -> Iterator[BlockingClient]:
-    """A client of the node that runs with this configuration file. Not for use where an event loop runs."""
-    with asyncio.Runner() as runner:
-        calls = Calls(runner)
-        client = calls.run(open_client(config))
-        try:
-            yield BlockingClient(calls, client)
-        finally:
-            calls.run(client.close())
+T = TypeVar("T")
 
 
-class Calls:
-    """A runner that no signal gets past. One that comes just as a call begins cancels it, and is forgotten, for
-    `asyncio.Runner` counts from 0 when its handler stands. Nobody else cancels a call here, so it was interrupted."""
+def connect_sync(config: str | os.PathLike[str]) -> BlockingClient:
+    """Connect to the node that runs with this configuration file: `with connect_sync("node.toml") as me`.
 
-    def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
-
-    def run(self, call: Coroutine[Any, Any, Found]) -> Found:
-        try:
-            return self._runner.run(call)
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
+    Without `with`, call `close` at the end. Raises `UnreachableError` if no node answers, `StorageError` or
+    `ConfigError` if the file cannot be read, and `PermissionsError` if the node is another user's.
+    """
+    path = socket_of(config)
+    link = _connect(path, config)
+    client = BlockingClient(link)
+    try:
+        client._run(client._session.greet(), GREET_S)
+    except BaseException as error:
+        link.close()
+        if isinstance(error, TimeoutError):
+            raise UnreachableError(NO_NODE_OF_OURS) from error
+        raise
+    return client
 
 
 class BlockingClient:
-    """`Client`, one call at a time."""
+    """Publishes and subscribes through a running node. `connect_sync` makes it. It is not for several threads at once.
 
-    def __init__(self, calls: Calls, client: Client) -> None:
-        self._calls, self._client = calls, client
+    Every method raises `UnreachableError` if the node has gone away, and the node's refusal as the error that it is.
+    """
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._session = Session()
 
     def publish(self, what: str | Label | Publication, body: bytes | str = b"", **values: Value) -> None:
-        self._calls.run(self._client.publish(what, body, **values))
+        """Publish on a topic, with values of its attributes; returns when the node has the publication on its disk.
+
+        The arguments and errors are those of `Client.publish`.
+        """
+        self._run(self._session.ask(protocol.Publish(publication_of(what, body, values)), protocol.Done))
 
     def subscribe(self, interest: str | Conjunction, *, keep: bool = False) -> BlockingSubscription:
-        return BlockingSubscription(self._calls, self._client.subscribe(interest, keep=keep))
+        """Subscribe to what matches; a string is a topic's name. Returns when the node has it on its disk.
+
+        Notes arrive from when the subscription is ready: see `BlockingSubscription.ready`. `keep` is as for
+        `Client.subscribe`. Raises `LocalError` for an interest of another type, and the node's refusal.
+        """
+        wanted, calls = interest_of(interest), None
+        try:
+            calls = self._session.subscribe(wanted, keep=bool(keep))
+            self._run(calls.start())
+            return BlockingSubscription(self, calls)
+        except BaseException:  # Ctrl-C, too: the caller has no subscription then, so none must stay.
+            self._session.abandon(calls)
+            raise
 
     def status(self) -> Status:
-        return self._calls.run(self._client.status())
+        """How the node is, and how hidden its member."""
+        return self._run(self._session.ask(protocol.AskStatus(), protocol.StatusIs)).status
 
     def peers(self) -> list[Peer]:
-        return self._calls.run(self._client.peers())
+        """The node's neighbours. This is for the eyes of the node's owner, not for a log."""
+        return self._run(self._session.ask(protocol.AskPeers(), protocol.PeersAre)).peers
 
     def stop(self) -> None:
-        self._calls.run(self._client.stop())
+        """Ask the node to finish what it has begun, and to end. Returns when the node has heard it."""
+        self._run(self._session.ask(protocol.Stop(), protocol.Done))
+
+    def close(self) -> None:
+        """End the subscriptions that are not to be kept, and disconnect; takes five seconds at most."""
+        try:
+            with contextlib.suppress(VeilcastError, TimeoutError):
+                self._run(self._session.close(), LEAVE_S)
+        finally:
+            self._session.lose(LocalError("this client is closed"))
+            self._link.close()
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, call: Call[T], timeout_s: float | None = None) -> T:
+        """Move bytes until the call returns; `TimeoutError` after so many seconds."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with contextlib.closing(call):
+            while True:
+                self._session.take()
+                try:
+                    next(call)
+                except StopIteration as end:
+                    found: T = end.value
+                    return found
+                self._exchange(deadline)
+
+    def _exchange(self, deadline: float | None) -> None:
+        """Send and receive what the socket takes and has; wait until it takes or has something.
+
+        What `send` and `recv` return is appended to a list without an instruction of Python in between, so no exception
+        of a signal handler comes between the bytes that moved and the record of them.
+        """
+        messages, sent = self._session.outgoing
+        events = select.POLLIN | (select.POLLOUT if messages else 0)
+        wait_s = _LOOK_S
+        if deadline is not None:
+            wait_s = min(wait_s, deadline - time.monotonic())
+            if wait_s <= 0:
+                raise TimeoutError
+        poll = select.poll()
+        poll.register(self._link, events)
+        try:
+            for _, event in poll.poll(max(1, wait_s * 1000)):
+                if event & select.POLLOUT:
+                    sent.extend(map(self._link.send, (b"".join(messages)[sum(sent) :],)))
+                    if sum(sent) == sum(map(len, messages)):
+                        self._session.outgoing = ([], [])
+                if event & ~select.POLLOUT:
+                    incoming = self._session.incoming
+                    incoming.extend(map(self._link.recv, (_CHUNK,)))
+                    if not incoming[-1]:
+                        self._session.lose_node()
+        except BlockingIOError:
+            pass  # The socket has changed its mind; ask it again.
+        except OSError:
+            self._session.lose_node()
 
 
 class BlockingSubscription:
-    """`Subscription`, for `for`."""
+    """The notes of one subscription: `for note in subscription`, also with `with ... as notes`, which ends it.
 
-    def __init__(self, calls: Calls, subscription: Subscription) -> None:
-        self._calls, self._subscription = calls, subscription
+    A note is acknowledged when the program asks for the next one, or calls `acknowledge`. A note that is not
+    acknowledged comes again, to the next client with the same interest.
+    """
+
+    def __init__(self, client: BlockingClient, calls: SubscriptionCalls) -> None:
+        self._client, self._calls = client, calls
 
     def start(self) -> None:
-        self._calls.run(self._subscription.start())
+        """Do nothing: `subscribe` has returned when the node had the subscription. As for `Subscription.start`."""
+        self._client._run(self._calls.start())
+
+    def ready(self, timeout_s: float | None = None) -> None:
+        """Return when what is published from now on reaches this subscription, as far as the node knows.
+
+        Raises `NotReadyError`, a `TimeoutError` too, after `timeout_s` seconds; the subscription stands all the same.
+        """
+        limit = seconds_of(timeout_s)
+        try:
+            self._client._run(self._calls.ready(), limit)
+        except TimeoutError:
+            raise NotReadyError(not_ready(limit)) from None
 
     def waiting(self) -> Waiting | None:
-        return self._calls.run(self._subscription.waiting())
+        """What this subscription waits for: None if it is ready, else from when on notes arrive."""
+        return self._client._run(self._calls.waiting())
 
-    def __iter__(self) -> Iterator[Note]:
+    def __iter__(self) -> BlockingSubscription:
         return self
 
     def __next__(self) -> Note:
-        return self._calls.run(self._subscription.__anext__())
+        """Acknowledge the note before, and wait for the next one."""
+        return self._client._run(self._calls.next_note())
 
     def acknowledge(self) -> None:
-        self._calls.run(self._subscription.acknowledge())
+        """Tell the node that the note handed out last need not come again; asking for the next one does it too."""
+        self._client._run(self._calls.acknowledge())
 
     def close(self) -> None:
-        self._calls.run(self._subscription.close())
+        """Unsubscribe, unless the subscription is to be kept. The note handed out last stays unacknowledged."""
+        self._client._run(self._calls.close())
+
+    def __enter__(self) -> BlockingSubscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(UnreachableError):  # Without a node, nothing is left to end.
+            self.close()
+
+
+def _connect(path: Path, config: object) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(GREET_S)
+        link.connect(str(path))
+        link.setblocking(False)
+    except BaseException as error:
+        link.close()
+        if isinstance(error, OSError):
+            raise no_node(path, config, error) from error
+        raise
+    return link
+
+
+_CHUNK: Final = 1 << 16
+_LOOK_S: Final = 1.0
+"""Seconds after which a call that waits looks for a signal that came just as it began to wait."""

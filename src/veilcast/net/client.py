@@ -1,13 +1,15 @@
-"""`veilcast.connect`: a client of the running node.
+"""`veilcast.connect`: a client of the running node, for asyncio.
 
     async with veilcast.connect("node.toml") as me:
         await me.publish("weather/munich", "sunny", temp=21.5)
-        async for note in me.subscribe(Range("temp", 20, 25)):
-            ...
+        async with me.subscribe(Range("temp", 20, 25)) as notes:
+            await notes.ready(timeout_s=60)
+            async for note in notes:
+                ...
 
-`publish` returns when the publication is on the node's disk. A note is acknowledged when the next one is asked for, so
-whatever the loop's body did for it was done; until then it comes again, to this client or to the next one that wants
-the same. A node that goes away is an `UnreachableError`: nothing connects again behind the caller's back.
+`publish` returns when the publication is on the node's disk. A note is acknowledged when the program asks for the next
+one; until then the note comes again, to this client or to the next client with the same interest. A node that goes away
+is an `UnreachableError`: a client does not connect again by itself.
 """
 
 from __future__ import annotations
@@ -15,233 +17,225 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
-from veilcast.errors import LocalError, MalformedError, PermissionsError, UnreachableError, VeilcastError
+from veilcast.errors import LocalError, NotReadyError, UnreachableError, VeilcastError
 from veilcast.machine import Note, Publication, Value
 from veilcast.net import protocol
-from veilcast.net.agent import Peer, Status
-from veilcast.net.protocol import Answer, Request
-from veilcast.net.socketpath import control_path
-from veilcast.topics import Conjunction, Label
+from veilcast.net.agent import Peer, Status, Waiting
+from veilcast.net.arguments import interest_of, no_node, publication_of, seconds_of, socket_of
+from veilcast.net.session import GREET_S, LEAVE_S, NO_NODE_OF_OURS, Call, Session, SubscriptionCalls, not_ready
+from veilcast.topics.interests import Conjunction, Label
 
-Kind = TypeVar("Kind", bound=Answer)
+T = TypeVar("T")
 
 
-@contextlib.asynccontextmanager
-async def connect(config: str | os.PathLike[str]) -> AsyncIterator[Client]:
-    """A client of the node that runs with this configuration file."""
-    client = await open_client(config)
-    try:
-        yield client
-    finally:
-        await client.close()
+def connect(config: str | os.PathLike[str]) -> Connection:
+    """Connect to the node that runs with this configuration file: `async with connect("node.toml") as me`.
+
+    `me` is a `Client`. To enter the block raises `UnreachableError` if no node answers, `StorageError` or `ConfigError`
+    if the file cannot be read, and `PermissionsError` if the node is another user's. To leave it closes the client.
+    """
+    return Connection(config)
+
+
+class Connection(contextlib.AbstractAsyncContextManager["Client"]):
+    """What `connect` returns: a context manager that opens a `Client` and closes it."""
+
+    def __init__(self, config: str | os.PathLike[str]) -> None:
+        self._config = config
+        self._client: Client | None = None
+
+    async def __aenter__(self) -> Client:
+        if self._client is not None:
+            raise LocalError("this connection was entered before; call connect(...) again")
+        self._client = await open_client(self._config)
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._client is not None
+        await self._client.close()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise LocalError(
+            f"{name}: not connected yet; write `async with veilcast.connect(...) as me:` and use `me.{name}`"
+        )
 
 
 async def open_client(config: str | os.PathLike[str]) -> Client:
-    path = control_path(Path(config))
+    """The client that `connect` opens, for a caller that closes it by `Client.close`."""
+    path = socket_of(config)
     try:
-        if path.stat().st_uid != os.geteuid():
-            raise PermissionsError(f"the node at {path} is another user's")
         reader, writer = await asyncio.open_unix_connection(path)
     except OSError as error:
-        raise UnreachableError(
-            f"no node answers at {path} ({error.strerror}); start it: veilcast node run -c {config}"
-        ) from error
+        raise no_node(path, config, error) from error
     client = Client(reader, writer)
     try:
-        await client.greet()
-    except BaseException:
+        async with asyncio.timeout(GREET_S):
+            await client._run(client._session.greet())
+    except BaseException as error:
         await client.close()
+        if isinstance(error, TimeoutError):
+            raise UnreachableError(NO_NODE_OF_OURS) from error
         raise
     return client
 
 
 class Client:
-    """Publishes and subscribes through a running node. Made by `connect`."""
+    """Publishes and subscribes through a running node. `connect` makes it. Several tasks may share one client.
+
+    Every method raises `UnreachableError` if the node has gone away, and the node's refusal as the error that it is.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._asked = 0
-        self._answers: dict[int, asyncio.Future[Answer]] = {}
-        self._notes: dict[int, asyncio.Queue[Note | VeilcastError]] = {}
-        self._subscriptions: list[Subscription] = []
-        self._lost: VeilcastError | None = None
-        self._listener: asyncio.Task[None] | None = None
+        self._session = Session()
+        self._news = asyncio.Event()
+        """Set, and replaced, when something has arrived or the session was lost."""
+        self._listener = asyncio.create_task(self._listen())
 
     async def publish(self, what: str | Label | Publication, body: bytes | str = b"", **values: Value) -> None:
-        """Publish on a topic, with values of its attributes; returns when it is on the disk of the node."""
-        await self._ask(protocol.Publish(publication(what, body, **values)), protocol.Done)
+        """Publish on a topic, with values of its attributes; returns when the node has the publication on its disk.
+
+        `what` is a topic, or a whole `Publication`. A body is bytes, or a string, which is sent as UTF-8. A publication
+        has 32,768 bytes at most with all of its values. Raises `UnknownTopicError` if the node has no grant for the
+        topic, and `LocalError` for arguments of another type, values that do not fit, or an outbox that is full.
+        """
+        await self._run(self._session.ask(protocol.Publish(publication_of(what, body, values)), protocol.Done))
 
     def subscribe(self, interest: str | Conjunction, *, keep: bool = False) -> Subscription:
-        """The notes that match; a string is a topic's name. With `keep` the node goes on collecting them when this
-        client has gone, and the next one that subscribes to the same gets them."""
-        subscription = Subscription(self, Label(interest) if isinstance(interest, str) else interest, keep)
-        self._subscriptions.append(subscription)
-        return subscription
+        """Subscribe to what matches; a string is a topic's name.
+
+        The request goes to the node at once. What the node refuses is raised by the first method of the subscription
+        that is awaited. Notes arrive from when the subscription is ready: see `Subscription.ready`.
+
+        Without `keep` the subscription ends with `close`, with the client, or a minute after the client was cut off.
+        With `keep` the node goes on collecting notes when the client has gone, and the next client that subscribes to
+        the same gets them. Raises `LocalError` for an interest of another type.
+        """
+        calls = self._session.subscribe(interest_of(interest), keep=bool(keep))
+        self._flush()
+        return Subscription(self, calls)
 
     async def status(self) -> Status:
-        return (await self._ask(protocol.AskStatus(), protocol.StatusIs)).status
+        """How the node is, and how hidden its member."""
+        return (await self._run(self._session.ask(protocol.AskStatus(), protocol.StatusIs))).status
 
     async def peers(self) -> list[Peer]:
-        return (await self._ask(protocol.AskPeers(), protocol.PeersAre)).peers
+        """The node's neighbours. This is for the eyes of the node's owner, not for a log."""
+        return (await self._run(self._session.ask(protocol.AskPeers(), protocol.PeersAre))).peers
 
     async def stop(self) -> None:
-        """Ask the node to finish what it has begun, and to end."""
-        await self._ask(protocol.Stop(), protocol.Done)
+        """Ask the node to finish what it has begun, and to end. Returns when the node has heard it."""
+        await self._run(self._session.ask(protocol.Stop(), protocol.Done))
 
     async def close(self) -> None:
-        """End the subscriptions that are not to be kept, and leave."""
+        """End the subscriptions that are not to be kept, and disconnect; takes five seconds at most."""
         with contextlib.suppress(VeilcastError, TimeoutError):
-            async with asyncio.timeout(_LEAVE_S):
-                for subscription in list(self._subscriptions):
-                    await subscription.close()
+            async with asyncio.timeout(LEAVE_S):
+                await self._run(self._session.close())
         self._lose(LocalError("this client is closed"))
-        if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.wait([self._listener])
+        self._listener.cancel()
+        await asyncio.wait([self._listener])
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def greet(self) -> None:
-        """Hear the node's first word, then listen to it."""
-        try:
-            async with asyncio.timeout(_GREET_S):
-                _, first = await protocol.read_answer(self._reader)
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, MalformedError) as error:
-            raise UnreachableError(
-                "what listens at the control socket is no node of ours; -c names a member's file, not a host's"
-            ) from error
-        if isinstance(first, protocol.Refused):
-            raise first.error()
-        if first != protocol.Welcome(protocol.VERSION):
-            raise UnreachableError("the node runs another version of veilcast; restart it")
-        self._listener = asyncio.create_task(self._listen())
+    async def _run(self, call: Call[T]) -> T:
+        with contextlib.closing(call):
+            while True:
+                news = self._news
+                try:
+                    next(call)
+                except StopIteration as end:
+                    found: T = end.value
+                    return found
+                self._flush()
+                with contextlib.suppress(OSError):  # The listener says what became of the node.
+                    await self._writer.drain()
+                await news.wait()
 
-    async def _ask(self, request: Request, kind: type[Kind]) -> Kind:
-        if self._lost is not None:
-            raise self._lost
-        self._asked += 1
-        number, future = self._asked, asyncio.get_running_loop().create_future()
-        message = protocol.encode_request(number, request)
-        self._answers[number] = future
-        try:
-            self._writer.write(message)
-            with contextlib.suppress(OSError):  # The listener says what became of the node.
-                await self._writer.drain()
-            answer = await future
-        finally:
-            self._answers.pop(number, None)
-        if isinstance(answer, protocol.Refused):
-            raise answer.error()
-        if not isinstance(answer, kind):
-            raise UnreachableError("the node answered something else than it was asked")
-        return answer
+    def _flush(self) -> None:
+        (messages, _), self._session.outgoing = self._session.outgoing, ([], [])
+        if messages:
+            self._writer.write(b"".join(messages))
 
     async def _listen(self) -> None:
-        try:
-            while True:
-                number, answer = await protocol.read_answer(self._reader)
-                match answer:
-                    case protocol.Noted(subscription, note) if subscription in self._notes:
-                        self._notes[subscription].put_nowait(note)
-                    case protocol.Ended(subscription) if subscription in self._notes:
-                        self._notes[subscription].put_nowait(UnreachableError("the node ended this subscription"))
-                    case protocol.Subscribed(subscription):
-                        # Made here, for the first note may follow before whoever asked is awake.
-                        self._notes[subscription] = asyncio.Queue(protocol.WINDOW + 1)
-                if number in self._answers and not self._answers[number].done():
-                    self._answers[number].set_result(answer)
-        except (OSError, asyncio.IncompleteReadError):
-            self._lose(UnreachableError(_GONE))
-        except (MalformedError, asyncio.QueueFull):
-            self._lose(UnreachableError("the node sent what this client does not understand"))
+        with contextlib.suppress(OSError):
+            while data := await self._reader.read(_CHUNK):
+                self._session.incoming.append(data)
+                self._session.take()
+                self._flush()
+                self._wake()
+        self._session.lose_node()
+        self._wake()
 
     def _lose(self, error: VeilcastError) -> None:
-        """From now on every call raises this."""
-        if self._lost is not None:
-            return
-        self._lost = error
-        for future in self._answers.values():
-            if not future.done():
-                future.set_exception(error)
-        for queue in self._notes.values():
-            while queue.full():
-                queue.get_nowait()
-            queue.put_nowait(error)
+        self._session.lose(error)
+        self._wake()
 
-
-class Waiting(NamedTuple):
-    """A subscription gets what is published from `until_us` on, Unix time; None if the node cannot say when."""
-
-    until_us: int | None
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
 
 class Subscription:
-    """Notes as they come, for `async for`. Nothing is subscribed to before the first is asked for, or `start`."""
+    """The notes of one subscription: `async for note in subscription`, or `async with ... as notes`, which ends it.
 
-    def __init__(self, client: Client, interest: Conjunction, keep: bool) -> None:
-        self._client, self._interest, self._keep = client, interest, keep
-        self._number: int | None = None
-        self._unacknowledged: Note | None = None
+    A note is acknowledged when the program asks for the next one, or calls `acknowledge`. A note that is not
+    acknowledged comes again, to the next client with the same interest.
+    """
+
+    def __init__(self, client: Client, calls: SubscriptionCalls) -> None:
+        self._client, self._calls = client, calls
 
     async def start(self) -> None:
-        if self._number is None:
-            request = protocol.Subscribe(self._interest.constraints)
-            self._number = (await self._client._ask(request, protocol.Subscribed)).number
+        """Return when the node has the subscription on its disk. Raises the node's refusal, as `UnknownTopicError`."""
+        await self._client._run(self._calls.start())
+
+    async def ready(self, timeout_s: float | None = None) -> None:
+        """Return when what is published from now on reaches this subscription, as far as the node knows.
+
+        Raises `NotReadyError`, a `TimeoutError` too, after `timeout_s` seconds; the subscription stands all the same.
+        """
+        limit = seconds_of(timeout_s)
+        try:
+            async with asyncio.timeout(limit):
+                await self._client._run(self._calls.ready())
+        except TimeoutError:
+            raise NotReadyError(not_ready(limit)) from None
 
     async def waiting(self) -> Waiting | None:
-        """Whether it gets only what is published later, and from when on. Starts the subscription, if need be."""
-        await self.start()
-        assert self._number is not None
-        found = (await self._client.status()).waiting
-        return Waiting(found[self._number]) if self._number in found else None
+        """What this subscription waits for: None if it is ready, else from when on notes arrive."""
+        return await self._client._run(self._calls.waiting())
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> Note:
-        await self.acknowledge()
-        await self.start()
-        assert self._number is not None
-        if self._client._lost is not None:
-            raise self._client._lost
-        found = await self._client._notes[self._number].get()
-        if isinstance(found, VeilcastError):
-            raise found
-        self._unacknowledged = found
-        return found
+        """Acknowledge the note before, and wait for the next one."""
+        return await self._client._run(self._calls.next_note())
 
     async def acknowledge(self) -> None:
-        """Tell the node that the note handed out last needs not come again; asking for the next one does it too."""
-        if self._unacknowledged is not None and self._number is not None:
-            await self._client._ask(protocol.Acknowledge(self._number, self._unacknowledged.id), protocol.Done)
-            self._unacknowledged = None
+        """Tell the node that the note handed out last need not come again; asking for the next one does it too."""
+        await self._client._run(self._calls.acknowledge())
 
     async def close(self) -> None:
-        """Unsubscribe, unless it is to be kept. What was handed out last stays unacknowledged."""
-        number, self._number, self._unacknowledged = self._number, None, None
-        if self in self._client._subscriptions:
-            self._client._subscriptions.remove(self)
-        if number is not None:
-            self._client._notes.pop(number, None)
-            if not self._keep:
-                await self._client._ask(protocol.Unsubscribe(number), protocol.Done)
+        """Unsubscribe, unless the subscription is to be kept. The note handed out last stays unacknowledged."""
+        await self._client._run(self._calls.close())
+
+    async def __aenter__(self) -> Subscription:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with contextlib.suppress(UnreachableError):  # Without a node, nothing is left to end.
+            await self.close()
+
+    def __iter__(self) -> Any:
+        raise LocalError("write `async for`; `connect_sync` gives a client for plain `for`")
 
 
-def publication(what: str | Label | Publication, body: bytes | str = b"", **values: Value) -> Publication:
-    """A publication as people write it: a topic, a body, values of attributes."""
-    if isinstance(what, Publication):
-        if body or values:
-            raise LocalError("a Publication has its body and values already")
-        return what
-    label = Label(what) if isinstance(what, str) else what
-    return Publication((label.pair, *values.items()), body.encode() if isinstance(body, str) else body)
-
-
-_GREET_S: Final = 10.0
-_GONE: Final = "the node has gone away, and its log says why; start it again: what it had not confirmed may be lost"
-_LEAVE_S: Final = 5.0
+_CHUNK: Final = 1 << 16

@@ -2,7 +2,12 @@
 
 A client costs bounded memory: one request at a time, at most `WINDOW` notes of a subscription that it has not
 acknowledged, and no more in the buffer than the transport's high-water mark and one message. A client that does not
-read simply waits; what is not a message ends that client and touches no other.
+read simply waits. A request that the node cannot read is refused; bytes that are no message at all end that client. No
+other client is touched.
+
+A temporary subscription (`Agent.temporary`) ends with its last client. A client that leaves in an orderly way
+unsubscribes. If the connection ends without that, the client may have crashed and be started again, so the node keeps
+the subscription and its notes for `GRACE_S` seconds. The same holds after the node itself was started again.
 """
 
 from __future__ import annotations
@@ -25,7 +30,13 @@ from veilcast.topics import All
 class ControlServer:
     """Serves an agent to the clients of one socket, until closed. `on_stop` is called when a client asks to stop."""
 
-    def __init__(self, path: Path, agent: Agent, on_stop: Callable[[], object], clients_max: int) -> None:
+    def __init__(
+        self, path: Path, agent: Agent, on_stop: Callable[[], object], clients_max: int, grace_s: float | None = None
+    ) -> None:
+        self._grace_s = GRACE_S if grace_s is None else grace_s
+        self._ending: dict[int, asyncio.TimerHandle] = {}
+        """The timers of temporary subscriptions that have no client."""
+        self._ends: set[asyncio.Task[None]] = set()
         self._socket = PrivateSocket(path, self._serve, _BUFFER)
         self._agent = agent
         self._on_stop = on_stop
@@ -42,9 +53,17 @@ class ControlServer:
 
     async def open(self) -> None:
         await self._socket.open()
+        for number in self._agent.temporary():
+            self._end_later(number)
 
     async def close(self) -> None:
+        """The subscriptions stay: only their clients, who are still connected, could end them."""
         await self._socket.close()
+        for timer in self._ending.values():
+            timer.cancel()
+        self._ending.clear()
+        if self._ends:
+            await asyncio.wait(self._ends)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = _Client(self, self._agent, reader, writer)
@@ -56,31 +75,63 @@ class ControlServer:
             await client.serve()
         except MalformedError:
             self.malformed += 1
+            client.say(
+                0, protocol.Refused.of(LocalError("the node was sent what is no message, and ends the connection"))
+            )
             _LOG.warning("a client of the control socket sent what is no message; closed")
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # It has gone, or we go.
         finally:
             self._clients.discard(client)
+            left = list(client.subscriptions)
             await client.close()
+            for number in left:
+                self._end_later(number)
 
-    async def perform(self, client: _Client, request: Request) -> Answer:
+    def _end_later(self, number: int) -> None:
+        """End a temporary subscription that no client has, unless a client takes it up within the grace period."""
+        if number in self._agent.temporary() and not self._is_followed(number) and number not in self._ending:
+            loop = asyncio.get_running_loop()
+            self._ending[number] = loop.call_later(self._grace_s, self._end_now, number)
+
+    def _end_now(self, number: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._end(number))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+
+    async def _end(self, number: int) -> None:
+        async with self._changing:
+            self._ending.pop(number, None)
+            if number in self._agent.temporary() and not self._is_followed(number):
+                await self._agent.unsubscribe(number)
+                _LOG.info("a subscription ended: its client is gone, and did not ask to keep it")
+
+    def _is_followed(self, number: int) -> bool:
+        return any(number in client.subscriptions for client in self._clients)
+
+    async def perform(self, client: _Client, request: Request | protocol.Unreadable) -> Answer:
         """Do what a client asks."""
         agent = self._agent
         match request:
+            case protocol.Unreadable(reason):
+                self.malformed += 1
+                raise LocalError(f"the node cannot read this request: {reason}")
             case protocol.Publish(publication):
                 await agent.publish(publication)
-            case protocol.Subscribe(constraints):
+            case protocol.Subscribe(constraints, keep):
                 interest = All(*constraints)
                 if len(client.subscriptions) >= SUBSCRIPTIONS_MAX:
                     raise LocalError(f"a client may have {SUBSCRIPTIONS_MAX} subscriptions")
                 async with self._changing:
-                    number = await agent.subscribe(interest)
+                    number = await agent.subscribe(interest, keep=keep)
                     client.follow(number)
+                    if number in self._ending:
+                        self._ending.pop(number).cancel()
                 return protocol.Subscribed(number)
             case protocol.Unsubscribe(number):
                 async with self._changing:
                     client.leave(number)
-                    if not any(number in other.subscriptions for other in self._clients):
+                    if not self._is_followed(number):
                         await agent.unsubscribe(number)
             case protocol.Acknowledge(number, note):
                 await client.acknowledge(number, note)
@@ -94,14 +145,15 @@ class ControlServer:
 
 
 class _Following:
-    """One client's share of one subscription: the task that sends its notes, and which of them are out."""
+    """One client's share of one subscription: the tasks that send its notes and its readiness, and which notes are
+    out."""
 
-    __slots__ = ("out", "room", "task")
+    __slots__ = ("out", "room", "tasks")
 
     def __init__(self) -> None:
         self.room = asyncio.Semaphore(protocol.WINDOW)
         self.out: set[bytes] = set()
-        self.task: asyncio.Task[None] | None = None
+        self.tasks: list[asyncio.Task[None]] = []
 
 
 class _Client:
@@ -143,13 +195,14 @@ class _Client:
         if number in self.subscriptions:
             raise LocalError("this client has that subscription already")
         following = self.subscriptions[number] = _Following()
-        following.task = asyncio.create_task(self._send_notes(number, following))
+        for work in (self._send_readiness(number), self._send_notes(number, following)):
+            following.tasks.append(asyncio.create_task(work))
 
     def leave(self, number: int) -> None:
         following = self._of(number)
         del self.subscriptions[number]
-        if following.task is not None:
-            following.task.cancel()
+        for task in following.tasks:
+            task.cancel()
 
     async def acknowledge(self, number: int, note: bytes) -> None:
         following = self._of(number)
@@ -162,6 +215,19 @@ class _Client:
         if number not in self.subscriptions:
             raise LocalError("this client has no subscription of that number")
         return self.subscriptions[number]
+
+    async def _send_readiness(self, number: int) -> None:
+        try:
+            async with contextlib.aclosing(self._agent.readiness(number)) as changes:
+                async for waiting in changes:
+                    until_us = None if waiting is None else waiting.until_us
+                    self.say(0, protocol.Readiness(number, waiting is None, until_us))
+                    await self._writer.drain()
+        except ConnectionError:
+            pass  # The client has gone; `serve` sees it too.
+        except Exception:
+            _LOG.exception("the readiness of a subscription could not be sent")
+            self._writer.close()
 
     async def _send_notes(self, number: int, following: _Following) -> None:
         try:
@@ -181,6 +247,8 @@ class _Client:
 
 
 SUBSCRIPTIONS_MAX: Final = 64
+GRACE_S: Final = 60.0
+"""How long a temporary subscription waits for a client to come back: long enough for a supervisor's restart."""
 LAST_WORD_S: Final = 1.0
 _BUFFER: Final = 1 << 16
 _LOG: Final = logging.getLogger("veilcast.control")

@@ -6,6 +6,8 @@ on the disk waits for the write that has it.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -13,7 +15,7 @@ import msgspec
 
 from veilcast.errors import LocalError
 from veilcast.machine import Delay, Note, Publication
-from veilcast.net.agent import Peer, Status
+from veilcast.net.agent import Peer, Status, Waiting
 from veilcast.net.writing import Books, Touched, Writer
 from veilcast.topics import Conjunction
 
@@ -51,9 +53,11 @@ class Keeper(Books, Protocol):
 
     def is_safe(self, record: int) -> bool: ...
 
-    def subscribe(self, interest: Conjunction, now: int) -> int: ...
+    def subscribe(self, interest: Conjunction, now: int, *, keep: bool) -> int: ...
 
     def unsubscribe(self, number: int, now: int) -> None: ...
+
+    def temporary(self) -> Collection[int]: ...
 
     def acknowledge(self, number: int, note: bytes) -> None: ...
 
@@ -111,14 +115,33 @@ class NodeOwner:
         while not self._keeper.is_safe(record):
             await self._writer.news.wait()
 
-    async def subscribe(self, interest: Conjunction) -> int:
-        number = self._keeper.subscribe(interest, self._driver.now())
+    async def subscribe(self, interest: Conjunction, *, keep: bool) -> int:
+        number = self._keeper.subscribe(interest, self._driver.now(), keep=keep)
         await self._writer.written()
         return number
 
     async def unsubscribe(self, number: int) -> None:
         self._keeper.unsubscribe(number, self._driver.now())
         await self._writer.written()
+
+    def temporary(self) -> Collection[int]:
+        return self._keeper.temporary()
+
+    async def readiness(self, number: int) -> AsyncGenerator[Waiting | None, None]:
+        told: Waiting | bool | None = False
+        while number in self._keeper.interests():
+            # Taken before looking, so that what is heard in between wakes us.
+            news, now = self._writer.news, self._driver.now()
+            until_us = self._keeper.status().waiting.get(number, now)
+            waiting = Waiting(until_us) if until_us is None or until_us > now else None
+            if waiting != told:
+                yield waiting
+                told = waiting
+                continue
+            left_s = None if until_us is None or waiting is None else (until_us - now) / 1e6
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await news.wait()
 
     async def notes(self, number: int) -> AsyncGenerator[Note, None]:
         after = 0

@@ -2,13 +2,12 @@
 
 Each message is four bytes of length and a msgpack array of a number and a tagged struct. Answers bear the number of
 their request; notes, and what the node says unasked, bear 0. The node speaks first, with `Welcome`. Requests of one
-client are answered in turn.
+client are answered in turn. A request that the node cannot read is refused like any other.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,7 +16,10 @@ from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, VeilcastError
 from veilcast.machine import Note, Publication
 from veilcast.net.agent import Peer, Status
-from veilcast.topics import Constraint
+from veilcast.topics.interests import Constraint
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Said(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -30,6 +32,8 @@ class Publish(Said, frozen=True):
 
 class Subscribe(Said, frozen=True):
     constraints: tuple[Constraint, ...]
+    keep: bool = False
+    """True if the subscription outlives the client that asks for it."""
 
 
 class Unsubscribe(Said, frozen=True):
@@ -76,6 +80,16 @@ class Ended(Said, frozen=True):
     number: int
 
 
+class Readiness(Said, frozen=True):
+    """Whether what is published from now on reaches a subscription. The node says it after `Subscribed`, and again at
+    each change."""
+
+    number: int
+    ready: bool
+    until_us: int | None = None
+    """If not ready: the Unix time in microseconds when the subscription becomes ready; None if that is unknown."""
+
+
 class StatusIs(Said, frozen=True):
     status: Status
 
@@ -101,8 +115,14 @@ class Refused(Said, frozen=True):
         return LocalError(self.text)
 
 
+class Unreadable(NamedTuple):
+    """A request that has a number, and is none that the node knows; `reason` is what is wrong with it."""
+
+    reason: str
+
+
 Request: TypeAlias = Publish | Subscribe | Unsubscribe | Acknowledge | AskStatus | AskPeers | Stop
-Answer: TypeAlias = Welcome | Done | Subscribed | Noted | Ended | StatusIs | PeersAre | Refused
+Answer: TypeAlias = Welcome | Done | Subscribed | Noted | Ended | Readiness | StatusIs | PeersAre | Refused
 
 
 def encode_request(number: int, request: Request) -> bytes:
@@ -120,22 +140,33 @@ def _encode(message: object, at_most: int) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
-async def read_request(reader: asyncio.StreamReader) -> tuple[int, Request]:
-    return _REQUESTS.decode(await _read(reader, REQUEST_MAX))
-
-
-async def read_answer(reader: asyncio.StreamReader) -> tuple[int, Answer]:
-    return _ANSWERS.decode(await _read(reader, ANSWER_MAX))
-
-
-async def _read(reader: asyncio.StreamReader, at_most: int) -> bytes:
+async def read_request(reader: asyncio.StreamReader) -> tuple[int, Request | Unreadable]:
+    """Read one request. `MalformedError` if the bytes are no message at all, and the next message cannot be found."""
     size = int.from_bytes(await reader.readexactly(LENGTH), "big")
-    if size > at_most:
-        raise MalformedError("a message longer than any of ours")
-    return await reader.readexactly(size)
+    if size > REQUEST_MAX:
+        raise MalformedError(_TOO_LONG)
+    body = await reader.readexactly(size)
+    try:
+        return _REQUESTS.decode(body)
+    except MalformedError as error:
+        number, _ = _NUMBERED.decode(body)
+        return number, Unreadable(str(error.__cause__))
 
 
-VERSION: Final = 1
+def cut_answer(data: bytes) -> tuple[int, Answer, int] | None:
+    """Read the answer that `data` begins with: its number, the answer, the bytes that it takes; None if some lack."""
+    if len(data) < LENGTH:
+        return None
+    size = int.from_bytes(data[:LENGTH], "big")
+    if size > ANSWER_MAX:
+        raise MalformedError(_TOO_LONG)
+    if len(data) < LENGTH + size:
+        return None
+    number, answer = _ANSWERS.decode(memoryview(data)[LENGTH : LENGTH + size])
+    return number, answer, LENGTH + size
+
+
+VERSION: Final = 2
 LENGTH: Final = 4
 REQUEST_MAX: Final = 1 << 20
 ANSWER_MAX: Final = REQUEST_MAX + 4096
@@ -145,6 +176,9 @@ WINDOW: Final = 16
 bounds what either side keeps in memory."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_TOO_LONG: Final = "a message longer than any of ours"
 _NONE_OF_OURS: Final = "bytes that are no message of ours"
 _REQUESTS: Final = MsgpackDecoder(tuple[int, Request], MalformedError, _NONE_OF_OURS, REQUEST_MAX)
 _ANSWERS: Final = MsgpackDecoder(tuple[int, Answer], MalformedError, _NONE_OF_OURS, ANSWER_MAX)
+_NUMBERED: Final = MsgpackDecoder(tuple[int, Any], MalformedError, _NONE_OF_OURS, REQUEST_MAX)
+"""Finds the number of a request whose rest cannot be read, so that the refusal can bear the number."""

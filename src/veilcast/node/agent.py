@@ -27,7 +27,17 @@ from veilcast.faults import faults_of
 from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
 from veilcast.node.ledger import Forget, Keep
 from veilcast.node.mode import Resident
-from veilcast.node.store import Acknowledge, Arrive, Change, Place, Remember, Store, Subscribe, Unsubscribe
+from veilcast.node.store import (
+    Acknowledge,
+    Arrive,
+    Change,
+    KeepSubscription,
+    Place,
+    Remember,
+    Store,
+    Subscribe,
+    Unsubscribe,
+)
 from veilcast.topics import All, Conjunction, Equal, Range
 
 
@@ -67,6 +77,7 @@ class Agent:
         self._member, self._store, self._subscriptions_max = member, store, subscriptions_max
         self._complete, self._faults = complete, faults_of(member)
         self._interests = {number: read_interest(data) for number, data in store.subscriptions().items()}
+        self._temporary = dict.fromkeys(store.temporary())
         self._last = store.last_subscription()
         self._numbers: dict[int, int] = {}
         """The number of a subscription by that which the machine has for it in this life."""
@@ -103,21 +114,29 @@ class Agent:
         self._member.withdraw(record, now)
         self._since_us.pop(record, None)
 
-    def subscribe(self, interest: Conjunction, now: int) -> int:
-        """Start a subscription, or come back to the one with the same interest and all that waits for it."""
+    def subscribe(self, interest: Conjunction, now: int, *, keep: bool = True) -> int:
+        """Start a subscription, or come back to the one with the same interest and all that waits for it.
+
+        Without `keep` it is temporary, unless a client asked to keep it before.
+        """
         interest = self._complete(interest, now)
         for number, known in self._interests.items():
             if known.constraints == interest.constraints:
                 if number in self._lapsed:
                     self._numbers[self._member.subscribe(interest, now)] = number
                     del self._lapsed[number]
+                if keep and number in self._temporary:
+                    del self._temporary[number]
+                    self._changes.append(KeepSubscription(number))
                 return number
         if len(self._interests) >= self._subscriptions_max:
             raise LocalError(f"there are {self._subscriptions_max} subscriptions already; end one that nobody reads")
         inner = self._member.subscribe(interest, now)
         self._last += 1
         self._numbers[inner], self._interests[self._last] = self._last, interest
-        self._changes.append(Subscribe(self._last, _ENCODER.encode(interest.constraints)))
+        if not keep:
+            self._temporary[self._last] = None
+        self._changes.append(Subscribe(self._last, _ENCODER.encode(interest.constraints), keep))
         return self._last
 
     def unsubscribe(self, number: int, now: int) -> None:
@@ -130,6 +149,7 @@ class Agent:
         del self._interests[number]
         self._lapsed.pop(number, None)
         self._waiting.pop(number, None)
+        self._temporary.pop(number, None)
         self._changes.append(Unsubscribe(number))
 
     def unread(self, number: int, after: int = 0, limit: int = 64) -> list[Place]:
@@ -143,6 +163,10 @@ class Agent:
     def remember(self, name: str, data: bytes) -> None:
         """Keep something for another part of the node, under a name of its own; `Store.remembered` gives it back."""
         self._changes.append(Remember(name, data))
+
+    def temporary(self) -> list[int]:
+        """The subscriptions that no client has asked to keep."""
+        return list(self._temporary)
 
     def interests(self) -> dict[int, Conjunction]:
         return dict(self._interests)

@@ -24,6 +24,14 @@ from veilcast.node.slots import Name
 class Subscribe(msgspec.Struct, frozen=True):
     subscription: int
     interest: bytes
+    keep: bool = True
+    """False if the subscription ends with its clients."""
+
+
+class KeepSubscription(msgspec.Struct, frozen=True):
+    """A temporary subscription is to outlive its clients from now on."""
+
+    subscription: int
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
@@ -53,7 +61,7 @@ class Remember(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Change: TypeAlias = Keep | Forget | Subscribe | Unsubscribe | Arrive | Acknowledge | Remember
+Change: TypeAlias = Keep | Forget | Subscribe | KeepSubscription | Unsubscribe | Arrive | Acknowledge | Remember
 
 
 class Place(NamedTuple):
@@ -124,6 +132,10 @@ class Store:
         found = ((name.number, self._slots.get(name)) for name in self._slots.names("subscription"))
         return dict(sorted((number, data) for number, data in found if data is not None))
 
+    def temporary(self) -> list[int]:
+        """The subscriptions that end with their clients."""
+        return sorted(name.number for name in self._slots.names(_TEMPORARY))
+
     def last_subscription(self) -> int:
         """The highest number that a subscription ever had, also one that has ended."""
         return int.from_bytes(self._slots.get(_LAST) or b"", "big")
@@ -162,15 +174,20 @@ class Store:
         match change:
             case Keep() | Forget():
                 self._records.apply(run, change)
-            case Subscribe(number, interest):
+            case Subscribe(number, interest, keep):
                 if Name("subscription", number) in self._slots:
                     raise StorageError(f"there is a subscription {number} already")
                 self._slots.put(run, Name("subscription", number), interest)
+                if not keep:
+                    self._slots.put(run, Name(_TEMPORARY, number), b"")
                 if number > self._last:
                     self._last = number
                     self._slots.put(run, _LAST, number.to_bytes(8, "big"))
+            case KeepSubscription(number):
+                self._slots.drop(run, Name(_TEMPORARY, number))
             case Unsubscribe(number):
                 self._slots.drop(run, Name("subscription", number))
+                self._slots.drop(run, Name(_TEMPORARY, number))
                 for name in self._unread.pop(number, {}).values():
                     self._slots.drop(run, name)
             case Acknowledge(number, note):
@@ -197,4 +214,6 @@ class Store:
 
 _DECODER: Final = MsgpackDecoder(Publication, TamperedError, "a notification in the node's state is damaged")
 FILE: Final = "node.sqlite"
+_TEMPORARY: Final = "temporary"
+"""The kind of an item, without content, that marks a subscription as temporary. Older files have none."""
 _LAST: Final = Name("last")

@@ -1,0 +1,300 @@
+"""A client's side of the control socket, without I/O: requests go out, answers and notes come in.
+
+The blocking client (`blocking`) and the asyncio client (`client`) drive the same session. Each operation is a *call*: a
+generator that yields whenever it needs more from the node. The driver moves bytes until the call returns:
+
+    session.take()                   # acts on what has arrived
+    next(call)                       # StopIteration: the result
+    ...send session.outgoing, append what arrives to session.incoming...
+
+Claim: an exception of a signal handler (Ctrl-C) at any instruction of a call leaves the session usable. No byte and no
+note is lost.
+Reason: every step is one operation of the interpreter, or can be repeated. Bytes are appended to a list; `take` acts on
+a message first and then moves on by one assignment, so that an interrupted `take` acts on the message again. To act
+twice changes nothing: notes are filed under their offset in the stream, answers under the number of their request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from typing import Final, TypeAlias, TypeVar
+
+from veilcast.errors import LocalError, MalformedError, UnreachableError, VeilcastError
+from veilcast.machine import Note
+from veilcast.net import protocol
+from veilcast.net.agent import Waiting
+from veilcast.net.protocol import Answer, Request
+from veilcast.topics.interests import Conjunction
+
+T = TypeVar("T")
+Call: TypeAlias = Generator[None, None, T]
+"""One operation; yields when it needs more from the node."""
+Kind = TypeVar("Kind", bound=Answer)
+
+
+class Session:
+    """One connection to a node. Bounded: `WINDOW` notes for each subscription."""
+
+    def __init__(self) -> None:
+        self.outgoing: tuple[list[bytes], list[int]] = ([], [])
+        """Messages to send, and how many bytes of them each `send` took."""
+        self._stream: tuple[list[bytes], int] = ([], 0)
+        """What has arrived and is not acted on, and the offset of its first byte in the stream."""
+        self._last = 0
+        self._answers: dict[int, Answer | None] = {_UNASKED: None}
+        """The answer to each request that is under way; None while there is no answer. The node speaks first."""
+        self._followed: dict[int | None, _Followed] = {}
+        self._subscriptions: list[SubscriptionCalls] = []
+        self._lost: VeilcastError | None = None
+
+    # --- the driver
+
+    @property
+    def incoming(self) -> list[bytes]:
+        """Where the driver appends what arrives."""
+        return self._stream[0]
+
+    def take(self) -> None:
+        """Act on all whole messages that have arrived."""
+        while self._lost is None:
+            chunks, start = self._stream
+            data = b"".join(chunks)
+            try:
+                found = protocol.cut_answer(data)
+                if found is None:
+                    return
+                number, answer, size = found
+                self._act_on(number, answer, start)
+            except MalformedError:
+                self.lose(UnreachableError(_NOT_UNDERSTOOD))
+                return
+            self._stream = ([data[size:]] if len(data) > size else [], start + size)
+
+    def lose(self, error: VeilcastError) -> None:
+        """From now on every call raises this error."""
+        if self._lost is None:
+            self._lost = error
+
+    def lose_node(self) -> None:
+        """The connection has ended."""
+        self.lose(UnreachableError(_GONE))
+
+    def check(self) -> None:
+        """Raise the error that ended the session, if one did."""
+        if self._lost is not None:
+            raise self._lost
+
+    # --- the client
+
+    def greet(self) -> Call[None]:
+        """Hear the node's first message. The driver bounds the time."""
+        try:
+            welcome = yield from self._answer(_UNASKED, protocol.Welcome)
+        except UnreachableError as error:
+            raise UnreachableError(NO_NODE_OF_OURS) from error
+        del self._answers[_UNASKED]
+        if welcome.version != protocol.VERSION:
+            raise UnreachableError("the node runs another version of veilcast; restart it")
+
+    def ask(self, request: Request, kind: type[Kind]) -> Call[Kind]:
+        number = self.send(request)
+        try:
+            return (yield from self._answer(number, kind))
+        finally:
+            self._answers.pop(number, None)
+
+    def send(self, request: Request) -> int:
+        """Queue a request; its number leads to the answer (`_answer`)."""
+        self.check()
+        self._last += 1
+        number = self._last
+        message = protocol.encode_request(number, request)
+        self._answers[number] = None
+        self.outgoing[0].append(message)
+        return number
+
+    def subscribe(self, interest: Conjunction, *, keep: bool) -> SubscriptionCalls:
+        """Queue the request for a subscription at once; `SubscriptionCalls.start` gets the answer."""
+        subscription = SubscriptionCalls(self, interest, keep)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def abandon(self, subscription: SubscriptionCalls | None) -> None:
+        """Nobody waits for an answer any more. A subscription that the node grants yet is ended, and so is this one."""
+        heard = [each.number for each in self._answers.values() if isinstance(each, protocol.Subscribed)]
+        self._answers.clear()
+        for number in heard:
+            self._drop(number)
+        for unheard in [each for each in self._subscriptions if each.number is None]:
+            self._subscriptions.remove(unheard)
+        if subscription in self._subscriptions and subscription.number is not None:
+            self._subscriptions.remove(subscription)
+            self._drop(subscription.number)
+
+    def close(self) -> Call[None]:
+        """End the subscriptions that are not to be kept."""
+        for subscription in list(self._subscriptions):
+            yield from subscription.close()
+
+    # --- inside
+
+    def _drop(self, number: int) -> None:
+        """Unsubscribe, and do not wait for the answer."""
+        self._followed.pop(number, None)
+        if self._lost is None:
+            self._answers.pop(self.send(protocol.Unsubscribe(number)), None)
+
+    def _answer(self, number: int, kind: type[Kind]) -> Call[Kind]:
+        while (answer := self._answers[number]) is None:
+            self.check()
+            yield
+        if isinstance(answer, protocol.Refused):
+            raise answer.error()
+        if not isinstance(answer, kind):
+            raise UnreachableError(_SOMETHING_ELSE)
+        return answer
+
+    def _act_on(self, number: int, answer: Answer, offset: int) -> None:
+        match answer:
+            case protocol.Noted(subscription, note) if subscription in self._followed:
+                notes = self._followed[subscription].notes
+                notes[offset] = note
+                if len(notes) > protocol.WINDOW:
+                    raise MalformedError("more notes than the window allows")
+            case protocol.Ended(subscription) if subscription in self._followed:
+                self._followed[subscription].ended = True
+            case protocol.Readiness(subscription, ready, until_us) if subscription in self._followed:
+                followed = self._followed[subscription]
+                followed.waiting, followed.told = None if ready else Waiting(until_us), True
+            case protocol.Subscribed(subscription):
+                if number in self._answers:
+                    # Made here, for the first note may follow before the caller runs again.
+                    self._followed.setdefault(subscription, _Followed())
+                else:
+                    self._drop(subscription)
+            case protocol.Refused() if number == _UNASKED and number not in self._answers:
+                self.lose(answer.error())
+        if number in self._answers:
+            self._answers[number] = answer
+
+
+class SubscriptionCalls:
+    """The calls of one subscription."""
+
+    def __init__(self, session: Session, interest: Conjunction, keep: bool) -> None:
+        self._session, self._keep = session, keep
+        self._request = session.send(protocol.Subscribe(interest.constraints, keep))
+        self.number: int | None = None
+        """The node's number for it; None until the node has answered."""
+        self._ending = False
+        self._refusal: VeilcastError | None = None
+        self._unacknowledged: Note | None = None
+
+    def start(self) -> Call[None]:
+        """Wait for the node's answer; raise its refusal."""
+        while self.number is None and self._refusal is None:
+            match self._session._answers.get(self._request):
+                case protocol.Subscribed(number):
+                    self.number = number
+                case protocol.Refused() as refused:
+                    self._refusal = refused.error()
+                case None:
+                    self._session.check()
+                    yield
+                case _:
+                    self._refusal = UnreachableError(_SOMETHING_ELSE)
+        self._session._answers.pop(self._request, None)
+        if self._refusal is not None:
+            raise self._refusal
+
+    def waiting(self) -> Call[Waiting | None]:
+        followed = yield from self._follow()
+        while not followed.told:
+            self._check(followed)
+            yield
+        return followed.waiting
+
+    def ready(self) -> Call[None]:
+        followed = yield from self._follow()
+        while not followed.told or followed.waiting is not None:
+            self._check(followed)
+            yield
+
+    def next_note(self) -> Call[Note]:
+        yield from self.acknowledge()
+        followed = yield from self._follow()
+        while True:
+            self._session.check()
+            if followed.notes:
+                break
+            self._check(followed)
+            yield
+        offset = next(iter(followed.notes))
+        self._unacknowledged = note = followed.notes[offset]
+        del followed.notes[offset]
+        return note
+
+    def acknowledge(self) -> Call[None]:
+        if self._unacknowledged is not None and self.number is not None:
+            yield from self._session.ask(protocol.Acknowledge(self.number, self._unacknowledged.id), protocol.Done)
+            self._unacknowledged = None
+
+    def close(self) -> Call[None]:
+        """Unsubscribe, unless it is to be kept. The note handed out last stays unacknowledged."""
+        if self not in self._session._subscriptions:
+            return
+        with contextlib.suppress(VeilcastError):  # Where the node has refused it, there is nothing to end.
+            yield from self.start()
+        if self.number is not None and not self._keep:
+            repeated, self._ending = self._ending, True
+            try:
+                yield from self._session.ask(protocol.Unsubscribe(self.number), protocol.Done)
+            except LocalError:
+                self._session.check()
+                if not repeated:  # An interrupted `close` has done it.
+                    raise
+        self._session._followed.pop(self.number, None)
+        self._session._subscriptions.remove(self)
+
+    def _follow(self) -> Call[_Followed]:
+        if self not in self._session._subscriptions:
+            raise LocalError("this subscription is closed; subscribe again")
+        yield from self.start()
+        assert self.number is not None
+        return self._session._followed[self.number]
+
+    def _check(self, followed: _Followed) -> None:
+        self._session.check()
+        if followed.ended:
+            raise UnreachableError("the node ended this subscription")
+
+
+class _Followed:
+    """What has come for one subscription."""
+
+    __slots__ = ("ended", "notes", "told", "waiting")
+
+    def __init__(self) -> None:
+        self.notes: dict[int, Note] = {}
+        """By the offset of each in the stream, in the order of arrival."""
+        self.waiting: Waiting | None = None
+        self.told = False
+        """True once the node has said what the subscription waits for."""
+        self.ended = False
+
+
+def not_ready(timeout_s: float | None) -> str:
+    return f"the subscription was not ready within {timeout_s:g} s; it stands, and `status` says what it waits for"
+
+
+GREET_S: Final = 10.0
+"""Seconds that a node has for its first message."""
+LEAVE_S: Final = 5.0
+"""Seconds that a client takes at most to end its subscriptions in an orderly way."""
+NO_NODE_OF_OURS: Final = "what listens at the control socket is no node of ours; -c names a member's file, not a host's"
+_GONE: Final = "the node has gone away, and its log says why; start it again: what it had not confirmed may be lost"
+_NOT_UNDERSTOOD: Final = "the node sent what this client does not understand"
+_SOMETHING_ELSE: Final = "the node answered something else than it was asked"
+_UNASKED: Final = 0
+"""The number of what the node says unasked."""
