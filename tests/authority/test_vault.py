@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -90,18 +91,12 @@ def test_a_link_or_a_file_in_the_way_is_not_written_to(
 
 
 def test_a_write_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    """A child dies at its n-th system call of the write, for every n, until one run lives to the end."""
+    """A process dies at its n-th system call of the write, for every n, until one lives to the end."""
     path = tmp_path / "file"
-    outcomes = []
-    for step in range(1, 50):
-        write_whole(path, b"old")
-        child = subprocess.run([sys.executable, "-c", _DYING, str(path), str(step)], check=False, timeout=HANG_S)
-        outcomes.append((child.returncode, path.read_bytes()))
-        assert path.read_bytes() in (b"old", b"new" * 1000)
-        if child.returncode == 0:
-            break
-        for leftover in tmp_path.glob(".file.*.new"):
-            leftover.unlink()
+    program = [sys.executable, "-c", _DYING, str(path)]
+    told = subprocess.run(program, stdout=subprocess.PIPE, check=True, timeout=HANG_S).stdout
+    outcomes = [(code, bytes.fromhex(content)) for code, content in json.loads(told)]
+    assert {content for _, content in outcomes} == {b"old", b"new" * 1000}
     assert outcomes[0] == (9, b"old")
     assert outcomes[-1] == (0, b"new" * 1000)
     assert len(outcomes) > 5
@@ -159,28 +154,39 @@ for _ in range(50):
     write_whole(Path(sys.argv[1]), sys.argv[2].encode() * 5000)
 """
 
+# Each write is a fork of an interpreter that has its imports already.
 _DYING = """
-import os, sys
+import json, os, sys
 from pathlib import Path
 from veilcast.authority.vault import write_whole
 
-steps = int(sys.argv[2])
-
-def dying(call):
+def dying(call, left):
     def counted(*arguments, **options):
-        global steps
-        steps -= 1
-        if steps == 0:
+        left[0] -= 1
+        if left[0] == 0:
             os._exit(9)
         if call is os_write:  # short writes, so that the file is half-written at some step
             return call(arguments[0], bytes(arguments[1])[:700])
         return call(*arguments, **options)
     return counted
 
-os_write = os.write
-for name in ("open", "fchmod", "write", "fsync", "close", "replace"):
-    setattr(os, name, dying(getattr(os, name)))
-write_whole(Path(sys.argv[1]), b"new" * 1000)
+os_write, path, outcomes = os.write, Path(sys.argv[1]), []
+for step in range(1, 50):
+    write_whole(path, b"old")
+    child = os.fork()
+    if child == 0:
+        left = [step]
+        for name in ("open", "fchmod", "write", "fsync", "close", "replace"):
+            setattr(os, name, dying(getattr(os, name), left))
+        write_whole(path, b"new" * 1000)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    outcomes.append((code, path.read_bytes().hex()))
+    if code == 0:
+        break
+    for leftover in path.parent.glob(".file.*.new"):
+        leftover.unlink()
+print(json.dumps(outcomes))
 """
 
 
