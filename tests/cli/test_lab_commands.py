@@ -116,6 +116,25 @@ def test_an_experiment_with_a_wrong_key_is_told_by_it(capsys: pytest.CaptureFixt
     assert "nu" in error
 
 
+def test_an_unknown_metric_is_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(_: str) -> None:
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr("veilcast.lab.spark.session", start)
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'title = "a"\nclaim = "b"\nreading = "c"\nminutes = 1\nbase = { nodes = 60 }\naxes = { degree = [4] }\n'
+        '[[figures]]\nname = "f"\ntitle = "F"\nx = "degree"\nx_label = "d"\ny_label = "n"\n'
+        'curves = [{ label = "l", metric = "overlai" }]\n'
+    )
+    code, error = failed(capsys, "run", str(file), "--out", str(tmp_path / "out"))
+    assert (code, error.count("\n")) == (3, 1)
+    assert "experiment mine: figures.f, l: there is no metric 'overlai'; there are " in error
+    assert "did you mean 'overlay'?" in error
+
+
 def test_a_place_that_results_cannot_go_to_is_told_before_spark_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -154,18 +173,18 @@ def verdict(**given: Any) -> Verdict:
 
 
 @pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Verdict], None]:
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Lets a sweep end with a verdict, without Spark and without a run."""
-    empty = tables.from_rows(tables.Score, [])
     means = Means("local[2]", 2, {})
     manifest = Manifest("two", {}, "kernel", False, None, {}, "aaaa", "", False, means, "", seeds=30)
 
-    def plant(row: Verdict) -> None:
-        result = sweep.Result(manifest, 0, empty, tables.from_rows(Verdict, [row]))
+    def plant(row: Verdict, *scores: tables.Score) -> None:
+        found = tables.from_rows(tables.Score, scores)
+        result = sweep.Result(manifest, 0, found, tables.from_rows(Verdict, [row]))
         monkeypatch.setattr(sweep, "run", lambda *_, **__: result)
         monkeypatch.setattr(sweep, "check", lambda *_, **__: None)
         monkeypatch.setattr("veilcast.lab.spark.session", lambda _: contextlib.nullcontext())
-        monkeypatch.setattr("veilcast.lab.spark.Progress", lambda _: contextlib.nullcontext(Silent()))
+        monkeypatch.setattr("veilcast.lab.spark.Progress", lambda *_, **__: contextlib.nullcontext(Silent()))
 
     return plant
 
@@ -198,6 +217,25 @@ def test_what_a_number_is_held_against_is_said_where_that_is_not_what_was_publis
     judged(verdict())
     assert main(["lab", "run", "mesh-fig08"]) == 0
     assert "held against" not in capsys.readouterr().out
+
+
+def test_the_ends_of_each_curve_are_printed_and_curves_without_points_are_told(
+    judged: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = list(experiment.load("mesh-fig12")[1].cells())
+    scores = [
+        tables.Score("mesh-fig12", cell.name, cell.series, "", "overlay", 0, 10 + number, 0, 0, 0, 4)
+        for number, cell in enumerate(cells)
+    ]
+    judged(verdict(), *scores)
+    assert main(["lab", "run", "mesh-fig12"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "starting Spark for mesh-fig12"
+    assert "  overlay, PF: 10 at mu 0, 20 at mu 1" in out
+    judged(verdict())
+    assert main(["lab", "run", "mesh-fig12"]) == 0
+    told = "  curves without points, since no run of these gave their metric: overlay, PF"
+    assert any(line.startswith(told) for line in capsys.readouterr().out.splitlines())
 
 
 WAITS_IN_THE_SECOND_PORTION = """

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         definition.check_means(name, engine, data)
     with lab_extra():
         from veilcast.lab.spark import Progress, session
-        from veilcast.lab.sweep import plan, sweep
+        from veilcast.lab.sweep import plan, rehearsal, sweep
         from veilcast.lab.sweep.engines import ENGINES
     if arguments.seeds is not None:
         within("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
@@ -71,8 +71,13 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             data=data,
             fresh=arguments.fresh,
         )
+        # Tests hold that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
+        if name not in experiment.names() and engine != "live":
+            rehearsal.check(name, definition, engine, ENGINES[engine], data)
+    say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
+    say(f"starting Spark for {', '.join(name for name, _, _ in chosen)}")
     results = []
-    with session(arguments.master) as spark, Progress(spark) as progress:
+    with session(arguments.master) as spark, Progress(spark, say=say) as progress:
         for name, definition, engine in chosen:
             result = sweep.run(
                 spark,
@@ -90,7 +95,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             )
             results.append(result)
             if not arguments.json:
-                progress.say(context.say, _lines(result))
+                progress.say(context.say, _lines(result, definition))
     lines = [f"`veilcast lab report {shlex.quote(str(arguments.out))}` draws them"]
     return Report({"experiments": [_data(result) for result in results]}, lines)
 
@@ -146,7 +151,7 @@ def _data_folder(given: Path | None) -> Path | None:
     return folder
 
 
-def _lines(result: Result) -> list[str]:
+def _lines(result: Result, definition: Experiment) -> list[str]:
     manifest = result.manifest
     lines = [
         f"{manifest.experiment}: {manifest.seeds} seeds, {result.runs:,} runs done now, {manifest.wall_s:.1f} s in all"
@@ -158,7 +163,26 @@ def _lines(result: Result) -> list[str]:
             f"  {row['what']}: published {row['published']:g}{target}, reproduced {row['reproduced']:.4g} "
             f"{_interval(row, manifest.seeds)}: {row['verdict']}{expected}"
         )
-    return lines
+    return [*lines, *_curves(result, definition)]
+
+
+def _curves(result: Result, definition: Experiment) -> list[str]:
+    """The first and the last point of each curve, and the curves that have none."""
+    from veilcast.lab.sweep.curves import Scores, points
+
+    scores, lines, empty = Scores(result.scores.to_pylist()), list[str](), list[str]()
+    for figure in definition.figures:
+        for curve in figure.curves:
+            found = points(definition, figure, curve, scores)
+            if not found:
+                empty.append(f"{figure.name}, {curve.label}")
+                continue
+            ends = dict.fromkeys((found[0], found[-1]))
+            told = ", ".join(f"{point.value:.4g} at {figure.x} {point.x:g}" for point in ends)
+            lines.append(f"  {figure.name}, {curve.label}: {told}")
+    more = [f"  and {len(lines) - _CURVES} more curves"] if len(lines) > _CURVES else []
+    warned = [f"  curves without points, since no run of these gave their metric: {'; '.join(empty)}"] if empty else []
+    return [*lines[:_CURVES], *more, *warned]
 
 
 def _data(result: Result) -> dict[str, Any]:
@@ -199,3 +223,5 @@ def lab_extra() -> Iterator[None]:
 
 _ROWS: Final = {"attacks": 10**8, "bulk": 10**6, "traces": 10**7}
 """That are measured if nobody says otherwise."""
+_CURVES: Final = 12
+"""Curves of one experiment whose ends are printed."""

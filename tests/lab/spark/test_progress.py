@@ -39,11 +39,12 @@ def test_stages_are_shown_with_their_tasks() -> None:
     assert Progress(session(Tracker())).stages() == "stage 3: 3/24 tasks, stage 7: 7/24 tasks"
 
 
-def test_nothing_is_drawn_where_there_is_no_terminal() -> None:
-    drawn = io.StringIO()
-    with Progress(session(Tracker()), Console(file=drawn)) as progress:
+def test_where_there_is_no_terminal_nothing_is_drawn_and_each_part_is_told_by_a_line() -> None:
+    drawn, said = io.StringIO(), list[str]()
+    with Progress(session(Tracker()), Console(file=drawn), said.append) as progress:
         progress.begin("fig, seeds 0 to 19", 0, 5)
     assert drawn.getvalue() == ""
+    assert said == ["fig, seeds 0 to 19: 0 of 5 parts done"]
 
 
 def test_on_a_terminal_the_part_is_named_and_lines_that_stay_are_said() -> None:

@@ -1,7 +1,7 @@
 """A bar on the terminal: which part of a sweep is under way, and how many tasks of its stages are done.
 
-Shown on stderr and only on a terminal. A thread asks Spark's status tracker; it never waits for it, so that a session
-that is gone ends the bar and not the program.
+Shown on stderr and only on a terminal. Elsewhere each part is told by a line when it begins. A thread asks Spark's
+status tracker; it never waits for it, so that a session that is gone ends the bar and not the program.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from rich.progress import Progress as Bars
 class Progress:
     """A context manager; `begin` names what comes next."""
 
-    def __init__(self, spark: SparkSession, console: Console | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, console: Console | None = None, say: Callable[[str], object] = lambda _: None
+    ) -> None:
+        """`say` gets the lines that are for a reader without a terminal."""
         self._tracker = spark.sparkContext.statusTracker()
-        self._console = console or Console(file=sys.stderr)
+        self._console, self._say = console or Console(file=sys.stderr), say
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stages]}"))
         self._bars = Bars(*columns, TimeElapsedColumn(), console=self._console, transient=True)
         self._bar = self._bars.add_task("", total=None, stages="")
@@ -33,6 +36,8 @@ class Progress:
     def begin(self, label: str, done: int, total: int) -> None:
         """`done` of `total` parts are there."""
         self._bars.update(self._bar, description=label, completed=done, total=total, stages="")
+        if not self._console.is_terminal:
+            self._say(f"{label}: {done} of {total} parts done")
 
     def say(self, say: Callable[[str], object], lines: Iterable[str]) -> None:
         """Lines that stay, above the bar."""

@@ -22,6 +22,7 @@ import msgspec
 
 from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
+from veilcast.lab.sweep.file_problems import problems, unknown
 from veilcast.lab.sweep.matrix import Matrix
 from veilcast.lab.sweep.params import Params
 
@@ -43,6 +44,7 @@ class Curve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     series: str = ""
     """Empty where the experiment has none."""
     attack: str = ""
+    """Empty for a metric of the network itself."""
     at: dict[str, Any] = {}
     """Also "step", where x is an axis and not the last step of the runs is meant."""
     style: Literal["line", "points", "reference"] = "line"
@@ -122,17 +124,23 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     claim: str
+    """The sentence that the experiment tests."""
     minutes: float
     """About how long all of it takes on two cores."""
     source: str = ""
     """The figure or table of a paper; empty for our own."""
     seeds: int = 100
+    """Runs of each cell."""
     base: dict[str, Any] = {}
+    """Parameters of all runs."""
     axes: dict[str, tuple[Any, ...]] = {}
+    """Parameters that take several values, each with the list of its values."""
     series: tuple[Series, ...] = (Series(""),)
     quick: Quick = Quick()
     machines: Machines = Machines()
     engines: tuple[Literal["kernel", "machines", "live"], ...] = ("kernel", "machines")
+    """What can run it: models on arrays, the real code in the simulator, or the real code on sockets; the first is the
+    default."""
 
     def cells(self, *, quick: bool = False, engine: str = "kernel") -> Iterator[Cell]:
         """In the order of the file; their names are unique and stable."""
@@ -174,8 +182,9 @@ class Experiment(Outline, frozen=True, kw_only=True, forbid_unknown_fields=True)
         for pattern in self.machines.cells:
             if not any(fnmatchcase(cell.name, pattern) for cell in cells):
                 raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
-        self._check_figures()
-        self._check_matrices({step for cell in cells for step in cell.params.steps})
+        steps = {step for cell in cells for step in cell.params.steps}
+        if found := [*self._of_figures(), *self._of_published(), *self._of_matrices(steps)]:
+            raise ConfigError("; ".join(found))
 
     def check_means(self, name: str, engine: str, data: Path | None) -> None:
         """Raise `ConfigError` unless this is an engine that it runs on, and there is a data folder if it needs one."""
@@ -184,44 +193,55 @@ class Experiment(Outline, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if data is None and any(cell.params.sources(engine) for cell in self.cells(engine=engine)):
             raise ConfigError(f"{name} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
 
-    def _check_figures(self) -> None:
-        curves: dict[str, set[str]] = {}
+    def _of_figures(self) -> Iterator[str]:
+        """What figures name that is not in the experiment."""
+        series = {each.name for each in self.series}
+        taken: set[str] = set()
         for figure in self.figures:
             if figure.x != "step" and figure.x not in self.axes:
-                raise ConfigError(f'figures.{figure.name}: x is an axis or "step", not {figure.x!r}')
-            if figure.name in curves:
-                raise ConfigError(f"figures: {figure.name!r} is there twice")
-            curves[figure.name] = {curve.label for curve in figure.curves}
+                yield f"figures.{figure.name}: x: {unknown('axis', figure.x, [*self.axes, 'step'])}"
+            if figure.name in taken:
+                yield f"figures: {figure.name!r} is there twice"
+            taken.add(figure.name)
             for curve in figure.curves:
-                if curve.series not in {series.name for series in self.series}:
-                    raise ConfigError(f"figures.{figure.name}: there is no series {curve.series!r}")
+                place = f"figures.{figure.name}, {curve.label}"
+                if curve.series not in series:
+                    yield f"{place}: {unknown('series', curve.series, series)}"
                 for name, value in curve.at.items():
                     if name == figure.x or (name != "step" and value not in self.axes.get(name, ())):
-                        raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` {name} = {value} is in no cell")
+                        yield f"{place}: `at` {name} = {value} is in no cell"
                 free = set(self.axes) - {figure.x} - set(curve.at)
-                if free:
-                    raise ConfigError(f"figures.{figure.name}, {curve.label}: `at` must fix {', '.join(sorted(free))}")
+                if free and figure.x in {*self.axes, "step"}:
+                    yield f"{place}: `at` must fix {', '.join(sorted(free))}"
+
+    def _of_published(self) -> Iterator[str]:
+        figures = {figure.name: figure for figure in self.figures}
         for point in self.published:
+            place = f"published {point.what!r}"
             if point.among < 1:
-                raise ConfigError(f"published {point.what!r}: among is at least 1, itself")
+                yield f"{place}: among is at least 1, itself"
             for name, meant in _NEEDED.items():
                 if (getattr(point, name) in (None, "")) == (point.statistic in meant):
-                    raise ConfigError(f"published {point.what!r}: {name} is for {' or '.join(meant)}, and needed there")
-            axis = next((figure.x for figure in self.figures if figure.name == point.figure), "step")
+                    yield f"{place}: {name} is for {' or '.join(meant)}, and needed there"
+            if point.figure not in figures:
+                yield f"{place}: {unknown('figure', point.figure, figures)}"
+                continue
+            figure = figures[point.figure]
             for x in (point.x, point.since):
-                if x is not None and axis != "step" and x not in self.axes[axis]:
-                    raise ConfigError(f"published {point.what!r}: {x} is not among axes.{axis}")
+                if x is not None and figure.x in self.axes and x not in self.axes[figure.x]:
+                    yield f"{place}: {x} is not among axes.{figure.x}"
+            labels = [curve.label for curve in figure.curves]
             for label in filter(None, (point.curve, point.beside)):
-                if label not in curves.get(point.figure, ()):
-                    raise ConfigError(f"published {point.what!r}: no curve {label!r} in a figure {point.figure!r}")
+                if label not in labels:
+                    yield f"{place}: in figure {figure.name!r} {unknown('curve', label, labels)}"
 
-    def _check_matrices(self, steps: set[float]) -> None:
+    def _of_matrices(self, steps: set[float]) -> Iterator[str]:
         taken = {figure.name for figure in self.figures}
         for matrix in self.matrices:
             if matrix.name in taken:
-                raise ConfigError(f"matrices: {matrix.name!r} is there twice")
+                yield f"matrices: {matrix.name!r} is there twice"
             taken.add(matrix.name)
-            matrix.check(self.axes, steps)
+            yield from matrix.problems(self.axes, steps)
 
 
 @cache
@@ -264,7 +284,8 @@ def _converted(toml: bytes, name: str, kind: type[_O]) -> _O:
     try:
         return msgspec.convert(table, kind)
     except (msgspec.ValidationError, ConfigError) as error:
-        raise ConfigError(f"experiment {name}: {error}") from error
+        told = "; ".join(problems(table, kind, Params)) or str(error)
+        raise ConfigError(f"experiment {name}: {told}") from error
 
 
 def _params(given: dict[str, Any]) -> Params:

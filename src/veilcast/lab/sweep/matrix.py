@@ -6,7 +6,7 @@ runs have steps, there is a matrix for every combination of them; the reader cho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -38,8 +38,8 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.chance == self.certain:
             raise ConfigError(f"matrices.{self.name}: chance and certain must differ")
 
-    def check(self, axes: Mapping[str, Collection[Any]], steps: Collection[float]) -> None:
-        """Raise `ConfigError` where it begins with what no run has."""
+    def problems(self, axes: Mapping[str, Collection[Any]], steps: Collection[float]) -> Iterator[str]:
+        """Values that it begins with and that no run has."""
         for name, value in self.at.items():
             if value not in (steps if name == "step" else axes.get(name, ())):
-                raise ConfigError(f"matrices.{self.name}: `at` {name} = {value} is in no cell")
+                yield f"matrices.{self.name}: `at` {name} = {value} is in no cell"

@@ -1,0 +1,33 @@
+"""docs/experiments.md says what the code says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from veilcast.lab.sweep import experiment, rehearsal
+from veilcast.lab.sweep.engines import ENGINES
+from veilcast.lab.sweep.params import Params
+
+sys.path.insert(0, str(Path(__file__).parent))
+from experiment_reference import EXAMPLE, STRUCTS, page
+
+PAGE = Path(__file__).parents[3] / "docs" / "experiments.md"
+
+
+def test_the_page_is_the_one_that_the_code_writes() -> None:
+    assert PAGE.read_text() == page(), "python tests/lab/sweep/experiment_reference.py > docs/experiments.md"
+
+
+def test_every_field_has_a_row() -> None:
+    text = PAGE.read_text()
+    kinds: list[type[msgspec.Struct]] = [Params, *(kind for kind, _ in STRUCTS.values())]
+    for kind in kinds:
+        for field in msgspec.structs.fields(kind):
+            assert f"| `{field.name}` |" in text
+
+
+def test_the_example_of_the_page_is_an_experiment_whose_curves_have_their_metrics() -> None:
+    rehearsal.check("example", experiment.parse(EXAMPLE.encode(), "example"), "kernel", ENGINES["kernel"], None)
