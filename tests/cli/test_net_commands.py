@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
+from veilcast.authority.vault import alone, is_held
 from veilcast.cli import crew, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Plan, SmallWorld
 from veilcast.cli.main import main
 from veilcast.cli.net import topology_of
+from veilcast.cli.role_links import role_file
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.link.machine import BODY
 from veilcast.node import config as node_config
@@ -128,6 +130,106 @@ def test_a_network_is_not_laid_out_over_what_is_somebody_elses(name: str, tmp_pa
         localnet.lay_out(tmp_path, SMALL, Context(), Random(1))
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name / "authority.locked").read_text() == "x"
+
+
+def test_every_node_has_a_name_by_its_role_that_is_the_same_in_every_network(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        directory = tmp_path / str(seed)
+        net = localnet.lay_out(directory, SMALL, Context(), Random(seed))
+        for role in ("publisher", "subscriber"):
+            first = net.having(role)[0]
+            assert role_file(directory, role).resolve() == localnet.node_file(directory, first).resolve()
+            linked = node_config.load(role_file(directory, role))
+            assert Path(linked.keyring).samefile(localnet.node_directory(directory, first) / localnet.KEYRING)
+        names = {path.name for path in role_file(directory, "publisher").parents[1].iterdir()}
+        assert names == {"publisher", "subscriber", *(f"subscriber-{number}" for number in range(2, 6))}
+        assert len(list(directory.glob("*/node.toml"))) == SMALL.nodes, "which a glob finds once"
+        localnet.clear(directory, net)
+        assert not directory.exists()
+
+
+@pytest.mark.parametrize("place", ["02", "server"])
+def test_a_network_with_a_part_that_runs_by_hand_keeps_its_files(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs there does not answer at a control socket; a node that does is stopped."""
+    monkeypatch.setattr("veilcast.cli.net._DOWN_S", 0.0)
+    directory = tmp_path / "n"
+    plan = Plan(nodes=3, mode="relay", subscribers=1, life_us=60_000_000)
+    localnet.lay_out(directory, plan, Context(), Random(1))
+    state = directory / place / "state"
+    state.mkdir()
+    with alone(state):
+        assert main(["net", "down", "--dir", str(directory)]) == 4
+        assert f"{state.parent}: started by hand, and still running; stop it" in capsys.readouterr().err
+        assert (state.parent / localnet.KEYRING).exists()
+        assert main(["net", "start", "--dir", str(directory)]) == 15
+        assert f"{state.parent} was started by hand; stop it first" in capsys.readouterr().err
+    assert run(capsys, "net", "down", "--dir", str(directory))[0] == 0
+    assert not directory.exists()
+
+
+def test_only_the_workers_that_have_died_are_started_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    localnet.lay_out(tmp_path, SMALL, Context(), Random(1))
+    started: list[list[int]] = []
+
+    class Crew(crew.Crew):
+        def __init__(self, directory: Path, workers: int, *, lifeline: bool, numbers: list[int]) -> None:
+            started.append(numbers)
+            super().__init__(directory, workers, lifeline=lifeline, numbers=[])
+
+    async def linked(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(crew, "Crew", Crew)
+    monkeypatch.setattr("veilcast.cli.net._begin", linked)
+    held = crew.sign_on(tmp_path, 1)
+    try:
+        # The nodes of the worker that lives, 02, 04 and 06, do not answer: a client has stopped them.
+        told = {"started": 1, "nodes": ["01", "03", "05"], "stopped": ["02", "04", "06"]}
+        assert run(capsys, "net", "start", "--dir", str(tmp_path)) == (0, told)
+        assert started == [[0]]
+        other = crew.sign_on(tmp_path, 0)
+        assert run(capsys, "net", "start", "--dir", str(tmp_path))[1]["started"] == 0
+        os.close(other)
+    finally:
+        os.close(held)
+    assert started == [[0]]
+    assert run(capsys, "net", "start", "--dir", str(tmp_path))[1]["nodes"] == ["01", "02", "03", "04", "05", "06"]
+    assert started == [[0], [0, 1]]
+
+
+@pytest.mark.all_only  # Five processes start, one after the other.
+def test_a_network_whose_worker_was_killed_goes_on_and_a_node_started_by_hand_ends_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "n"
+    where = ("--dir", str(directory))
+    with network(capsys, directory, "--profile", "paper", "--topology", "ws:2:0", "--subscribers", "1") as up:
+        publisher = Path(up["publisher"])
+        dead = int(publisher.resolve().parent.name) - 1
+        worker = crew.living(directory)[directory / f"worker-{dead % crew.WORKERS}.pid"]
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+        assert run(capsys, "net", "status", *where)[1]["up"] < 4
+        code, told = run(capsys, "net", "start", *where)
+        assert (code, told["started"], publisher.resolve().parent.name in told["nodes"]) == (0, 1, True)
+        assert run(capsys, "net", "status", *where)[1]["up"] == 4
+        assert main(["pub", localnet.TOPIC, "-m", "hello", "-c", str(publisher)]) == 0
+        assert main(["node", "stop", "-c", str(publisher)]) == 0
+        capsys.readouterr()
+        while is_held(publisher.parent / "state"):
+            run(capsys, "net", "status", *where)
+        command = [sys.executable, "-m", "veilcast.cli.main", "node", "run", "-c", str(publisher)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as by_hand:
+            assert by_hand.stdout is not None
+            assert "listening" in by_hand.stdout.readline()
+            told = run(capsys, "net", "down", *where)[1]
+            assert told == {"ended": crew.WORKERS + 1, "killed": 0, "kept": False}
+        assert by_hand.returncode == 0
+        assert not directory.exists()
 
 
 def test_ctrl_c_while_a_network_goes_up_leaves_nothing(tmp_path: Path) -> None:

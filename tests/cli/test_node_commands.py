@@ -16,6 +16,7 @@ from typing import IO, Any
 import pytest
 
 from patience import HANG_S
+from veilcast.authority.vault import alone
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
 from veilcast.cli.main import main
@@ -245,6 +246,18 @@ def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> N
         assert "stop it first" in err
         assert len(err.splitlines()) == 1
         assert home.run("status")[0] == 0
+
+
+def test_nobody_types_a_passphrase_for_a_node_that_runs_already(home: Home) -> None:
+    (home.directory / "keyring.passphrase").unlink()
+
+    def asked(prompt: str) -> str:
+        raise AssertionError(prompt)
+
+    with alone(home.directory):
+        code = main(["node", "run"], Context(has_terminal=lambda: True, ask_secret=asked))
+    told = "veilcast: . is in use by another node; stop that one first, or name another directory\n"
+    assert (code, home.capsys.readouterr().err) == (4, told)
 
 
 def test_the_passphrase_comes_from_a_descriptor(home: Home) -> None:

@@ -168,6 +168,22 @@ def alone(directory: Path, by: str = "another command; wait for it to end") -> I
         os.close(descriptor)
 
 
+def is_held(directory: Path) -> bool:
+    """True if a process holds the directory by `alone`."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _storage_error(verb: str, path: Path, error: OSError) -> StorageError:
     return StorageError(f"cannot {verb} {path}: {error.strerror or error}")
 
@@ -177,6 +193,7 @@ def _purpose(kind: type) -> bytes:
     return b"veilcast/" + kind.__name__.lower().encode()
 
 
+BY_A_NODE: Final = "another node; stop that one first, or name another directory"
 FILE_MAX: Final = 256 << 20
 _NEW: Final = ".new"
 _LEAST: Final = {"Keyring": 256 << 10}

@@ -27,21 +27,21 @@ from veilcast.errors import LocalError, StorageError
 
 
 class Crew:
-    """The workers that this process has started."""
+    """The workers that this process has started: all of a network's, or those of these numbers."""
 
-    def __init__(self, directory: Path, workers: int, *, lifeline: bool) -> None:
+    def __init__(self, directory: Path, workers: int, *, lifeline: bool, numbers: Sequence[int] | None = None) -> None:
         self._directory = directory
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
         try:
-            for number in range(workers):
-                self._children.append(_start(directory, number, workers, lifeline=lifeline))
+            for number in range(workers) if numbers is None else numbers:
+                self._children[number] = _start(directory, number, workers, lifeline=lifeline)
         except BaseException:
             self.end()
             raise
 
     def check(self) -> None:
         """Raise what a worker ended with, if one did."""
-        for number, child in enumerate(self._children):
+        for number, child in self._children.items():
             if child.poll() is not None:
                 said = _log(self._directory, number).read_text(errors="replace").strip().splitlines()
                 told = said[-1] if said else f"worker {number} ended with {child.returncode}"
@@ -49,18 +49,18 @@ class Crew:
 
     def let_go(self) -> None:
         """They go on when this process ends; from now on `end_all` ends them."""
-        for child in self._children:
+        for child in self._children.values():
             child.returncode = 0  # Or it would be reported as forgotten.
         self._children.clear()
 
     def end(self) -> None:
         """Cut the lifelines and end all, without waiting for what is under way."""
-        for child in self._children:
+        for child in self._children.values():
             if child.stdin is not None:
                 child.stdin.close()
             child.terminate()
             child.terminate()
-        for child in self._children:
+        for child in self._children.values():
             try:
                 child.wait(_END_S)
             except subprocess.TimeoutExpired:
@@ -98,6 +98,12 @@ def sign_on(directory: Path, number: int) -> int:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
+
+
+def missing(directory: Path) -> list[int]:
+    """The numbers of the workers that a network has from the start, and that do not live."""
+    alive = living(directory)
+    return [number for number in range(WORKERS) if _pid_file(directory, number) not in alive]
 
 
 def living(directory: Path) -> dict[Path, int]:

@@ -39,8 +39,10 @@ from veilcast.authority.vault import write_secret, write_whole
 from veilcast.cli import localbrokers, localfoil, localrelay, localtree, mosquitto
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory, passphrase_file, state_file
+from veilcast.cli.invocation import command_name
 from veilcast.cli.localbrokers import OverlayPlan
 from veilcast.cli.plaintoml import spell
+from veilcast.cli.role_links import link_roles, links_directory
 from veilcast.crypto.passphrase import Cost
 from veilcast.crypto.secret import Secret
 from veilcast.decoding import JsonDecoder
@@ -161,7 +163,11 @@ class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
     """Make the authority, the keyrings and the files of all nodes below a directory that holds no network yet."""
     if net_file(directory).exists():
-        raise StorageError(f"{directory} holds a network already; end it with `veilcast net down --dir {directory}`")
+        command = f"{command_name()} net"
+        raise StorageError(
+            f"{directory} holds a network already; `{command} start --dir {directory}` starts what is down,"
+            f" `{command} down --dir {directory}` ends it"
+        )
     # What is laid out goes when the network does, so nothing of somebody else's may be among it.
     for place in _places(directory, plan):
         if place.exists() or place.is_symlink():
@@ -191,6 +197,7 @@ def lay_out(directory: Path, plan: Plan, context: Context, rng: Random) -> Net:
         for number in range(plan.nodes):
             table = {**common, "control": _SOCKET, **write(number)}
             write_whole(node_file(directory, number), spell(table).encode())
+        link_roles(directory, net.roles, [node_directory(directory, number).name for number in range(plan.nodes)])
     except BaseException:
         clear(directory, net)
         raise
@@ -219,7 +226,7 @@ def read_net(directory: Path) -> Net:
         return _DECODER.decode(net_file(directory).read_bytes(), net_file(directory))
     except OSError as error:
         raise StorageError(
-            f"{directory} holds no network; make one with `veilcast net up N --dir {directory}`"
+            f"{directory} holds no network; make one with `{command_name()} net up N --dir {directory}`"
         ) from error
 
 
@@ -244,6 +251,10 @@ def node_file(directory: Path, number: int) -> Path:
     return node_directory(directory, number) / "node.toml"
 
 
+def host_directory(directory: Path, host: str) -> Path:
+    return directory / host
+
+
 def tap_directory(directory: Path, number: int) -> Path:
     return node_directory(directory, number) / "tap"
 
@@ -254,14 +265,19 @@ def _authority(directory: Path) -> Path:
 
 def _places(directory: Path, plan: Plan) -> list[Path]:
     """The directories of a network below its own."""
-    hosts = [directory / name for name in plan.hosts]
+    hosts = [host_directory(directory, name) for name in plan.hosts]
     if plan.mode == "tree":
         hosts += localtree.places(directory, tor=plan.tor)
     if plan.mode == "foil":
         hosts.append(localfoil.broker_directory(directory))
     if plan.mode == "brokers":
         hosts += localbrokers.places(directory)
-    return [_authority(directory), *hosts, *(node_directory(directory, number) for number in range(plan.nodes))]
+    return [
+        _authority(directory),
+        links_directory(directory),
+        *hosts,
+        *(node_directory(directory, number) for number in range(plan.nodes)),
+    ]
 
 
 def _links(plan: Plan, rng: Random) -> tuple[tuple[int, int], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -19,22 +19,31 @@ async def statuses(directory: Path, net: Net) -> list[Status | None]:
     return list(await asyncio.gather(*(_status(node_file(directory, node)) for node in range(net.plan.nodes))))
 
 
-async def until_linked(directory: Path, net: Net, crew: Crew, within_s: float, told: Callable[[int], object]) -> None:
-    """Wait until every node has found others, telling how many have, and looking whether the workers live."""
+async def until_linked(
+    directory: Path,
+    net: Net,
+    crew: Crew,
+    within_s: float,
+    told: Callable[[int], object],
+    stopped: Collection[int] = (),
+) -> None:
+    """Wait until every node but the stopped ones has found others, telling how many have, while the workers live."""
     async with asyncio.timeout(within_s):
         while True:
             crew.check()
             found = await statuses(directory, net)
             linked = sum(status is not None and _has_found(status, net) for status in found)
             told(linked)
-            if linked == net.plan.nodes:
+            if linked >= net.plan.nodes - len(stopped):
                 return
             await asyncio.sleep(_LOOK_S)
 
 
-async def subscribe_all(directory: Path, net: Net) -> None:
-    """Let each subscriber's node collect what comes, for whoever reads it later."""
+async def subscribe_all(directory: Path, net: Net, stopped: Collection[int] = ()) -> None:
+    """Let each subscriber's node collect what comes, until a client reads it; not the nodes that are stopped."""
     for number in net.having("subscriber"):
+        if number in stopped:
+            continue
         client = await open_client(node_file(directory, number))
         try:
             await client.subscribe(net.topic, keep=True).start()

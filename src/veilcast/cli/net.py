@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final
@@ -14,11 +15,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from veilcast.authority.vault import alone
-from veilcast.cli import crew, localnet, localtree
+from veilcast.cli import by_hand, crew, localnet, localtree
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
+from veilcast.cli.invocation import command_name
 from veilcast.cli.localnet import Net, Plan, SmallWorld
 from veilcast.cli.muster import statuses, subscribe_all, until_linked
+from veilcast.cli.role_links import role_file
 from veilcast.errors import ConfigError, LocalError
 from veilcast.net import testnet
 
@@ -63,8 +66,48 @@ def bring_up(directory: Path, plan: Plan, context: Context) -> Report:
         _end_tor(directory, net)
         localnet.clear(directory, net)
         raise
-    data = {"dir": str(directory), "nodes": plan.nodes, "pids": list(crew.living(directory).values())}
+    first: dict[str, Any] = {role: str(role_file(directory, role)) for role in _ROLES if net.having(role)}
+    data = {"dir": str(directory), "nodes": plan.nodes, "pids": list(crew.living(directory).values()), **first}
     return Report(data, _greeting(directory, net))
+
+
+def start(arguments: argparse.Namespace, _: Context) -> Report:
+    """Start again the workers that have died, with the files that there are."""
+    directory: Path = arguments.dir
+    net = localnet.read_net(directory)
+    with alone(directory):
+        numbers = crew.missing(directory)
+        nodes = [node for node in range(net.plan.nodes) if node % crew.WORKERS in numbers]
+        stopped = [node for node in _down_now(directory, net) if node not in nodes]
+        if numbers:
+            by_hand.check_none(directory, nodes, net.plan.hosts if len(numbers) == crew.WORKERS else ())
+            _check_tor(directory, net)
+            workers = crew.Crew(directory, crew.WORKERS, lifeline=False, numbers=numbers)
+            try:
+                asyncio.run(_begin(directory, net, workers, stopped))
+            except BaseException:
+                workers.end()
+                raise
+            workers.let_go()
+    files = [localnet.node_file(directory, node) for node in stopped]
+    lines = [f"{counted(len(numbers), 'process')} started, with {counted(len(nodes), 'node')}"]
+    lines += [f"  {file.parent} is stopped; start it: {command_name()} node run -c {file}" for file in files]
+    names = [localnet.node_directory(directory, node).name for node in nodes]
+    return Report({"started": len(numbers), "nodes": names, "stopped": [file.parent.name for file in files]}, lines)
+
+
+def _down_now(directory: Path, net: Net) -> list[int]:
+    return [number for number, status in enumerate(asyncio.run(statuses(directory, net))) if status is None]
+
+
+def _check_tor(directory: Path, net: Net) -> None:
+    """`LocalError` if a tree's private Tor network has died: nothing can be reached by it."""
+    home = localtree.testnet_directory(directory)
+    if net.plan.mode == "tree" and net.plan.tor and not all(part.pid for part in testnet.parts(home)):
+        raise LocalError(
+            f"the private Tor network in {home} is down; make the network anew: `{command_name()} net down --dir"
+            f" {directory}`, then `net up`"
+        )
 
 
 def _begin_tor(directory: Path) -> None:
@@ -79,18 +122,18 @@ def _end_tor(directory: Path, net: Net) -> int:
     return testnet.down(home) if net.plan.mode == "tree" and home.exists() else 0
 
 
-async def _begin(directory: Path, net: Net, workers: crew.Crew) -> None:
+async def _begin(directory: Path, net: Net, workers: crew.Crew, stopped: Collection[int] = ()) -> None:
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("nodes that have found others", total=net.plan.nodes)
+        task = progress.add_task("nodes that have found others", total=net.plan.nodes - len(stopped))
 
         def told(count: int) -> None:
             progress.update(task, completed=count)
 
         try:
-            await until_linked(directory, net, workers, _START_S, told)
+            await until_linked(directory, net, workers, _START_S, told, stopped)
         except TimeoutError:
             raise LocalError(f"not every node found others within {_START_S:g} s; nothing is left running") from None
-    await subscribe_all(directory, net)
+    await subscribe_all(directory, net, stopped)
 
 
 def _greeting(directory: Path, net: Net) -> list[str]:
@@ -98,15 +141,13 @@ def _greeting(directory: Path, net: Net) -> list[str]:
     value = " --value price=512" if plan.mode == "foil" else ""
     up = f"{counted(plan.nodes, 'node')} {'is' if plan.nodes == 1 else 'are'} up ({plan.profile})"
     lines = [f"{up}, in {counted(crew.WORKERS, 'process')}; their files are in {directory}"]
-    for chosen, command in (
-        (net.having("publisher"), f"pub -m hello{value}"),
-        (net.having("subscriber"), "sub --keep"),
-    ):
-        if chosen:
-            lines.append(f"  veilcast {command} {net.topic} -c {localnet.node_file(directory, chosen[0])}")
+    verbs, called = {"publisher": f"pub -m hello{value}", "subscriber": "sub --keep"}, command_name()
+    for role in _ROLES:
+        if net.having(role):
+            lines.append(f"  {called} {verbs[role]} {net.topic} -c {role_file(directory, role)}")
     if plan.mode == "brokers":
-        lines.append(f"  veilcast brokers status --dir {directory}")
-    lines.append(f"  veilcast net down --dir {directory}")
+        lines.append(f"  {called} brokers status --dir {directory}")
+    lines.append(f"  {called} net down --dir {directory}")
     if plan.mode == "tree":
         lines.append("a first note may take a minute: readers lay their trees")
     if plan.profile == "hardened" and plan.mode == "mesh":
@@ -145,6 +186,7 @@ def down(arguments: argparse.Namespace, context: Context) -> Report:
     with alone(directory):
         ended = len(crew.living(directory))
         killed = crew.end_all(directory, _DOWN_S)
+        ended += by_hand.stop_nodes(directory, net, _DOWN_S)
         ended += _end_tor(directory, net)
         keep = arguments.keep or net.plan.tap
         if not keep:
@@ -164,5 +206,6 @@ def topology_of(text: str) -> SmallWorld | None:
     return SmallWorld(int(match[1]), float(match[2]))
 
 
+_ROLES: Final[tuple[localnet.NodeRole, ...]] = ("publisher", "subscriber")
 _START_S: Final = 60.0
 _DOWN_S: Final = 15.0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from veilcast.authority.vault import BY_A_NODE, is_held
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import passphrase_file
@@ -32,6 +33,8 @@ def passphrase_of(arguments: argparse.Namespace, config: Process, context: Conte
     """From where the command line says, or else the file, or from who started us."""
     if not Path(config.keyring).exists():  # Nobody should type a passphrase for nothing.
         raise StorageError(f"keyring: there is no {config.keyring}; the authority grants one")
+    if is_held(Path(config.state)):
+        raise StorageError(f"{config.state} is in use by {BY_A_NODE}")
     named, descriptor = arguments.passphrase_file, arguments.passphrase_fd
     if named is None and descriptor is None:
         named = None if config.passphrase_file is None else Path(config.passphrase_file)

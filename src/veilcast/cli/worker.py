@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from veilcast.authority.vault import read_private
 from veilcast.cli import crew, exits, localbrokers, localfoil, localrelay, localtree
@@ -49,16 +49,27 @@ def main(argv: list[str] | None = None) -> int:
             if net.plan.mode == "foil" and arguments.number == 0:
                 parts.enter_context(localfoil.broker(arguments.directory, net.hosts[0]))
             mine = () if arguments.only else range(arguments.number, net.plan.nodes, arguments.workers)
-            services: list[Station[Any]] = [_compose(arguments.directory, net, number, parts, tor) for number in mine]
+            services: list[_Served] = []
+            for number in mine:
+                own = parts.enter_context(contextlib.ExitStack())
+                services.append(_Served(_compose(arguments.directory, net, number, own, tor), own))
             running = [host for host in net.plan.hosts if host not in net.plan.spares]
             for host in arguments.only or running[arguments.number :: arguments.workers]:
-                services.append(parts.enter_context(_composed(arguments.directory, net, host, tor)))
+                own = parts.enter_context(contextlib.ExitStack())
+                services.append(_Served(own.enter_context(_composed(arguments.directory, net, host, tor)), own))
             watch = None if tor is None else tor.gone
             asyncio.run(_serve(services, arguments.directory, watch, lifeline=arguments.lifeline))
     except VeilcastError as error:
         sys.stderr.write(f"veilcast: {error}\n")
         return exits.code_of(error)[0]
     return exits.OK
+
+
+class _Served(NamedTuple):
+    """A node or host, and the files that it holds open."""
+
+    station: Station[Any]
+    own: contextlib.ExitStack
 
 
 def _tor(directory: Path, net: Net, worker: int, parts: contextlib.ExitStack) -> Tor | None:
@@ -90,7 +101,14 @@ def _compose(directory: Path, net: Net, number: int, parts: contextlib.ExitStack
     return parts.enter_context(compose(config, secret, around, contextlib.nullcontext(tor)))
 
 
-async def _serve(services: list[Station[Any]], directory: Path, watch: Watch | None = None, *, lifeline: bool) -> None:
+async def _attend(served: _Served, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
+    """Serve one until it is stopped, and let go of its files: a person may start it again by hand."""
+    with served.own:
+        # One watch is enough for all.
+        return await attend(dataclasses.replace(served.station, watch=None), stop, hurry)
+
+
+async def _serve(services: list[_Served], directory: Path, watch: Watch | None = None, *, lifeline: bool) -> None:
     """All nodes until told to stop; a client may stop one of them, and when one fails, or the watch, none goes on."""
     stops, hurry = [asyncio.Event() for _ in services], asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -121,9 +139,7 @@ async def _serve(services: list[Station[Any]], directory: Path, watch: Watch | N
     if lifeline:
         loop.add_reader(sys.stdin, cut)
     look()
-    # One watch is enough for all.
-    services = [dataclasses.replace(service, watch=None) for service in services]
-    nodes = [asyncio.create_task(attend(service, stop, hurry)) for service, stop in zip(services, stops, strict=True)]
+    nodes = [asyncio.create_task(_attend(served, stop, hurry)) for served, stop in zip(services, stops, strict=True)]
     serving = asyncio.create_task(_until_over(nodes))
     watching = [] if watch is None else [asyncio.create_task(watch())]
     await asyncio.wait([serving, *watching], return_when=asyncio.FIRST_COMPLETED)

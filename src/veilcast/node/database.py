@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from veilcast.authority.vault import alone, flush_directory
+from veilcast.authority.vault import BY_A_NODE, alone, flush_directory
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import Sealer
 from veilcast.crypto.secret import Secret
@@ -46,7 +46,7 @@ class Database:
         self.acknowledged = Acknowledged(self, key, remembered)
         with ExitStack() as stack:
             _make_private(directory, file)
-            stack.enter_context(alone(directory, by="another node; stop that one first, or name another directory"))
+            stack.enter_context(alone(directory, by=BY_A_NODE))
             with self._naming(directory):
                 self._writer = stack.enter_context(_opened(directory / file))
                 self._reader = stack.enter_context(_opened(directory / file))

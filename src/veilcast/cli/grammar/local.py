@@ -22,7 +22,7 @@ def add_demo(commands: Any) -> None:
 
 
 def add_net(commands: Any) -> None:
-    group = add_group(commands, "net", help="many nodes on this machine: up, status, down")
+    group = add_group(commands, "net", help="many nodes on this machine: up, start, status, down")
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:
@@ -55,6 +55,7 @@ def add_net(commands: Any) -> None:
     up.add_argument("--publishers", type=int, default=1, metavar="N", help="who may publish (1)")
     up.add_argument("--subscribers", type=int, default=3, metavar="N", help="who reads (3)")
     up.add_argument("--tap", action="store_true", help="record every node's wire in its directory")
+    verb("start", "start again the processes of the network that have died, with the same files")
     verb("status", "how each node of the network is")
     down = verb("down", "end the network, and take away its files")
     down.add_argument("--keep", action="store_true", help="leave the files where they are")
