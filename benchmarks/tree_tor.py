@@ -1,7 +1,7 @@
 """What Tor costs a tree: subscriptions a second, and the time from `publish` to a reader, with it and without.
 
 Both are the same nodes with the same files, on one event loop: a directory, members of whom some read, and one who
-publishes. Over Tor they are onion services in a private network on this machine, all behind one Tor process; straight,
+publishes. Over Tor they are onion services in a private network on this machine, each of a Tor of its own; straight,
 they call one another at loopback addresses. A subscription counts when its reader has heard from nearly all nodes of
 its tree, so its cost is that of laying a tree and of probing it. Every note must reach every reader once.
 
@@ -18,18 +18,18 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from tree_house import House
+from tree_house import House, tors_of
 
 from veilcast.cli.localnet import Plan
 from veilcast.net import testnet
-from veilcast.net.tor import Tor, started
+from veilcast.net.tor import Tor
 
 
 class Figures(NamedTuple):
@@ -54,27 +54,30 @@ def main() -> None:
     found = {}
     with tempfile.TemporaryDirectory() as base:
         found["straight"] = measure(Path(base) / "straight", arguments)
-        with private_tor(Path(base)) as tor:
-            found["over Tor"] = measure(Path(base) / "onions", arguments, tor)
+        with private_tor(Path(base)) as network:
+            found["over Tor"] = measure(Path(base) / "onions", arguments, network)
     if arguments.json:
         print(json.dumps({name: each._asdict() for name, each in found.items()}))
     else:
         show(found)
 
 
-def measure(directory: Path, arguments: argparse.Namespace, tor: Tor | None = None) -> Figures:
+def measure(directory: Path, arguments: argparse.Namespace, network: Path | None = None) -> Figures:
     directory.mkdir(mode=0o700)
-    plan = Plan(nodes=arguments.nodes, mode="tree", subscribers=arguments.readers, tor=tor is not None)
+    plan = Plan(nodes=arguments.nodes, mode="tree", subscribers=arguments.readers, tor=network is not None)
 
-    async def run() -> Figures:
-        house = House(directory, plan, tor)
+    async def run(tors: Sequence[Tor]) -> Figures:
+        house = House(directory, plan, tors)
         try:
             async with asyncio.timeout(WITHIN_S):
                 return await lived(house, arguments.notes)
         finally:
             await house.end()
 
-    return asyncio.run(run())
+    if network is None:
+        return asyncio.run(run([]))
+    with tors_of(plan, directory / "tors", network) as tors:
+        return asyncio.run(run(tors))
 
 
 async def lived(house: House, notes: int) -> Figures:
@@ -122,11 +125,10 @@ async def until_listed(house: House) -> None:
 
 
 @contextmanager
-def private_tor(base: Path) -> Iterator[Tor]:
+def private_tor(base: Path) -> Iterator[Path]:
     testnet.up(base / "testnet")
     try:
-        with started(base / "tor", network=testnet.network_file(base / "testnet")) as tor:
-            yield tor
+        yield testnet.network_file(base / "testnet")
     finally:
         testnet.down(base / "testnet")
 

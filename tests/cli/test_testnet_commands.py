@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,3 +98,7 @@ def test_a_real_network_knows_all_of_its_own(tor_network: Path, capsys: pytest.C
     assert (code, len(told["parts"])) == (0, 11)
     assert told["up"] >= 6  # Another test may have killed one.
     assert max(part["knows"] for part in told["parts"]) >= 6
+    consensus = (tor_network.parent / "a1" / "data" / "cached-consensus").read_text()
+    weights = re.findall(r"^r r\d .*?^w Bandwidth=(\d+)", consensus, re.MULTILINE | re.DOTALL)
+    assert len(weights) >= 6
+    assert set(weights) == {str(testnet.BANDWIDTH)}, "some relay of the network is chosen more often than others"

@@ -1,6 +1,6 @@
-"""A tree in service over real Tor: a private network, a directory and eight nodes as onion services.
+"""A tree in service over real Tor: a private network, a directory and eight nodes, each behind a Tor of its own.
 
-All is delivered; with a Tor relay and a node killed, delivery goes on within a minute; and neither what nodes log, nor
+All is delivered; after a Tor relay and a node were killed, delivery resumes; and neither what nodes log, nor
 what they write down of their records, nor the sockets of their process show an address that is not an onion service's.
 """
 
@@ -21,25 +21,24 @@ from pathlib import Path
 import pytest
 
 from veilcast.cli.localnet import Plan
-from veilcast.net import testnet
+from veilcast.errors import LocalError
 from veilcast.net.log import LogFormatter
-from veilcast.net.tor import started
+from veilcast.net.torprocess import TorProcess
 from veilcast.observe import Cell, read_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from sockets import connections, straight
-from tree_house import House, in_house
+from tree_house import House, in_house, tors_of
 
 PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]
 RESUMED = 5
 """So many notes one after the other that reach everybody show that delivery goes on."""
-WITHIN_S = 60.0
 PATIENCE_S = 5.0
 """For as long the next note waits for one to reach everybody."""
 
 
-@pytest.mark.heavy
+@pytest.mark.all_only
 def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_address_shows(
     tor_network: Path, tmp_path: Path, disk: Path
 ) -> None:
@@ -58,49 +57,58 @@ def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_addre
         assert straight() == []
 
         done.append(("delivered", round(time.monotonic() - begun)))
-        kill_a_relay(tor_network.parent)
+        crash_a_relay(tor_network.parent)
         await house.cut(house.others[0])
-        assert await resumed(house, done) < WITHIN_S
+        await resumed(house, done)
         assert straight() == []
         for name in house.names()[1:]:
             assert peers_in(house.tap(name)) - OURS == set(), name
 
-    with started(tmp_path, network=tor_network) as tor, logged() as text:
+    with tors_of(PLAN, tmp_path, tor_network) as tors, logged() as text:
         try:
-            in_house(disk, PLAN, test, tor=tor)
+            in_house(disk, PLAN, test, tors=tors)
         except TimeoutError:
             pytest.fail(f"it took too long: {done}")
     assert "started" in text.getvalue()
     assert re.findall(r"\d+\.\d+\.\d+\.\d+|onion", text.getvalue()) == []
 
 
-def kill_a_relay(home: Path) -> None:
-    part = next(part for part in testnet.parts(home) if part.name.startswith("r"))
-    assert part.pid is not None
-    os.kill(part.pid, signal.SIGKILL)
+def crash_a_relay(home: Path) -> None:
+    """Kill it, and start it again, as its operator's machine does.
+
+    With the relay go all circuits through it, and the introduction points and descriptors that it had for services. If
+    it stayed away, every Tor would go on choosing it for an eighth of all hops: authorities here assume that it is up.
+    """
+    relay = TorProcess(home / "r1")
+    with relay.control() as control, contextlib.suppress(LocalError):
+        os.kill(int(control.value("process/pid")), signal.SIGKILL)
+        while True:
+            control.look()
+    relay.start_again()
+    relay.let_go()
 
 
-async def resumed(house: House, done: list[tuple[str, int]]) -> float:
-    """Publish note after note until some in a row have reached everybody; how long after now the first of these was."""
-    begun, sent = time.monotonic(), list[float]()
+async def resumed(house: House, done: list[tuple[str, int]]) -> None:
+    """Publish note after note until some in a row have reached everybody."""
+    begun, sent = time.monotonic(), 0
     got: dict[str, set[str]] = {reader: set() for reader in house.readers}
     came = asyncio.Event()
     following = [asyncio.create_task(follow(house, reader, into, came)) for reader, into in got.items()]
     try:
         async with house.client(house.publisher) as me:
             while True:
-                sent.append(time.monotonic() - begun)
-                await me.publish(house.net.topic, f"after {len(sent)}")
+                sent += 1
+                await me.publish(house.net.topic, f"after {sent}")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PATIENCE_S):
-                        while not all(f"after {len(sent)}" in each for each in got.values()):
+                        while not all(f"after {sent}" in each for each in got.values()):
                             came.clear()
                             await came.wait()
-                reached = sum(f"after {len(sent)}" in each for each in got.values())
-                done.append((f"readers of note {len(sent)}: {reached}", round(time.monotonic() - begun)))
-                last = {f"after {number}" for number in range(len(sent) - RESUMED + 1, len(sent) + 1)}
-                if len(sent) >= RESUMED and all(last <= each for each in got.values()):
-                    return sent[-RESUMED]
+                reached = sum(f"after {sent}" in each for each in got.values())
+                done.append((f"readers of note {sent}: {reached}", round(time.monotonic() - begun)))
+                last = {f"after {number}" for number in range(sent - RESUMED + 1, sent + 1)}
+                if sent >= RESUMED and all(last <= each for each in got.values()):
+                    return
     finally:
         for task in following:
             task.cancel()

@@ -1,10 +1,11 @@
-"""A tree in a house: a directory and nodes on one event loop, all in one Tor of a private network, or in none."""
+"""A tree in a house: a directory and nodes on one event loop, each behind a Tor of its own, or all behind none."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from veilcast.cli.compose import compose
 from veilcast.cli.localnet import Plan
 from veilcast.cli.tap import tapped
 from veilcast.net.service import Station
-from veilcast.net.tor import Tor
+from veilcast.net.tor import Tor, started
 
 sys.path.insert(0, str(Path(__file__).parent))
 from house import House as AnyHouse
@@ -31,23 +32,25 @@ ready_share = 0.75
 retry_us = 5000000
 probe_wait_us = 6000000
 """
-"""In the table `tree`, which comes last in a member's file. All are behind one Tor, on a machine that may be busy: to
-give up calls that are only slow, and to make others in their place, would make all slower."""
+"""In the table `tree`, which comes last in a member's file. On a busy machine, giving up a
+call that is only slow and making another in its place would make all calls slower."""
 
 
 class House(AnyHouse):
-    def __init__(self, directory: Path, plan: Plan, tor: Tor | None = None, hasty: str = HASTY) -> None:
+    def __init__(self, directory: Path, plan: Plan, tors: Sequence[Tor] = (), hasty: str = HASTY) -> None:
+        """`tors`: one for the directory and for each node, or none."""
         super().__init__(directory, plan, hasty)
-        self.tor = tor
+        self._tors = dict(zip(self.names(), tors, strict=True)) if tors else {}
 
     @contextmanager
     def station(self, name: str) -> Iterator[Station[Any]]:
+        tor = self._tors.get(name)
         with ExitStack() as parts:
             if name == localtree.DIRECTORY:
-                made: Station[Any] = parts.enter_context(localtree.composed(self.directory, self.tor))
+                made: Station[Any] = parts.enter_context(localtree.composed(self.directory, tor))
             else:
                 around = parts.enter_context(tapped(self.tap(name), name)) if self.net.plan.tap else None
-                made = parts.enter_context(compose(*self.member(name), around, nullcontext(self.tor)))
+                made = parts.enter_context(compose(*self.member(name), around, nullcontext(tor)))
             yield replace(made, watch=None)  # One for all is enough, and a test notices by itself.
 
     async def acquainted(self) -> None:
@@ -65,16 +68,28 @@ class House(AnyHouse):
         return self.directory / name / "tap"
 
 
+@contextmanager
+def tors_of(plan: Plan, base: Path, network: Path) -> Iterator[list[Tor]]:
+    """A Tor for the directory and for each node of a plan, all in one network, as in a real one.
+
+    A Tor gives up an introduction point of a service after five failed circuits to it, for two minutes. Nodes that
+    share a Tor share this count: after the death of a relay, eight nodes behind one Tor made it give up every service.
+    """
+    places = [base / str(number) for number in range(len(plan.hosts) + plan.nodes)]
+    with ExitStack() as stack, ThreadPoolExecutor(len(places)) as threads:
+        yield list(threads.map(lambda place: stack.enter_context(started(place, network=network)), places))
+
+
 def in_house(
     directory: Path,
     plan: Plan,
     test: Callable[[House], Awaitable[None]],
     *,
-    tor: Tor | None = None,
+    tors: Sequence[Tor] = (),
     hasty: str = HASTY,
 ) -> None:
     async def run() -> None:
-        house = House(directory, plan, tor, hasty)
+        house = House(directory, plan, tors, hasty)
         try:
             async with asyncio.timeout(HANG_S):
                 await test(house)

@@ -52,7 +52,8 @@ class TorProcess:
 
     def start(self, options: Sequence[str]) -> None:
         """With these lines in its torrc; it listens on loopback, and goes on when this process ends."""
-        tor, place = find(), self.directory
+        place = self.directory
+        find()
         self._must_be_down()
         own = [
             f"DataDirectory {quoted(place / 'data')}",
@@ -65,9 +66,18 @@ class TorProcess:
         try:
             (place / "data").mkdir(mode=0o700, parents=True, exist_ok=True)
             place.chmod(0o700)
+            (place / "torrc").write_text("\n".join([*own, *options, ""]))
+        except OSError as error:
+            raise StorageError(f"cannot write {place}: {error.strerror}") from error
+        self.start_again()
+
+    def start_again(self) -> None:
+        """With the torrc of its last life."""
+        tor, place = find(), self.directory
+        self._must_be_down()
+        try:
             for stale in (self._control, self._cookie):
                 stale.unlink(missing_ok=True)
-            (place / "torrc").write_text("\n".join([*own, *options, ""]))
             log = self.log.open("wb")
         except OSError as error:
             raise StorageError(f"cannot write {place}: {error.strerror}") from error
