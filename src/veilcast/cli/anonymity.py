@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -21,6 +20,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.standing import onion_key
 from veilcast.cli.context import Context
 from veilcast.cli.files import make_directory
+from veilcast.cli.progress_bar import progress_bar
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 
@@ -68,17 +68,11 @@ def shown(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None
     """The same for whoever waits at a terminal: a bar while Tor starts, and a warning where there is none."""
     if table.danger_off:
         context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
-    if table.danger_off or not sys.stderr.isatty():
-        with anonymity(table, state) as tor:
-            yield tor
+        yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
     with ExitStack() as parts:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("Tor joins its network", total=100)
-            tor = parts.enter_context(anonymity(table, state, lambda percent: bar.update(task, completed=percent)))
+        with progress_bar("Tor joins its network", 100) as told:
+            tor = parts.enter_context(anonymity(table, state, told))
         yield tor
 
 

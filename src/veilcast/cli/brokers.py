@@ -1,4 +1,8 @@
-"""`veilcast brokers ...`: an overlay of replicated brokers, from the operator's key to its last replica."""
+"""`veilcast brokers ...`: an overlay of replicated brokers, from the operator's key to its last replica.
+
+The operator's commands need neither a driver nor local networks: what runs a broker, or asks running ones, is imported
+when that is done.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,11 @@ from typing import Any
 import msgspec
 
 from veilcast.brokers.overlay import Overlay, sign_overlay
-from veilcast.cli import passphrase, running
-from veilcast.cli.compose_brokers import compose_broker
+from veilcast.cli import passphrase
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
 from veilcast.cli.files import check_place, check_there, open_keyring, passphrase_file
-from veilcast.cli.opening import check_standing
 from veilcast.crypto.sign import SigningKey
-from veilcast.net.inquiries import inquire
 from veilcast.node.broker_files import load_broker, load_overlay, read_signed, write_signed
 from veilcast.node.broker_keys import (
     public_of,
@@ -30,6 +31,8 @@ from veilcast.node.broker_keys import (
 
 
 def init(arguments: argparse.Namespace, context: Context) -> Report:
+    from veilcast.cli.opening import check_standing
+
     keyring, _ = open_keyring(context, arguments)
     check_standing(keyring, "broker")
     line = spell_broker(public_of(keyring))
@@ -37,6 +40,9 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
+    from veilcast.cli import running
+    from veilcast.cli.compose_brokers import compose_broker
+
     config = running.set_up(arguments.config, load_broker)
     with compose_broker(config, running.passphrase_of(arguments, config, context)) as station:
         left = "what was under way is sent again by who sent it"
@@ -44,7 +50,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def status(arguments: argparse.Namespace, _: Context) -> Report:
-    from veilcast.cli.brokers_facts import facts_lines, told_by  # Late, because it comes with local networks.
+    from veilcast.cli.brokers_facts import facts_lines, told_by
+    from veilcast.net.inquiries import inquire
 
     if arguments.dir is not None:
         told = told_by(arguments.dir)
@@ -55,6 +62,8 @@ def status(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def order(arguments: argparse.Namespace, _: Context) -> Report:
+    from veilcast.net.inquiries import inquire
+
     config = load_broker(arguments.config)
     signed = read_signed(arguments.overlay, config.operator_key)
     order = base64.b64encode(signed.encode()).decode()

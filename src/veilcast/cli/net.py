@@ -5,14 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-import sys
 from collections.abc import Collection
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final
-
-from rich.console import Console
-from rich.progress import Progress
 
 from veilcast.authority.vault import alone
 from veilcast.cli import by_hand, crew, localnet, localtree
@@ -21,6 +17,7 @@ from veilcast.cli.counts import counted
 from veilcast.cli.invocation import command_name
 from veilcast.cli.localnet import Net, Plan, SmallWorld
 from veilcast.cli.muster import statuses, subscribe_all, until_linked
+from veilcast.cli.progress_bar import progress_bar
 from veilcast.cli.role_links import role_file
 from veilcast.errors import ConfigError, LocalError
 from veilcast.net import testnet
@@ -111,9 +108,8 @@ def _check_tor(directory: Path, net: Net) -> None:
 
 
 def _begin_tor(directory: Path) -> None:
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("Tors that know the others", total=None)
-        testnet.up(directory, told=lambda known, of: progress.update(task, completed=known, total=of))
+    with progress_bar("Tors that know the others") as told:
+        testnet.up(directory, told=told)
 
 
 def _end_tor(directory: Path, net: Net) -> int:
@@ -123,12 +119,7 @@ def _end_tor(directory: Path, net: Net) -> int:
 
 
 async def _begin(directory: Path, net: Net, workers: crew.Crew, stopped: Collection[int] = ()) -> None:
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("nodes that have found others", total=net.plan.nodes - len(stopped))
-
-        def told(count: int) -> None:
-            progress.update(task, completed=count)
-
+    with progress_bar("nodes that have found others", net.plan.nodes - len(stopped)) as told:
         try:
             await until_linked(directory, net, workers, _START_S, told, stopped)
         except TimeoutError:

@@ -1,20 +1,23 @@
-"""`veilcast relay ...`: the two services of a relay, from their keys to their last record."""
+"""`veilcast relay ...`: the two services of a relay, from their keys to their last record.
+
+To make keys takes neither a driver nor a disk of records: what runs a service is imported when one runs.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from veilcast.cli import running
-from veilcast.cli.compose_relay import compose_proxy, compose_server
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import check_place, open_keyring
 from veilcast.crypto.group import Scalar
-from veilcast.net.service import Station
-from veilcast.net.station import StationOwner
-from veilcast.node.relay_files import load_proxy, load_server
 from veilcast.node.relay_keys import spell_public, write_mask, write_server_keys
 from veilcast.relay.joining import ServerKeys
+
+if TYPE_CHECKING:
+    from veilcast.net.service import Station
+    from veilcast.net.station import StationOwner
 
 
 def init_server(arguments: argparse.Namespace, context: Context) -> Report:
@@ -35,16 +38,26 @@ def init_proxy(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def run_server(arguments: argparse.Namespace, context: Context) -> Report:
+    from veilcast.cli import running
+    from veilcast.cli.compose_relay import compose_server
+    from veilcast.node.relay_files import load_server
+
     config = running.set_up(arguments.config, load_server)
     with compose_server(config, running.passphrase_of(arguments, config, context)) as station:
         return _serve(station, arguments, context)
 
 
 def run_proxy(arguments: argparse.Namespace, context: Context) -> Report:
+    from veilcast.cli import running
+    from veilcast.cli.compose_relay import compose_proxy
+    from veilcast.node.relay_files import load_proxy
+
     config = running.set_up(arguments.config, load_proxy)
     with compose_proxy(config, running.passphrase_of(arguments, config, context)) as station:
         return _serve(station, arguments, context)
 
 
 def _serve(station: Station[StationOwner], arguments: argparse.Namespace, context: Context) -> Report:
+    from veilcast.cli import running
+
     return running.run(station, context, as_json=arguments.json, left="its disk keeps what has not gone out")

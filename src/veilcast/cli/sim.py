@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.progress import track
-
 from veilcast.cli.bounds import SEED_MAX, within
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
@@ -25,6 +22,9 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     loaded = scenario.load(arguments.scenario)
     if arguments.out is not None and any(arguments.out.glob("*.jsonl")):
         raise StorageError(f"{arguments.out} holds tables already; choose another directory")
+    from rich.console import Console
+    from rich.progress import track
+
     outcomes = []
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     console = Console(file=sys.stderr)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import Progress
 
 from veilcast.authority.vault import alone
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
 from veilcast.cli.files import make_directory
+from veilcast.cli.progress_bar import progress_bar
 from veilcast.net import testnet
 from veilcast.net.torprocess import find
 
@@ -23,12 +20,9 @@ def up(arguments: argparse.Namespace, _: Context) -> Report:
     make_directory(directory)
     with (
         alone(directory),
-        Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar,
+        progress_bar("know of all others") as told,
     ):
-        task = bar.add_task("know of all others", total=None)
-        testnet.up(
-            directory, relays=arguments.relays, told=lambda known, of: bar.update(task, completed=known, total=of)
-        )
+        testnet.up(directory, relays=arguments.relays, told=told)
         found = testnet.parts(directory)
     network = testnet.network_file(directory).absolute()
     lines = [

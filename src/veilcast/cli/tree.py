@@ -6,9 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veilcast.cli import running
 from veilcast.cli.anonymity import address_of, shown
-from veilcast.cli.compose_tree import compose_directory
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import open_keyring
 from veilcast.cli.opening import check_standing
@@ -23,6 +21,9 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
+    from veilcast.cli import running
+    from veilcast.cli.compose_tree import compose_directory
+
     config = running.set_up(arguments.config, load_directory)
     secret = running.passphrase_of(arguments, config, context)
     with compose_directory(config, secret, shown(config.tor, Path(config.state), context)) as station:

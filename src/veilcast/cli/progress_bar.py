@@ -1,0 +1,26 @@
+"""A progress bar on the terminal, for what takes more than two seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    def __call__(self, done: int, of: int | None = None) -> object: ...
+
+
+@contextmanager
+def progress_bar(text: str, total: int | None = None) -> Iterator[Advance]:
+    """A bar on stderr, moved by what is yielded. Where stderr is no terminal there is none, and nothing is imported."""
+    if not sys.stderr.isatty():
+        yield lambda done, of=None: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda done, of=None: bar.update(task, completed=done, total=total if of is None else of)
