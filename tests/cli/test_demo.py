@@ -54,8 +54,8 @@ def workers_below(directory: Path) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_demo_leaves_nothing_running(number: signal.Signals, home: Path) -> None:
     child = start(home)
-    while not list(home.glob("veilcast-demo-*/*/*/node.sock")):
-        assert child.poll() is None
+    wait_until(lambda: child.poll() is not None or list(home.glob("veilcast-demo-*/*/*/node.sock")))
+    assert child.poll() is None
     workers = workers_below(home)
     assert workers
     os.killpg(child.pid, number)

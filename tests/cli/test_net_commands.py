@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from patience import HANG_S
+from patience import HANG_S, wait_until
 from veilcast.authority.vault import alone, is_held
 from veilcast.cli import crew, localnet
 from veilcast.cli.context import Context
@@ -236,8 +236,9 @@ def test_ctrl_c_while_a_network_goes_up_leaves_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "n"
     command = [sys.executable, "-m", "veilcast.cli.main", "net", "up", "4", "--dir", str(directory)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not (pids := list(crew.living(directory).values())):
-        assert child.poll() is None
+    wait_until(lambda: child.poll() is not None or crew.living(directory))
+    assert child.poll() is None
+    pids = list(crew.living(directory).values())
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=HANG_S)
     assert (child.returncode, err) == (130, "veilcast: interrupted\n")

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pytest
 
-from patience import HANG_S
+from patience import HANG_S, wait_until
 from veilcast.authority.vault import alone
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
@@ -390,8 +390,7 @@ def write_private(path: Path) -> None:
 
 
 def until_subscribed(home: Home) -> None:
-    while not json.loads(home.run("status", "--json")[1])["subscriptions"]:
-        pass
+    wait_until(lambda: json.loads(home.run("status", "--json")[1])["subscriptions"])
 
 
 SUBSCRIBED = "veilcast: subscribed; notes that are published from now on come here\n"

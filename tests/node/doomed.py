@@ -195,7 +195,8 @@ def lingered(told: list[tuple[str, Any]]) -> set[str]:
 def run(work: Path, bug: str) -> dict[str, Any]:
     point, ended, violations = 0, False, list[str]()
     while not ended:
-        point += 1
+        # A planted bug shows at many points, so that every fifth is enough to see it.
+        point += 5 if bug else 1
         directory = work / str(point)
         told, ended = told_by_the_doomed(directory, point, bug)
         if not directory.exists() or not (directory / store_module.FILE).exists():
