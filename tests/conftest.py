@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "live"))
 import inherited
+import schedule
 
 # Before anything is started: workers of pytest-xdist import this file too.
 inherited.restore_signals()
@@ -154,14 +155,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers more than there are cores: tests of live networks wait, and others can run meanwhile."""
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores + 2, int(memory_gb / 1.5)))
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file of the lab's is one worker's: others would start Java too, and set up again all that the file shares."""
+    """Which tests one worker runs together, and in which order they begin."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.split("::")[0] if nodeid.startswith("tests/lab/") else nodeid
+            return schedule.scope_of(nodeid)
 
+    # The collection has the order already.
+    config.option.loadscopereorder = False
     return Scheduling(config, log)
 
 
@@ -175,3 +186,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark, (wanted, skip) in skips.items():
             if mark in item.keywords and not wanted:
                 item.add_marker(skip)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: schedule.place_of(item.nodeid))

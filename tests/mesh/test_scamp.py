@@ -248,6 +248,7 @@ def survivors_are_connected(passive_max: int, seed: int) -> bool:
     return colony.is_connected()
 
 
+@pytest.mark.all_only
 def test_a_passive_view_saves_the_survivors_of_a_mass_crash() -> None:
     """Eighty of a hundred die at once, perhaps all contacts among them."""
     without = mean(survivors_are_connected(0, seed) for seed in range(5))

@@ -70,6 +70,7 @@ def test_the_best_round_of_each_counts_and_they_take_turns() -> None:
     assert found == {"a": 1.0, "b": 4.0}
 
 
+@pytest.mark.all_only
 def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
     monkeypatch.setattr(main, "_QUICK_SIZES", (1_000,))

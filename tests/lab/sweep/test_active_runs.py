@@ -77,6 +77,7 @@ def test_a_repeated_note_has_effects_where_nobody_remembers(monkeypatch: pytest.
     assert played(msgspec.structs.replace(SMALL, script="replay"))["replay", "effects"] > 0
 
 
+@pytest.mark.all_only
 def test_grinding_names_the_publisher_where_addresses_are_ranked_and_not_where_the_first_relay_is_kept() -> None:
     """Seed 3 is one whose publisher is taken soon."""
     small = Params(nodes=24, kappa=0.78, script="grinding", look="seconds", steps=(480,))

@@ -45,6 +45,7 @@ def test_one_insider_does_not_become_the_first_relay_by_coming_from_many_address
     assert found.first_hand(LAST) == 0
 
 
+@pytest.mark.all_only
 def test_without_new_addresses_the_same_insider_is_not_the_first_relay_in_either_case() -> None:
     """The null control."""
     assert not ground(SEED_TAKEN, "any", 0).is_named(LAST)
