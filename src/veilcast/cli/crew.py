@@ -1,8 +1,8 @@
 """The processes that serve a local network: a few workers with many nodes each, on one event loop each.
 
 Why a few: a node of this size keeps a core busy for a percent or two, while a process of its own costs an interpreter
-(50 MB, and half a second to start). Two workers use two cores; between nodes in one worker and in two nothing differs,
-for each has its own sockets, store and clock, and all they say goes through the system's loopback.
+(30 MB, and a fifth of a second to start). Two workers use two cores; between nodes in one worker and in two nothing
+differs, for each has its own sockets, store and clock, and all they say goes through the system's loopback.
 
 A worker holds a lock on its pid file for as long as it lives. So a locked pid file names a living worker of this
 network, and one that is not locked is what a dead worker left: no number is ever taken for a process that it is not.
