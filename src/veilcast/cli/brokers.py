@@ -50,14 +50,14 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 
 
 def status(arguments: argparse.Namespace, _: Context) -> Report:
-    from veilcast.cli.brokers_facts import facts_lines, told_by
+    from veilcast.cli.brokers_facts import facts_lines, majority_lines, told_by
     from veilcast.net.inquiries import inquire
 
     if arguments.dir is not None:
         told = told_by(arguments.dir)
-    else:
-        path = load_broker(arguments.config).control_path
-        told = {str(arguments.config): inquire(path, {"ask": "facts"})}
+        return Report({"brokers": told}, [*facts_lines(told), *majority_lines(told)])
+    path = load_broker(arguments.config).control_path
+    told = {str(arguments.config): inquire(path, {"ask": "facts"})}
     return Report({"brokers": told}, facts_lines(told))
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from veilcast.brokers.sharing.scheme import majority
 from veilcast.cli import localnet
 from veilcast.cli.counts import counted
-from veilcast.cli.localbrokers import broker_socket
+from veilcast.cli.localbrokers import SPARE, broker_socket
 from veilcast.errors import ConfigError, UnreachableError
 from veilcast.net.inquiries import inquire
 
@@ -48,6 +49,22 @@ def facts_lines(told: Mapping[str, Any]) -> list[str]:
             told_of = ", ".join(f"{why} ({count})" for why, count in reasons.items())
             lines.append(f"  {word}: {name}: {told_of}")
     return lines
+
+
+def majority_lines(told: Mapping[str, Any]) -> list[str]:
+    """What the brokers that are down mean: which virtual nodes have fewer replicas than they need."""
+    nodes: dict[str, list[bool]] = {}
+    for host, facts in told.items():
+        name = host.rpartition("-")[0] if facts is None else facts["node"]
+        if name is not None and name != SPARE:
+            nodes.setdefault(name, []).append(facts is not None)
+    short = {name: up for name, up in nodes.items() if sum(up) < majority(len(up))}
+    lines = [
+        f"  node {name} has {sum(up)} of its {len(up)} replicas, and {majority(len(up))} are needed: nothing passes it,"
+        " and its members are cut off"
+        for name, up in short.items()
+    ]
+    return lines or ["  every node has the majority of its replicas: what is published passes"]
 
 
 def marked(told: Mapping[str, Any], *, proof: bool) -> dict[str, dict[str, int]]:

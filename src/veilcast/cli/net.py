@@ -14,6 +14,7 @@ from veilcast.authority.vault import alone
 from veilcast.cli import by_hand, crew, localnet, localtree
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
+from veilcast.cli.hosts import Host, hosts_of
 from veilcast.cli.invocation import command_name
 from veilcast.cli.localnet import Net, Plan, SmallWorld
 from veilcast.cli.muster import statuses, subscribe_all, until_linked
@@ -21,6 +22,7 @@ from veilcast.cli.progress_bar import progress_bar
 from veilcast.cli.role_links import role_file
 from veilcast.errors import ConfigError, LocalError
 from veilcast.net import testnet
+from veilcast.net.agent import Status
 
 
 def up(arguments: argparse.Namespace, context: Context) -> Report:
@@ -53,7 +55,9 @@ def bring_up(directory: Path, plan: Plan, context: Context) -> Report:
         localnet.check_addresses(net)
         with alone(directory):
             if plan.tor and plan.mode == "tree":
+                _tell(context, "starting a private Tor network, which takes about half a minute")
                 _begin_tor(localtree.testnet_directory(directory))
+                _tell(context, f"Tor is up; {counted(plan.nodes, 'node')} and their directory find one another")
             workers = crew.Crew(directory, crew.WORKERS, lifeline=False)
             asyncio.run(_begin(directory, net, workers))
             workers.let_go()
@@ -107,6 +111,12 @@ def _check_tor(directory: Path, net: Net) -> None:
         )
 
 
+def _tell(context: Context, line: str) -> None:
+    """How far it is, where no progress bar is shown."""
+    if not sys.stderr.isatty():
+        context.warn(line)
+
+
 def _begin_tor(directory: Path) -> None:
     with progress_bar("Tors that know the others") as told:
         testnet.up(directory, told=told)
@@ -149,7 +159,7 @@ def _greeting(directory: Path, net: Net) -> list[str]:
 def status(arguments: argparse.Namespace, _: Context) -> Report:
     directory: Path = arguments.dir
     net = localnet.read_net(directory)
-    found = asyncio.run(statuses(directory, net))
+    found, hosts = asyncio.run(_look(directory, net))
     pids = list(crew.living(directory).values())
     up = [status for status in found if status is not None]
     nodes: list[dict[str, Any]] = [
@@ -161,14 +171,28 @@ def status(arguments: argparse.Namespace, _: Context) -> Report:
             "neighbours": status.neighbours if status else 0,
             "outbox": status.outbox if status else 0,
             "inbox": status.inbox if status else 0,
+            "hindrances": status.hindrances if status else (),
         }
         for number, (address, role, status) in enumerate(zip(net.addresses, net.roles, found, strict=True))
     ]
     lines = [f"{len(up)} of {net.plan.nodes} nodes are up ({net.plan.profile}), in {counted(len(pids), 'process')}"]
+    width = max(len(name) for name in ("NN", *(host.name for host in hosts)))
+    linked = _LINKED.get(net.plan.mode, "stream")
     for node in nodes:
-        state = f"{counted(node['neighbours'], 'neighbour')}, {counted(node['inbox'], 'note')} unread"
-        lines.append(f"  {node['node']}  {node['address']:20} {node['role']:10} {state if node['up'] else 'down'}")
-    return Report({"up": len(up), "pids": pids, "nodes": nodes}, lines)
+        state = f"{counted(node['neighbours'], linked)}, {counted(node['inbox'], 'note')} unread"
+        shown = state if node["up"] else "down"
+        lines.append(f"  {node['node']:{width}}  {node['address']:20} {node['role']:10} {shown}".rstrip())
+        lines += [f"  {'':{width}}  hindered: {hindrance}" for hindrance in node["hindrances"]]
+    for host in hosts:
+        shown = host.detail or ("up" if host.up else "down")
+        lines.append(f"  {host.name:{width}}  {host.address:20} {host.role:10} {shown}")
+    told = [host._asdict() for host in hosts]
+    return Report({"up": len(up), "pids": pids, "nodes": nodes, "hosts": told}, lines)
+
+
+async def _look(directory: Path, net: Net) -> tuple[list[Status | None], list[Host]]:
+    found, hosts = await asyncio.gather(statuses(directory, net), hosts_of(directory, net))
+    return found, hosts
 
 
 def down(arguments: argparse.Namespace, context: Context) -> Report:
@@ -198,5 +222,7 @@ def topology_of(text: str) -> SmallWorld | None:
 
 
 _ROLES: Final[tuple[localnet.NodeRole, ...]] = ("publisher", "subscriber")
+_LINKED: Final = {"mesh": "neighbour", "brokers": "replica"}
+"""What a member of each mode is linked with; of the others, streams."""
 _START_S: Final = 60.0
 _DOWN_S: Final = 15.0
