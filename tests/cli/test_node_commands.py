@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from patience import HANG_S, wait_until
 from veilcast.authority.vault import alone
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
+from veilcast.cli.delays import spell_duration
 from veilcast.cli.main import main
 from veilcast.cli.status import warning_of
 from veilcast.cli.sub import as_json, as_line, interest_of
@@ -110,7 +112,7 @@ def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) 
         assert home.run("pub", "weather", "-m", "sunny", "--value", "temp=21.5")[0] == 0
         assert home.run("pub", "weather", given=b"two\nlines")[0] == 0
         code, out, _ = home.run("pub", "weather", "--file", "body", "--json")
-        assert (code, json.loads(out)) == (0, {"published": 2})
+        assert (code, json.loads(out)) == (0, {"published": 2, "delay": None})
         out, err = reader.communicate(timeout=HANG_S)
         notes = [json.loads(line) for line in out.splitlines()]
         assert (reader.returncode, err) == (0, "")
@@ -210,6 +212,33 @@ def test_what_hinders_a_node_is_told_to_who_publishes_or_asks(home: Home) -> Non
         assert (code, out[:9], err) == (0, "published", "veilcast: the node goes on trying, but nobody answers\n")
         assert "\nhindered       nobody answers\n" in home.run("status")[1]
         assert json.loads(home.run("status", "--json")[1])["hindrances"] == ["nobody answers"]
+
+
+@pytest.mark.parametrize(
+    ("members", "told", "row"),
+    [
+        (31, r"veilcast: it waits: the lots are drawn; subscribers have it in about \d+ h\n", "in about"),
+        (32, r"veilcast: it waits: the relay does not answer; how long that lasts is not known\n", "is not known"),
+        (33, "", "it is on its way; subscribers have it in about 1 s"),
+    ],
+)
+def test_why_a_publication_waits_is_told_to_who_publishes_or_asks(
+    home: Home, members: int, told: str, row: str
+) -> None:
+    with home.node(members=members):  # As `desk` has it.
+        code, out, err = home.run("pub", "weather", "-m", "sunny")
+        assert (code, out[:9]) == (0, "published")
+        assert re.fullmatch(told, err)
+        shown = next(line for line in home.run("status")[1].splitlines() if line.startswith("outbox"))
+        assert shown.startswith("outbox         1 publication under way: ")
+        assert row in shown
+        data = json.loads(home.run("pub", "weather", "-m", "sunny", "--json")[1])
+        assert data["delay"] == json.loads(home.run("status", "--json")[1])["delay"]
+
+
+@pytest.mark.parametrize(("us", "told"), [(0, "1 s"), (94_600_000, "95 s"), (181_000_000, "3 min")])
+def test_a_duration_is_spelled_no_more_exactly_than_an_estimate_is(us: int, told: str) -> None:
+    assert spell_duration(us) == told
 
 
 @pytest.mark.parametrize(

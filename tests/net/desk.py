@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 
 from veilcast.errors import LocalError, UnknownTopicError
-from veilcast.machine import Delivered, Event, Note, Publication
+from veilcast.machine import Delay, Delivered, Event, Note, Publication
 from veilcast.net.agent import Peer, Status, Waiting
 from veilcast.net.control import ControlServer
 from veilcast.topics import Conjunction, Constraint, Label
@@ -129,6 +129,7 @@ class Desk:
             uptime_s=12.5,
             draining=self.draining,
             hindrances=("nobody answers",) if self.members == HINDERED else (),
+            delay=DELAYS.get(self.members),
         )
 
     def peers(self) -> list[Peer]:
@@ -174,4 +175,10 @@ LATER: dict[tuple[Constraint, ...], int | None] = {
 """Interests that get something only from some time on."""
 HINDERED = 21
 """Among so many members, this node finds no way."""
+DELAYS = {
+    31: Delay("the lots are drawn", 4_102_444_800_000_000),
+    32: Delay("the relay does not answer"),
+    33: Delay("it is on its way", 1),
+}
+"""Why publications wait among so many members."""
 """Nothing here takes that long; it ends a test that hangs."""

@@ -6,6 +6,7 @@ import argparse
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
+from veilcast.cli.delays import is_worth_telling, spell_delay
 from veilcast.cli.input_file import read_file
 from veilcast.cli.reach import config_of, warn_if_hindered
 from veilcast.errors import ConfigError
@@ -27,8 +28,15 @@ def pub(arguments: argparse.Namespace, context: Context) -> Report:
         body = context.read_input()
     with connect_sync(config) as me:
         me.publish(Publication(pairs, body))
-        warn_if_hindered(me, context)
-    return Report({"published": len(body)}, [f"published {counted(len(body), 'byte')}; the node has it on its disk"])
+        status = warn_if_hindered(me, context)
+    delay, now_us = status.delay, context.now_us()
+    if delay is not None and is_worth_telling(delay, now_us) and not (status.hindrances and delay.until_us is None):
+        context.warn(f"it waits: {spell_delay(delay, now_us)}")
+    told = None if delay is None else {"reason": delay.reason, "until_us": delay.until_us}
+    return Report(
+        {"published": len(body), "delay": told},
+        [f"published {counted(len(body), 'byte')}; the node has it on its disk"],
+    )
 
 
 def parse_value(text: str) -> tuple[str, Value]:

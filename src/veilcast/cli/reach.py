@@ -8,6 +8,7 @@ from pathlib import Path
 
 from veilcast.cli.context import Context
 from veilcast.errors import ConfigError
+from veilcast.net.agent import Status
 from veilcast.net.blocking import BlockingClient
 
 
@@ -18,7 +19,9 @@ def config_of(arguments: argparse.Namespace) -> Path:
     return path
 
 
-def warn_if_hindered(me: BlockingClient, context: Context) -> None:
-    """What was asked for is taken, but may wait: say why, if the node knows."""
-    for hindrance in me.status().hindrances:
+def warn_if_hindered(me: BlockingClient, context: Context) -> Status:
+    """What was asked for is taken, but may wait: say why, if the node knows. Returns how the node is."""
+    status = me.status()
+    for hindrance in status.hindrances:
         context.warn(f"the node goes on trying, but {hindrance}")
+    return status

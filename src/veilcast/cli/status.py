@@ -12,6 +12,7 @@ import msgspec
 from veilcast.cli.context import Context, Report
 from veilcast.cli.counts import counted
 from veilcast.cli.dates import time_of
+from veilcast.cli.delays import spell_delay
 from veilcast.cli.reach import config_of
 from veilcast.cli.sub import when
 from veilcast.net.agent import Status
@@ -30,13 +31,13 @@ def status(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config_of(arguments)) as me:
         status = me.status()
     warning = warning_of(status, context.now_us())
-    lines = [f"{label:15}{text}" for label, text in _rows(status)]
+    lines = [f"{label:15}{text}" for label, text in _rows(status, context.now_us())]
     if warning:
         lines.append(f"warning: {warning}")
     return Report({**msgspec.to_builtins(status), "warning": warning}, lines)
 
 
-def _rows(status: Status) -> Iterator[tuple[str, str]]:
+def _rows(status: Status, now_us: int) -> Iterator[tuple[str, str]]:
     yield "mode", f"{status.mode}, {status.profile}" + (", finishing" if status.draining else "")
     if status.mode == "relay":
         yield "proxies", f"{status.neighbours} up; how many others use them they do not say"
@@ -61,7 +62,8 @@ def _rows(status: Status) -> Iterator[tuple[str, str]]:
         yield f"  {status.lapsed} lapsed", "no grant of the keyring allows this any more"
     if status.refused:
         yield "  refused", f"{counted(status.refused, 'note')}, since too many were not acknowledged"
-    yield "outbox", f"{counted(status.outbox, 'publication')} under way"
+    delayed = "" if status.delay is None else f": {spell_delay(status.delay, now_us)}"
+    yield "outbox", f"{counted(status.outbox, 'publication')} under way{delayed}"
     if status.overdue:
         yield f"  {status.overdue} overdue", "no way was found for this yet; the node goes on trying"
     if status.faults:
