@@ -82,7 +82,9 @@ def start(arguments: argparse.Namespace, _: Context) -> Report:
         nodes = [node for node in range(net.plan.nodes) if node % crew.WORKERS in numbers]
         stopped = [node for node in _down_now(directory, net) if node not in nodes]
         if numbers:
-            by_hand.check_none(directory, nodes, net.plan.hosts if len(numbers) == crew.WORKERS else ())
+            running = [host for host in net.plan.hosts if host not in net.plan.spares]
+            hosts = [host for place, host in enumerate(running) if place % crew.WORKERS in numbers]
+            by_hand.check_none(directory, nodes, hosts)
             _check_tor(directory, net)
             workers = crew.Crew(directory, crew.WORKERS, lifeline=False, numbers=numbers)
             try:
@@ -92,7 +94,8 @@ def start(arguments: argparse.Namespace, _: Context) -> Report:
                 raise
             workers.let_go()
     files = [localnet.node_file(directory, node) for node in stopped]
-    lines = [f"{counted(len(numbers), 'process')} started, with {counted(len(nodes), 'node')}"]
+    started = f"{counted(len(numbers), 'process')} started, with {counted(len(nodes), 'node')}"
+    lines = [started if numbers else "nothing to start: all processes of the network run"]
     lines += [f"  {file.parent} is stopped; start it: {command_name()} node run -c {file}" for file in files]
     names = [localnet.node_directory(directory, node).name for node in nodes]
     return Report({"started": len(numbers), "nodes": names, "stopped": [file.parent.name for file in files]}, lines)
@@ -134,7 +137,9 @@ async def _begin(directory: Path, net: Net, workers: crew.Crew, stopped: Collect
         try:
             await until_linked(directory, net, workers, _START_S, told, stopped)
         except TimeoutError:
-            raise LocalError(f"not every node found others within {_START_S:g} s; nothing is left running") from None
+            raise LocalError(
+                f"not every node found others within {_START_S:g} s; what was started is ended again"
+            ) from None
     await subscribe_all(directory, net, stopped)
 
 
