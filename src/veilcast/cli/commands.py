@@ -140,7 +140,7 @@ COMMANDS: Final = (
     Command("tree", "the directory of a tree, and a private Tor network", "modes"),
     Command("foil", "publish and subscribe at any MQTT broker, among fakes", "modes"),
     Command("brokers", "an overlay of replicated brokers: overlay, run, plan, ...", "modes"),
-    Command("net", "many nodes on this machine: up, status, down", "local"),
+    Command("net", "many nodes on this machine: up, start, status, down", "local"),
     Command("sim", "the protocol in virtual time: run, soak, explore, ...", "local"),
     Command("audit", "what an observer learns from captures of your own network", "lab"),
     Command("lab", "experiments on Spark: list, run, report, doctor, ...", "lab"),
