@@ -82,7 +82,8 @@ def test_a_broken_network_fails_though_strangers_are_in_its_capture(
         code, out, _ = run(capsys, *recorded_as(form, tmp_path / name, cells), *checks, "--out", tmp_path / name)
         told = json.loads(out)
         found.append((code, told["found"], told["publications"], told["wire"], told["advice"], told["attackers"]))
-        assert "10.9.0." not in (tmp_path / name / "audit.html").read_text().split("How it was read")[0]
+        page = (tmp_path / name / "audit.html").read_text()
+        assert "10.9.0." not in re.sub(r'<p class="notice">In doubt.*?</p>', "", page).split("How it was read")[0]
     assert found[0][0] == 13
     assert found[0][1:3] == found[1][1:3]
     assert found[0] == found[1]

@@ -116,6 +116,15 @@ def test_an_experiment_with_a_wrong_key_is_told_by_it(capsys: pytest.CaptureFixt
     assert "nu" in error
 
 
+def test_all_data_files_that_experiments_lack_are_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, error = failed(capsys, "run", "mesh-gnutella", "mesh-deezer", "--data", str(tmp_path))
+    assert (code, error.count("\n"), error.count("get it from")) == (4, 1, 3)
+    code, error = failed(capsys, "run", "mesh-deezer")
+    assert (code, error.count("\n"), error.count("pubsub/deezer_ro")) == (3, 1, 2)
+
+
 def test_an_unknown_metric_is_told_before_spark_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -56,6 +56,20 @@ def test_without_a_topic_a_share_of_all_subscribes(folder: Path) -> None:
         assert publisher not in subscribers
 
 
+def test_all_missing_files_are_named_at_once_with_their_places(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as told:
+        data.require(["deezer", "planetlab", "small-world"], tmp_path)
+    names = ["pubsub/deezer_ro_edges.csv.gz", "pubsub/deezer_ro_genres.json.gz", "topology/PlanetLabData_1.txt.gz"]
+    assert str(told.value).startswith(f"{tmp_path} lacks 3 files: {names[0]} (get it from https://")
+    assert all(name in str(told.value) for name in names)
+    for name in names[1:]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(StorageError, match=r"deezer_ro_edges.csv.gz is not there; get it from https://"):
+        data.require(["deezer", "planetlab"], tmp_path)
+    data.require(["planetlab", "small-world"], tmp_path)
+
+
 def test_a_file_that_was_changed_though_its_counts_were_not_has_another_digest(folder: Path) -> None:
     before = data.digests(["small-world", "deezer"], folder)
     assert list(before) == ["edges.csv.gz", "topics.json.gz"]

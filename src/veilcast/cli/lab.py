@@ -53,14 +53,17 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.trace is not None:
         loaded = _on_trace(loaded, arguments.trace, data, (lambda _: None) if arguments.json else context.say)
     chosen = [(name, definition, arguments.engine or definition.engines[0]) for name, definition in loaded]
-    for name, definition, engine in chosen:
-        definition.check_means(name, engine, data)
     with lab_extra():
+        for name, definition, engine in chosen:
+            definition.check_means(name, engine, data)
+        from veilcast.lab.data import require
         from veilcast.lab.spark import Progress, session
         from veilcast.lab.sweep import plan, rehearsal, sweep
         from veilcast.lab.sweep.engines import ENGINES
     if arguments.seeds is not None:
         within("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
+    quick = arguments.quick
+    require({each for _, one, engine in chosen for each in one.sources(engine, quick=quick)}, data)
     for name, definition, engine in chosen:
         sweep.check(
             name,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
@@ -99,16 +99,35 @@ def trace(source: str, folder: Path | None) -> traces.Trace:
 def digests(sources: Iterable[str], folder: Path | None) -> dict[str, str]:
     """Of the files that these are read from, by their names: the SHA-256 of each. None is read for an overlay that is
     drawn."""
-    found = {}
+    require(sources := set(sources), folder)
+    return {
+        file.name: hashlib.sha256(_stored(file, folder)).hexdigest() for file in files_of(sources) if folder is not None
+    }
+
+
+def files_of(sources: Collection[str]) -> list[File]:
+    """The files that these sources are read from; an overlay that is drawn has none."""
     read: dict[str, list[File]] = {name: files.all() for name, files in FILES.items()}
     read |= {"planetlab": [PLANETLAB], "minutes": [MINUTES], "daily": [DAILY]}
     read |= {name: [file] for name, file in TRACES.items()}
-    for source in sorted(read.keys() & set(sources)):
-        if folder is None:
-            raise unnamed(source)
-        for file in read[source]:
-            found[file.name] = hashlib.sha256(_stored(file, folder)).hexdigest()
-    return found
+    return [file for source in sorted(read.keys() & set(sources)) for file in read[source]]
+
+
+def require(sources: Collection[str], folder: Path | None) -> None:
+    """Raise `StorageError` with all files of these sources that are missing, or `ConfigError` if no folder is named."""
+    files = files_of(sources)
+    if files and folder is None:
+        raise unnamed(" and ".join(sorted(sources)), files)
+    missing = [file for file in files if folder is not None and not (folder / file.name).exists()]
+    if folder is not None and len(missing) == 1:
+        raise unfit(missing[0], folder, "is not there")
+    if missing:
+        raise StorageError(f"{folder} lacks {len(missing)} files: {layout(missing)}")
+
+
+def layout(files: Iterable[File]) -> str:
+    """The path of each file below the data folder, and where the file comes from."""
+    return "; ".join(f"{file.name} (get it from {file.origin})" for file in files)
 
 
 def largest(graph: Graph) -> NDArray[np.bool_]:
@@ -197,8 +216,10 @@ def _stored(file: File, folder: Path) -> bytes:
         raise unfit(file, folder, f"cannot be read ({error})") from error
 
 
-def unnamed(source: str) -> ConfigError:
-    return ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
+def unnamed(source: str, files: Iterable[File] = ()) -> ConfigError:
+    """`source` is what is read; `files` are those that it needs in the folder."""
+    below = f"; the folder holds {layout(files)}" if files else ""
+    return ConfigError(f"{source} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA{below}")
 
 
 def unfit(file: File, folder: Path, why: str) -> StorageError:

@@ -63,3 +63,9 @@ def test_a_missed_reader_has_a_ring_and_a_label_is_text() -> None:
     tree = ElementTree.fromstring(drawn)
     assert sum(circle.get("class") == "missed" for circle in tree.iter("circle")) == 1
     assert [title.text for title in tree.iter("title")] == ["a & b", "3 notes", "<b>", "p"]
+
+
+def test_a_doubt_stands_at_the_top_of_the_page(found: Audit) -> None:
+    text = audit_page.page(found, remarks=["left out: 1 node"], doubts=["1 node (x) is not listed"])
+    assert '<p class="notice">In doubt: 1 node (x) is not listed.</p>' in text.split("What to change")[0]
+    assert "left out: 1 node" in text.split("How it was read")[1]

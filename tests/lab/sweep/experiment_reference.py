@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from veilcast.lab import data
 from veilcast.lab.sweep import experiment
 from veilcast.lab.sweep.experiment import Curve, Experiment, Figure, Machines, Published, Quick, Series
 from veilcast.lab.sweep.matrix import Matrix
@@ -69,6 +70,7 @@ def page() -> str:
     parts.append(f"## Parameters\n\n{_PARAMETERS}\n\n{_table(Params)}")
     parts.append(f"## Attackers\n\n{_ATTACKERS}\n\n{_attackers()}")
     parts.append(f"## Metrics\n\n{_METRICS}\n\n{_metrics()}")
+    parts.append(f"## Data folder\n\n{_DATA}\n\n{_data()}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -154,6 +156,19 @@ def _metrics() -> str:
     return "\n".join(rows)
 
 
+def _data() -> str:
+    readers: dict[str, list[str]] = {}
+    for name in experiment.names():
+        loaded = experiment.load(name)[1]
+        for source in {source for engine in loaded.engines for source in loaded.sources(engine)}:
+            readers.setdefault(source, []).append(name)
+    rows = ["| source | file below the folder | where it comes from | read by |", "|---|---|---|---|"]
+    for source in sorted(readers):
+        shown = ", ".join(f"`{name}`" for name in readers[source][:3]) + (", ..." if len(readers[source]) > 3 else "")
+        rows += [f"| `{source}` | `{file.name}` | {file.origin} | {shown} |" for file in data.files_of([source])]
+    return "\n".join(rows)
+
+
 _HEAD = """# Experiments of your own
 
 `veilcast lab run my.toml` runs an experiment from a file. This page is written from the code by
@@ -186,6 +201,10 @@ _ATTACKERS = (
     '`attacks` names attackers of the mesh that run over epochs (`look = "epochs"`). Other runs have attackers of '
     "their own, whose names a refused curve tells. The list is closed: an attacker of your own is a change of the "
     "package, in `src/veilcast/lab/attack/`."
+)
+_DATA = (
+    "Some experiments read real data, which does not come with the package: `--data DIR`, or `VEILCAST_DATA`. Files "
+    "that are missing are named all at once. A file is taken only if it has exactly the rows that it should have."
 )
 _METRICS = "Metrics that packaged experiments draw. `veilcast lab list NAME` says what each experiment is about."
 

@@ -25,21 +25,22 @@ def write(directory: Path, found: CaptureAudit, limits: Sequence[Limit] = ()) ->
         suffix = "" if number == 1 else f"-{number}"
         pages.append(directory / PAGE.replace(".", f"{suffix}."))
         files.write_page(
-            pages[-1], page(each, limits, [*found.remarks, *found.left_out.lines(), *found.left_out.doubts])
+            pages[-1], page(each, limits, [*found.remarks, *found.left_out.lines()], found.left_out.doubts)
         )
         data = msgspec.json.format(msgspec.json.encode(each)).decode()
         files.write_page(directory / DATA.replace(".", f"{suffix}."), data)
     return pages
 
 
-def page(found: Audit, limits: Sequence[Limit] = (), remarks: Sequence[str] = ()) -> str:
-    """The page of one network; `remarks` are about the whole capture."""
+def page(found: Audit, limits: Sequence[Limit] = (), remarks: Sequence[str] = (), doubts: Sequence[str] = ()) -> str:
+    """The page of one network; `remarks` and `doubts` are about the whole capture."""
     read = [*found.reading.lines(), *remarks, *found.remarks]
     return document(
         "Veilcast audit",
         tag("p", _lead(found), class_="lead"),
         tag("ul", *_tiles(found), class_="tally"),
         tag("p", _NO_MEMBERS, class_="notice") if not found.with_members else "",
+        *(tag("p", f"In doubt: {doubt}.", class_="notice") for doubt in doubts),
         _limits(found, limits),
         _advice(found),
         _picture(found),

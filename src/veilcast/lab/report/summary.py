@@ -7,6 +7,7 @@ other than expected is said before anybody sees a figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from veilcast.lab.report.markup import Markup, join, slug, tag
 from veilcast.lab.report.results import VERDICTS, Result
@@ -23,7 +24,7 @@ def summary(results: Sequence[Result]) -> Markup:
     return tag(
         "section",
         _opening(results, counted),
-        tag("ul", *(_count(verdict, counted) for verdict in VERDICTS), class_="tally"),
+        tag("ul", *(_count(verdict, counted) for verdict in VERDICTS), class_="tally") if counted else "",
         _doubts(results),
         _reservations(results),
         _findings("Not reproduced, and why", [pair for pair in counted if pair[1].verdict == "not reproduced"]),
@@ -52,6 +53,9 @@ def explained(result: Result) -> str:
 
 def _opening(results: Sequence[Result], counted: Found) -> Markup:
     used = len({result.name for result, _ in counted})
+    if not counted:
+        said = f"{_many(len(results), 'experiment')}. Nothing is held against published numbers here."
+        return tag("p", said, class_="lead")
     own = sum(not result.experiment.source for result, _ in counted)
     said = _many(len(counted) - own, "published number") + (f" and {own} of our own" if own else "")
     said += f", held against what came out of {_many(used, 'experiment')}."
@@ -69,8 +73,16 @@ def _doubts(results: Sequence[Result]) -> Markup:
     """What is in the report and not in its count, and what is not even in the report."""
     items = [tag("div", _link(result), f": {explained(result)}.") for result in results if result.doubt]
     if absent := sorted(set(names()) - {result.name for result in results}):
-        items.append(tag("div", f"Not run: {', '.join(absent)}."))
+        items.append(_absent(absent, len(names())))
     return _listed("Not counted", items, "soft")
+
+
+def _absent(absent: Sequence[str], known: int) -> Markup:
+    """The packaged experiments that were not run; a long list is folded."""
+    if len(absent) <= _LISTED:
+        return tag("div", f"Not run: {', '.join(absent)}.")
+    folded = f"Not run: {len(absent)} of the {known} packaged experiments"
+    return tag("details", tag("summary", folded), f"{', '.join(absent)}.")
 
 
 def _reservations(results: Sequence[Result]) -> Markup:
@@ -136,3 +148,7 @@ def _link(result: Result) -> Markup:
 
 def _many(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("s" if count != 1 else "")
+
+
+_LISTED: Final = 5
+"""So many experiments that were not run are named in the open."""

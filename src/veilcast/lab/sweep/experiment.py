@@ -190,8 +190,16 @@ class Experiment(Outline, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """Raise `ConfigError` unless this is an engine that it runs on, and there is a data folder if it needs one."""
         if engine not in self.engines:
             raise ConfigError(f"{name} runs on {' and '.join(self.engines)} only, not on {engine}")
-        if data is None and any(cell.params.sources(engine) for cell in self.cells(engine=engine)):
-            raise ConfigError(f"{name} is read from a data folder: name it with --data DIR, or in VEILCAST_DATA")
+        sources = self.sources(engine)
+        if data is None and sources:
+            from veilcast.lab.data import files_of, unnamed  # Only a refusal pays for it.
+
+            raise unnamed(name, files_of(sources))
+
+    def sources(self, engine: str, *, quick: bool = False) -> set[str]:
+        """What its runs read from the data folder, by the names of `lab.data`."""
+        cells = self.cells(quick=quick, engine=engine)
+        return {source for cell in cells for source in cell.params.sources(engine)}
 
     def _of_figures(self) -> Iterator[str]:
         """What figures name that is not in the experiment."""

@@ -86,11 +86,8 @@ def describe(
     name: str, experiment: Experiment, *, engine: str, quick: bool, folder: Path | None, command: str
 ) -> Manifest:
     """What is made from here on, with nothing stored yet."""
-    sources = {
-        source for cell in experiment.cells(quick=quick, engine=engine) for source in cell.params.sources(engine)
-    }
     # What does not read the folder is the same whatever it is.
-    read = data.digests(sources, folder)
+    read = data.digests(experiment.sources(engine, quick=quick), folder)
     own = {cell.params.own_trace for cell in experiment.cells(quick=quick, engine=engine)} - {""}
     commit, changed = _checkout()
     return Manifest(
