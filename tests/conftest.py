@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "live"))
 import inherited
 import schedule
+import tiers
 
 # Before anything is started: workers of pytest-xdist import this file too.
 inherited.restore_signals()
@@ -152,6 +153,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--heavy", action="store_true", help="everything: all of --all, and what takes long and has a lighter form"
     )
+    parser.addoption("--write-tiers", action="store_true", help="write the lists of docs/tests.md anew")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -177,6 +179,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[tiers.COLLECTED] = list(items)
     heavy = config.getoption("--heavy")
     skips = {
         "all_only": (heavy or config.getoption("--all"), pytest.mark.skip(reason="runs under ./run test --all")),
