@@ -12,7 +12,7 @@ async def main(config: str) -> None:
         status = await me.status()
         print(f"one of {status.members} members, {status.cover_share:.0%} of them cover")
         warm = me.subscribe(All(Label("weather/munich"), Range("temp", 20, 25)))
-        await warm.start()
+        await warm.ready(timeout_s=60)
         await me.publish("weather/munich", "sunny", temp=21.5)
         async for note in warm:
             # Acknowledged when the next one is asked for, or at once:

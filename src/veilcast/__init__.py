@@ -11,6 +11,7 @@ from veilcast.errors import (
     ForgedError,
     LocalError,
     MalformedError,
+    NotReadyError,
     PassphraseError,
     PermissionsError,
     RemoteError,
@@ -27,16 +28,18 @@ from veilcast.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from veilcast.machine import Note, Publication
-    from veilcast.net.blocking import connect_sync
-    from veilcast.net.client import connect
+    from veilcast.net.agent import Peer, Status, Waiting
+    from veilcast.net.blocking import BlockingClient, BlockingSubscription, connect_sync
+    from veilcast.net.client import Client, Connection, Subscription, connect
     from veilcast.topics.interests import All, Box, Equal, Label, Range
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "veilcast.machine": ("Note", "Publication"),
-            "veilcast.net.blocking": ("connect_sync",),
-            "veilcast.net.client": ("connect",),
+            "veilcast.net.agent": ("Peer", "Status", "Waiting"),
+            "veilcast.net.blocking": ("BlockingClient", "BlockingSubscription", "connect_sync"),
+            "veilcast.net.client": ("Client", "Connection", "Subscription", "connect"),
             "veilcast.topics.interests": ("All", "Box", "Equal", "Label", "Range"),
         },
     )
@@ -46,6 +49,14 @@ __version__ = "0.1.0"
 __all__ = [
     "connect",
     "connect_sync",
+    "Connection",
+    "Client",
+    "Subscription",
+    "BlockingClient",
+    "BlockingSubscription",
+    "Status",
+    "Peer",
+    "Waiting",
     "Label",
     "Range",
     "Box",
@@ -60,6 +71,7 @@ __all__ = [
     "PermissionsError",
     "PassphraseError",
     "UnreachableError",
+    "NotReadyError",
     "TamperedError",
     "AuthorityError",
     "UnknownTopicError",

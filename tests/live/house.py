@@ -69,8 +69,7 @@ class House:
     async def subscribe(self, name: str) -> None:
         """Let a reader's node collect; returns when the network has taken it on."""
         async with self.client(name) as me:
-            await me.subscribe(self.net.topic, keep=True).start()
-            await until(me, lambda status: not status.waiting)
+            await me.subscribe(self.net.topic, keep=True).ready()
 
     async def publish(self, *bodies: str) -> None:
         """Returns when all of them are with others, for good."""

@@ -9,6 +9,7 @@ import pytest
 
 from veilcast.machine import Address, Waiting
 from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC
 from veilcast.wire.messages import Advert, Greet, Message, Notify, Subscribe, Unadvert, Unsubscribe
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -165,6 +166,62 @@ def test_a_reader_of_what_nobody_advertises_waits_for_nobody_knows_how_long() ->
     cottage = Cottage("subscriber")
     number = cottage.node.subscribe(LABEL, cottage.now)
     assert cottage.events() == [Waiting(number, None)]
+
+
+def test_a_reader_of_what_nobody_advertises_is_ready_once_it_would_have_heard_of_a_mesh() -> None:
+    """The publisher that comes then finds it in the first mesh."""
+    cottage = Cottage("subscriber")
+    number = cottage.node.subscribe(LABEL, cottage.now)
+    assert cottage.events() == [Waiting(number, None)]
+    cottage.live(RULES.window_periods + 3)
+    [told] = cottage.events()
+    assert isinstance(told, Waiting)
+    assert told.until_us is not None
+    assert told.until_us <= cottage.now
+    cottage.node.subscribe(LABEL, cottage.now)
+    assert cottage.events() == []
+
+
+def test_a_reader_without_neighbours_is_never_ready() -> None:
+    cottage = Cottage("subscriber", neighbours="")
+    number = cottage.node.subscribe(LABEL, cottage.now)
+    cottage.until(START_US + 3 * EPOCH_US)
+    assert cottage.events() == [Waiting(number, None)]
+
+
+def test_a_reader_is_told_anew_when_an_advert_comes() -> None:
+    cottage = Cottage("subscriber")
+    number = cottage.node.subscribe(LABEL, cottage.now)
+    cottage.hear("a", root_advert())
+    cottage.live(2)
+    unknown, known, *rest = cottage.events()
+    assert unknown == Waiting(number, None)
+    assert isinstance(known, Waiting)
+    assert known.until_us is not None
+    assert cottage.now < known.until_us <= cottage.now + RULES.window_periods * PERIOD_US
+    cottage.live(RULES.window_periods + 2)
+    assert [*rest, *cottage.events()] == []
+
+
+@pytest.mark.parametrize(("is_first", "seed"), [(True, 1), (True, 2), (False, 1), (False, 2)])
+def test_what_is_published_once_a_reader_is_ready_reaches_it(is_first: bool, seed: int) -> None:
+    """In a whole network, with a publisher that has advertised or with one that has not; a reader is ready when its
+    owner hears so."""
+    hamlet = Hamlet("p-a a-b b-s a-s b-s2 p-b", seed=seed)
+    if is_first:
+        hamlet.world.call(Address("p"), lambda machine, now: machine.unadvertise(TOPIC, now))
+
+    def is_ready(name: str) -> bool:
+        told = [event.until_us for node, event in hamlet.told if node == name and isinstance(event, Waiting)]
+        return bool(told) and told[-1] is not None and told[-1] <= hamlet.world.now
+
+    while not (is_ready("s") and is_ready("s2")):
+        hamlet.run(1)
+    assert not (is_first and hamlet.node("s").overlay.routes.origins(hamlet.token()))
+    hamlet.run(seed * 17 % 90)
+    hamlet.publish(b"x", wait=0)
+    hamlet.until(3)
+    assert hamlet.got("s") == hamlet.got("s2") == [b"x"]
 
 
 def test_a_late_reader_that_covers_the_topic_reads_at_once_and_says_nothing() -> None:

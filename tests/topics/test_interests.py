@@ -103,7 +103,11 @@ ILLEGAL: list[tuple[Callable[..., Conjunction], tuple[Any, ...]]] = [
     (Label, (b"news",)),
     (Box, ({},)),
     (Box, ({"lat": (2, 1)},)),
+    (Box, ([("lat", 1, 2)],)),
+    (Box, ({"lat": 1},)),
     (All, ()),
+    (All, ("news",)),
+    (All, ([Label("a")],)),
     (All, (Label("a"),) * (MAX_CONSTRAINTS + 1)),
     (All, (All(*[Label("a")] * MAX_CONSTRAINTS), Label("b"))),
 ]

@@ -73,7 +73,10 @@ class Conduct(Protocol):
         """Why publications on the disk wait, in a network of so many members; None if none waits."""
 
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
-        """The owner wants all that these match of a topic, and no more; when the wait for it ends, if that is known."""
+        """The owner wants all that these match of a topic, and no more. Returns `ready_us`."""
+
+    def ready_us(self, topic: str, now: int) -> int | None:
+        """When what is published on a topic that the owner reads begins to reach it; None while that is unknown."""
 
     def unread(self, topic: str, now: int) -> None: ...
 

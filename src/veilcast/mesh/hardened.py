@@ -138,16 +138,19 @@ class Hardened:
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(interests)  # Raises for what cannot be had.
         before, self._interests[topic] = self._near(topic, now), interests
-        near: dict[bytes, list[bytes]] = {}
-        for keys in self._near(topic, now):
-            near.setdefault(keys.lineage, []).append(keys.token)
+        near = {keys.lineage for keys in self._near(topic, now)}
         for keys in before:
             if keys.lineage not in near:
                 self._reading.pop(keys.lineage, None)
                 self.overlay.unread(keys.token, now)
         self._read_on(topic, now)
-        ready = [until_us for tokens in near.values() if (until_us := self._joins.ready_us(tokens, now)) is not None]
-        return max(ready) if len(ready) == len(near) else None
+        return self.ready_us(topic, now)
+
+    def ready_us(self, topic: str, now: int) -> int | None:
+        near: dict[bytes, list[bytes]] = {}
+        for keys in self._near(topic, now):
+            near.setdefault(keys.lineage, []).append(keys.token)
+        return self._joins.ready_us(near.values(), now)
 
     def unread(self, topic: str, now: int) -> None:
         self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}

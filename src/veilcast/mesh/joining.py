@@ -45,6 +45,8 @@ class BatchJoins(Baseline):
         self._rules, self._habits, self._rng = rules, habits, rng
         self._period_us, self._epoch_us = period_us, epoch_us
         self._parts: dict[bytes, _Part] = {}
+        self._linked_us: int | None = None
+        """Since when we have had a neighbour without a break."""
 
     def advertised(self, token: bytes, now: int) -> None:
         """Decide once for each mesh, when its first advert comes, whether to be in it; and draw the moment."""
@@ -77,6 +79,10 @@ class BatchJoins(Baseline):
                 part.parent = None
 
     def beat(self, now: int) -> None:
+        if not self._seat.present():
+            self._linked_us = None
+        elif self._linked_us is None:
+            self._linked_us = now
         for token, part in list(self._parts.items()):
             if (part.epoch + 1) * self._epoch_us + self._rules.grace_periods * self._period_us <= now:
                 del self._parts[token]
@@ -84,11 +90,28 @@ class BatchJoins(Baseline):
             elif part.opens_us is not None and part.opens_us <= now:
                 self._follow(token, part, now)
 
-    def ready_us(self, tokens: Iterable[bytes], now: int) -> int | None:
-        """When what is published on a topic that has these names, from this epoch on, begins to reach us.
+    def ready_us(self, topics: Iterable[Iterable[bytes]], now: int) -> int | None:
+        """When what is published on all of these topics, from this epoch on, begins to reach us; None if unknown.
 
-        None while nobody advertises it. Whether we are in a mesh was decided when it began to form, and for the next
-        one too if it has; who is in neither waits for the one after.
+        Each topic is the tokens that it has in this epoch and the next. A topic that nobody advertises has no mesh. If
+        we have had neighbours for a window, which is longer than a flood takes, we would know of a mesh. So the next
+        mesh of the topic forms later, and we are in it if we read the topic; and its root holds notes back until the
+        mesh stands. Without neighbours for so long, we cannot say.
+        """
+        is_settled = (
+            self._linked_us is not None and now - self._linked_us > self._rules.window_periods * self._period_us
+        )
+        found = [self._joined_us(tokens, now) for tokens in topics]
+        known = [until_us for until_us in found if until_us is not None]
+        if len(known) < len(found):
+            return max([now, *known]) if is_settled else None
+        return max(known, default=None)
+
+    def _joined_us(self, tokens: Iterable[bytes], now: int) -> int | None:
+        """When we are in a mesh with one of these tokens; None while nobody advertises one.
+
+        Whether we are in a mesh was decided when it began to form, and for the next one too if it has; who is in
+        neither waits for the one after.
         """
         edge_us = None
         for part in (self._parts[token] for token in tokens if token in self._parts):

@@ -19,7 +19,7 @@ from veilcast.authority.letters import Records
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.link.prefixes import Prefix
-from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication, Waiting
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication
 from veilcast.mesh.buckets import Buckets
 from veilcast.mesh.caps import Backlogs
 from veilcast.mesh.certified import Certified
@@ -35,6 +35,7 @@ from veilcast.mesh.membership import Membership
 from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord, read_neighbour_record
 from veilcast.mesh.neighbourhood import Fixed, Neighbourhood
 from veilcast.mesh.paper import Paper
+from veilcast.mesh.readiness import SubscriptionReadiness
 from veilcast.mesh.replays import Heard
 from veilcast.mesh.scamp import Scamp
 from veilcast.topics import Conjunction, check_interest, check_publication, topic_of, topics_of
@@ -123,7 +124,7 @@ class MeshNode:
         )
         self._subscriptions: dict[int, tuple[str, Conjunction]] = {}
         self._subscribed = 0
-        self._waiting: list[Event] = []
+        self._readiness = SubscriptionReadiness()
         self._notes = 0
         self._met_us = now
         """When a neighbour was there last."""
@@ -160,8 +161,7 @@ class MeshNode:
         until_us = self._conduct.read(topic, [*self._interests(topic), wanted], now)
         self._subscribed += 1
         self._subscriptions[self._subscribed] = (topic, wanted)
-        if until_us != now:
-            self._waiting.append(Waiting(self._subscribed, until_us))
+        self._readiness.add(self._subscribed, until_us, now)
         return self._subscribed
 
     def unsubscribe(self, number: int, now: int) -> None:
@@ -209,6 +209,8 @@ class MeshNode:
             self._met_us = now
         self._inbox.beat(now)
         self._conduct.beat(now)
+        topics = {number: topic for number, (topic, _) in self._subscriptions.items()}
+        self._readiness.beat(topics, self._conduct.ready_us, now)
         self.neighbourhood.beat(now)
         self._frames += self._beats.beat(self._links.take_addressees(), now)
 
@@ -222,8 +224,8 @@ class MeshNode:
         return frames
 
     def next_event(self) -> Event | None:
-        if self._waiting:
-            return self._waiting.pop(0)
+        if self._readiness.news:
+            return self._readiness.news.pop(0)
         own = self._links.next_event() or self._records.next_event()
         return own or self._inbox.next_delivery() or self._conduct.next_event()
 

@@ -101,6 +101,9 @@ class Paper:
         self._epochs.current(topic, now).for_interests(interests)
         self._wanted[topic] = interests
         self._follow(now)
+        return self.ready_us(topic, now)
+
+    def ready_us(self, topic: str, now: int) -> int | None:
         return now
 
     def unread(self, topic: str, now: int) -> None:

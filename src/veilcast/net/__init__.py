@@ -11,8 +11,9 @@ testnet     a private Tor network on loopback
 agent       what a running node offers its clients
 protocol    what is said on the control socket
 control     the node's side of it
-client      the client's side: `veilcast.connect`
-blocking    the same without async: `veilcast.connect_sync`
+session     the client's side without I/O; `arguments` checks what programs hand in
+client      drives a session by asyncio: `veilcast.connect`
+blocking    drives a session by a plain socket: `veilcast.connect_sync`
 log         logs that name no topic, no peer and no key
 metrics     numbers for Prometheus, on loopback
 writing     the thread that writes for an owner

@@ -132,6 +132,10 @@ class Box(Conjunction):
     sides: tuple[Range, ...]
 
     def __init__(self, sides: Mapping[str, tuple[Number | None, Number | None]]) -> None:
+        if not isinstance(sides, Mapping) or not all(
+            isinstance(s, tuple | list) and len(s) == 2 for s in sides.values()
+        ):
+            raise LocalError('a Box is made from a dict of attributes and their ends, as {"lat": (48, 49)}')
         ranges = tuple(Range(attribute, low, high) for attribute, (low, high) in sorted(sides.items()))
         check_count(ranges)
         object.__setattr__(self, "sides", ranges)
@@ -151,6 +155,9 @@ class All(Conjunction):
     parts: tuple[Conjunction, ...]
 
     def __init__(self, *parts: Conjunction) -> None:
+        for part in parts:
+            if not isinstance(part, Conjunction):
+                raise LocalError(f"All(...) takes interests, as Label({'name'!r}), not {type(part).__name__}")
         object.__setattr__(self, "parts", parts)
         check_count(self.constraints)
 
