@@ -138,9 +138,9 @@ class Hardened:
     def read(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(interests)  # Raises for what cannot be had.
         before, self._interests[topic] = self._near(topic, now), interests
-        near = {keys.lineage for keys in self._near(topic, now)}
+        lineages = {keys.lineage for keys in self._near(topic, now)}
         for keys in before:
-            if keys.lineage not in near:
+            if keys.lineage not in lineages:
                 self._reading.pop(keys.lineage, None)
                 self.overlay.unread(keys.token, now)
         self._read_on(topic, now)
