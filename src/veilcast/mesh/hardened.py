@@ -147,10 +147,7 @@ class Hardened:
         return self.ready_us(topic, now)
 
     def ready_us(self, topic: str, now: int) -> int | None:
-        near: dict[bytes, list[bytes]] = {}
-        for keys in self._near(topic, now):
-            near.setdefault(keys.lineage, []).append(keys.token)
-        return self._joins.ready_us(near.values(), now)
+        return self._joins.ready_us([(keys.lineage, keys.token) for keys in self._near(topic, now)], now)
 
     def unread(self, topic: str, now: int) -> None:
         self._reading = {lineage: read for lineage, read in self._reading.items() if read != topic}

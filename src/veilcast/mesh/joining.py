@@ -90,18 +90,21 @@ class BatchJoins(Baseline):
             elif part.opens_us is not None and part.opens_us <= now:
                 self._follow(token, part, now)
 
-    def ready_us(self, topics: Iterable[Iterable[bytes]], now: int) -> int | None:
+    def ready_us(self, names: Iterable[tuple[bytes, bytes]], now: int) -> int | None:
         """When what is published on all of these topics, from this epoch on, begins to reach us; None if unknown.
 
-        Each topic is the tokens that it has in this epoch and the next. A topic that nobody advertises has no mesh. If
-        we have had neighbours for a window, which is longer than a flood takes, we would know of a mesh. So the next
-        mesh of the topic forms later, and we are in it if we read the topic; and its root holds notes back until the
-        mesh stands. Without neighbours for so long, we cannot say.
+        The names are lineages and tokens: each topic has a token in this epoch and in the next. A topic that nobody
+        advertises has no mesh. If we have had neighbours for a window, longer than a flood takes, we would know of a
+        mesh. So the next mesh of the topic forms later, and we are in it if we read the topic; and its root holds
+        notes back until the mesh stands. Without neighbours for so long, we cannot say.
         """
         is_settled = (
             self._linked_us is not None and now - self._linked_us > self._rules.window_periods * self._period_us
         )
-        found = [self._joined_us(tokens, now) for tokens in topics]
+        topics: dict[bytes, list[bytes]] = {}
+        for lineage, token in names:
+            topics.setdefault(lineage, []).append(token)
+        found = [self._joined_us(tokens, now) for tokens in topics.values()]
         known = [until_us for until_us in found if until_us is not None]
         if len(known) < len(found):
             return max([now, *known]) if is_settled else None
