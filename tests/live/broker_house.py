@@ -110,7 +110,9 @@ def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None
         house = House(directory, plan)
         try:
             async with asyncio.timeout(within_s):
-                with patch.object(ways, "Limits", partial(Limits, backoff_s=0.05, backoff_max_s=0.5)):
+                with patch.object(
+                    ways, "Limits", partial(Limits, backoff_s=0.05, backoff_max_s=0.5, handshake_s=HANG_S)
+                ):
                     await test(house)
         finally:
             await house.end()

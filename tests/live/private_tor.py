@@ -10,6 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from patience import HANG_S
 from veilcast.errors import LocalError
 from veilcast.net import testnet
 from veilcast.net.torprocess import find
@@ -35,7 +36,7 @@ def network(base: Path) -> Path:
         if not testnet.network_file(home).exists():
             worker = "PYTEST_XDIST_WORKER" in os.environ
             # With four relays, one that is killed would be on the way of every other circuit.
-            testnet.up(home, relays=8, owner=os.getppid() if worker else os.getpid())
+            testnet.up(home, relays=8, owner=os.getppid() if worker else os.getpid(), within_s=HANG_S)
     finally:
         os.close(descriptor)
     return testnet.network_file(home)

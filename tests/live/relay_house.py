@@ -105,7 +105,7 @@ def in_house(directory: Path, plan: Plan, test: Callable[[House], Awaitable[None
         house = House(directory, plan)
         try:
             async with asyncio.timeout(HANG_S):
-                with patch.object(ways, "Limits", partial(Limits, backoff_max_s=0.5)):
+                with patch.object(ways, "Limits", partial(Limits, backoff_max_s=0.5, handshake_s=HANG_S)):
                     await test(house)
         finally:
             await house.end()

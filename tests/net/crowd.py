@@ -22,7 +22,8 @@ from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity
 
 EPOCH_US = 3_600_000_000
-QUICK = Limits(backoff_s=0.01, backoff_max_s=0.05)
+QUICK = Limits(backoff_s=0.01, backoff_max_s=0.05, handshake_s=HANG_S, review_s=HANG_S)
+"""Calls again soon, and gives no peer up for being slow."""
 """Calls are repeated at once, so that no test waits for one."""
 
 

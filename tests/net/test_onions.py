@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from crowd import until
 from puppet import Puppet
 
-QUICK = dataclasses.replace(ONIONS, backoff_s=0.01, backoff_max_s=0.05)
+QUICK = dataclasses.replace(ONIONS, backoff_s=0.01, backoff_max_s=0.05, handshake_s=HANG_S, review_s=HANG_S)
 HOST = "a" * 56 + ".onion"
 
 

@@ -239,7 +239,7 @@ def test_a_write_that_fails_while_the_node_stops_is_told_too(tmp_path: Path) -> 
             await me.stop()
 
     with pytest.raises(StorageError, match="disk is full"):
-        owned(tmp_path, test, drain_s=0.2)
+        owned(tmp_path, test)
 
 
 def test_a_node_that_stops_takes_no_more_and_waits_for_what_is_not_through(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 def test_a_host_that_does_not_welcome_us_is_not_up(behave: Any, reason: str) -> None:
     async def test() -> None:
         there = Puppet()
-        hasty = dataclasses.replace(QUICK, handshake_s=0.2)
+        hasty = dataclasses.replace(QUICK, handshake_s=0.05) if reason == ends.LATE else QUICK
         async with serving(server_context(PROXY), behave) as address, running(there, ALICE, limits=hasty) as caller:
             there.events.append(Connect(address))
             caller.touch()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from veilcast.errors import ConfigError, ForgedError, StorageError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Settled
 from veilcast.net import ends
@@ -317,7 +318,7 @@ def test_a_machine_that_fails_on_a_record_keeps_its_stream_and_gets_the_next_rec
 def test_draining_waits_until_all_has_gone_out() -> None:
     async def test() -> None:
         here, there = Puppet(), Puppet()
-        patient = dataclasses.replace(QUICK, patience_s=10.0)
+        patient = dataclasses.replace(QUICK, patience_s=HANG_S)
         async with hosting(here, PROXY, patient) as host, running(there, CROWD.identity(ALICE)) as caller:
             call(caller, there, host)
             await until(lambda: here.peers)
@@ -327,7 +328,7 @@ def test_draining_waits_until_all_has_gone_out() -> None:
                 await until(lambda: len(host._backlog))
 
             host.touch()
-            assert await host.drain(finish, 10.0)
+            assert await host.drain(finish, HANG_S)
             await until(lambda: len(there.peers) >= 2)
             assert len(there.got) == 400
 

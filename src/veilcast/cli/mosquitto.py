@@ -41,7 +41,7 @@ class Mosquitto:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, within_s: float = 10.0) -> None:
+    def start(self, within_s: float = 60.0) -> None:
         """Returns when it answers."""
         host, _, port = self._address.rpartition(":")
         make_directory(self._directory)

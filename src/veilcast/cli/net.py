@@ -230,5 +230,5 @@ def topology_of(text: str) -> SmallWorld | None:
 _ROLES: Final[tuple[localnet.NodeRole, ...]] = ("publisher", "subscriber")
 _LINKED: Final = {"mesh": "neighbour", "brokers": "replica"}
 """What a member of each mode is linked with; of the others, streams."""
-_START_S: Final = 60.0
-_DOWN_S: Final = 15.0
+_START_S: Final = 300.0
+_DOWN_S: Final = 60.0

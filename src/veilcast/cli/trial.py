@@ -176,7 +176,7 @@ def _now_us() -> int:
 
 
 _BODY: Final = 200
-_START_S: Final = 40.0
+_START_S: Final = 300.0
 _FORM_S: Final = 60.0
 _PROBE_S: Final = 0.7
 _IN_A_ROW: Final = 2

@@ -24,7 +24,7 @@ from veilcast.machine import Note, Publication, Value
 from veilcast.net import protocol
 from veilcast.net.agent import Peer, Status, Waiting
 from veilcast.net.arguments import interest_of, no_node, publication_of, seconds_of, socket_of
-from veilcast.net.session import GREET_S, LEAVE_S, NO_NODE_OF_OURS, Call, Session, SubscriptionCalls, not_ready
+from veilcast.net.session import GREET_S, LEAVE_S, NO_FIRST_WORD, Call, Session, SubscriptionCalls, not_ready
 from veilcast.topics.interests import Conjunction, Label
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ async def open_client(config: str | os.PathLike[str]) -> Client:
     except BaseException as error:
         await client.close()
         if isinstance(error, TimeoutError):
-            raise UnreachableError(NO_NODE_OF_OURS) from error
+            raise UnreachableError(NO_FIRST_WORD) from error
         raise
     return client
 

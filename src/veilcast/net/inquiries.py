@@ -84,7 +84,8 @@ def inquire(path: Path, question: dict[str, Any]) -> dict[str, Any]:
 QUESTION_MAX: Final = 1 << 17
 """An overlay's description has at most a third of this, and half as much again in base64."""
 ANSWER_MAX: Final = 1 << 22
-QUESTION_S: Final = 5.0
+QUESTION_S: Final = 30.0
+"""A host answers at once, but its machine may be busy; to take it for dead would mislead its operator."""
 CLIENTS_MAX: Final = 8
 _QUESTIONS: Final = JsonDecoder(dict[str, Any], MalformedError, "no question", QUESTION_MAX)
 _ANSWERS: Final = JsonDecoder(dict[str, Any], MalformedError, "no answer", ANSWER_MAX)

@@ -164,7 +164,7 @@ async def attend(
         on_ready(driver)
         await _first(work, stop.wait())
         _LOG.info("stopping; at most %g s for what is under way", station.drain_s)
-        drained = await driver.drain(lambda: _finish(owner, hurry), station.drain_s)
+        drained = await driver.drain(lambda: _finish(owner, hurry, work), station.drain_s)
         drained = drained and not hurry.is_set()
         if work.done():
             work.result()
@@ -200,13 +200,24 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def _finish(owner: Owner, hurry: asyncio.Event) -> None:
-    """Let the owner finish, or the signal not to wait for it."""
-    work = asyncio.create_task(owner.finish())
+async def _finish(owner: Owner, hurry: asyncio.Event, running: asyncio.Task[None]) -> None:
+    """Let the owner finish, unless a signal says not to wait for it, or its work fails meanwhile."""
+    finishing = asyncio.create_task(_finished_or_failed(owner, running))
     try:
-        await _first(work, hurry.wait())
+        await _first(finishing, hurry.wait())
     finally:
-        await _end(work)
+        await _end(finishing)
+
+
+async def _finished_or_failed(owner: Owner, running: asyncio.Task[None]) -> None:
+    finishing = asyncio.create_task(owner.finish())
+    try:
+        await asyncio.wait([finishing] if running.done() else [finishing, running], return_when=asyncio.FIRST_COMPLETED)
+        if not finishing.done():
+            running.result()
+        await finishing
+    finally:
+        await _end(finishing)
 
 
 @contextlib.contextmanager

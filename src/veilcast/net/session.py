@@ -288,10 +288,11 @@ def not_ready(timeout_s: float | None) -> str:
     return f"the subscription was not ready within {timeout_s:g} s; it stands, and `status` says what it waits for"
 
 
-GREET_S: Final = 10.0
-"""Seconds that a node has for its first message."""
-LEAVE_S: Final = 5.0
+GREET_S: Final = 60.0
+"""Seconds that a node has for its first message. A node answers at once, but its machine may be busy."""
+LEAVE_S: Final = 30.0
 """Seconds that a client takes at most to end its subscriptions in an orderly way."""
+NO_FIRST_WORD: Final = f"the node took the call and said nothing for {GREET_S:g} s; if the machine is busy, try again"
 NO_NODE_OF_OURS: Final = "what listens at the control socket is no node of ours; -c names a member's file, not a host's"
 _GONE: Final = "the node has gone away, and its log says why; start it again: what it had not confirmed may be lost"
 _NOT_UNDERSTOOD: Final = "the node sent what this client does not understand"

@@ -48,7 +48,7 @@ def up(
     *,
     relays: int = 4,
     owner: int | None = None,
-    within_s: float = 180.0,
+    within_s: float = 600.0,
     told: Callable[[int, int], object] = lambda known, of: None,
 ) -> None:
     """Start one in a directory that holds none, and return when it is up; nothing is left if it does not come up. With

@@ -110,7 +110,7 @@ def started(
     directory: Path,
     *,
     network: Path | None = None,
-    within_s: float = 120.0,
+    within_s: float = 600.0,
     told: Callable[[int], object] = lambda percent: None,
 ) -> Iterator[Tor]:
     """A process of our own with its files in `directory`, joined to the public network or to a private one: `network`

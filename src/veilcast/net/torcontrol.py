@@ -253,7 +253,7 @@ READ: Final = 4096
 COOKIE: Final = 32
 FIRST_USER: Final = 500 if sys.platform == "darwin" else 1000
 """The lowest id of accounts that people have."""
-ANSWER_S: Final = 10.0
+ANSWER_S: Final = 60.0
 """For a whole answer."""
 ANSWER_BYTES: Final = 1 << 20
 ANSWER_LINES: Final = 1 << 14
