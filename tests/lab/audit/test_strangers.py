@@ -167,6 +167,14 @@ def test_a_listed_link_joins_nodes_and_lists_them() -> None:
     assert "1 node (x) is not listed" in found.left_out.doubts[0]
 
 
+def test_strangers_that_are_named_are_bounded_and_all_are_counted() -> None:
+    scans = [(f"10.0.{number >> 8}.{number & 255}:9", "a") for number in range(2 * networks.LEFT_OUT_MAX)]
+    found = networks.split(_carried([("a", "b"), ("b", "a"), *scans]), listed={"a", "b"}).left_out
+    assert (len(found.nodes), found.count) == (networks.LEFT_OUT_MAX, len(scans))
+    assert found.lines() == ["left out: 2,000 nodes outside the audited networks, 2,000 cells"]
+    assert len(found.doubts[0]) < 400
+
+
 def test_more_networks_than_can_be_audited_are_a_doubt() -> None:
     pairs = [(f"{way}{number}", f"{other}{number}") for number in range(99) for way, other in ("ab", "ba")]
     found = networks.split(_carried(pairs))

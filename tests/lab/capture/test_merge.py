@@ -8,12 +8,15 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from veilcast.lab import capture
-from veilcast.lab.capture import merge, spans
+from veilcast.lab.capture import cells, merge, spans
+from veilcast.lab.capture.layout import Octets, Packets
 from veilcast.lab.capture.merge import PLACES_MAX, WINDOW_US, Folder
+from veilcast.lab.capture.packets import Dissected, dissect
 from veilcast.lab.capture.survey import POINTS_MAX, examine, together
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -110,6 +113,23 @@ def test_an_adversary_that_repeats_its_packets_later_at_another_place_does_not_s
     assert read(*paths)[1].clocks[0].ahead_us == 5_000_000
     _, notes = capture.read(paths, run="r", epoch_us=EPOCH_US, trusted=[U, V])
     assert (notes.clocks[0].ahead_us, notes.clocks[0].packets) == (0, 20)
+
+
+def test_a_stranger_that_forges_marks_cannot_remove_a_packet_between_trusted_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark is a public function, so an adversary can make packets of any mark; here all packets have the same."""
+
+    def same(data: Octets, packets: Packets) -> Dissected:
+        found = dissect(data, packets)
+        return msgspec.structs.replace(found, mark=np.full(len(found.mark), 12345))
+
+    (one,), strange = traffic(1, (U, V)), Sent(START_US - 1000, W, U, b"x" * 200)
+    paths = [put(tmp_path, seen([strange], U), "u.pcap"), put(tmp_path, seen([one], V), "v.pcap")]
+    monkeypatch.setattr(cells, "dissect", same)
+    assert [row[1] for row in read(*paths)[0]] == [W]
+    table, _ = capture.read(paths, run="r", epoch_us=EPOCH_US, trusted=[U, V])
+    assert table["src"].to_pylist() == [W, U]
 
 
 def test_packets_that_only_one_end_saw_are_cells_too(tmp_path: Path) -> None:

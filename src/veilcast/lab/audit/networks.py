@@ -35,15 +35,17 @@ class LeftOut(msgspec.Struct, frozen=True):
     """Traffic of a capture that no figure of its audit counts."""
 
     nodes: tuple[str, ...] = ()
-    """Nodes that are in no network that was audited."""
+    """Nodes that are in no network that was audited; the first `LEFT_OUT_MAX` of them."""
+    count: int = 0
+    """How many such nodes there are."""
     cells: int = 0
     doubts: tuple[str, ...] = ()
     """Why the traffic that was left out may have been the network's; a check does not pass then."""
 
     def lines(self) -> list[str]:
-        if not self.nodes and not self.cells:
+        if not self.count and not self.cells:
             return []
-        return [f"left out: {count(len(self.nodes), 'node')} outside the audited networks, {count(self.cells, 'cell')}"]
+        return [f"left out: {count(self.count, 'node')} outside the audited networks, {count(self.cells, 'cell')}"]
 
 
 class Split(NamedTuple):
@@ -98,7 +100,8 @@ def split(
     ]
     audited = {node for network in networks for node in network}
     counted = sum(each for each, _ in ranked[:NETWORKS_MAX])
-    left_out = LeftOut(tuple(sorted(seen - audited)), sum(flows.values()) - counted, tuple(doubts))
+    others = sorted(seen - audited)
+    left_out = LeftOut(tuple(others[:LEFT_OUT_MAX]), len(others), sum(flows.values()) - counted, tuple(doubts))
     return Split(networks, left_out)
 
 
@@ -190,4 +193,6 @@ def _some(nodes: set[str]) -> str:
 
 NETWORKS_MAX: Final = 16
 """Networks of one capture that are audited: each costs as much as an audit of its own."""
+LEFT_OUT_MAX: Final = 1_000
+"""Nodes of no audited network that a result names: strangers can be as many as a capture has packets."""
 _SHOWN: Final = 3

@@ -48,7 +48,7 @@ def read(
         tuple(told),
         about_sizes(sum(one.ours for one in found)),
     )
-    plan = Plan(run, epoch_us, step, tuple(ahead), several)
+    plan = Plan(run, epoch_us, step, tuple(ahead), several, trusted)
     work = partial(cells, plan=plan)
     if spark is None:
         table = tasks.table(parts, work, plan.schema)

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from veilcast.lab.capture.layout import Column, Word
@@ -30,6 +31,16 @@ def links(ends: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.bool
     words = ends.reshape(-1, 2, 3) * _ODD
     source, destination = np.bitwise_xor.reduce(words, axis=2).T * _ODD[0]
     return source ^ destination, source < destination
+
+
+def between(rows: NDArray[np.uint64], nodes: frozenset[str]) -> NDArray[np.bool_]:
+    """Which rows have both ends among these nodes."""
+    names = pa.array(sorted(nodes), pa.string())
+    source, destination = texts(rows)
+    both: NDArray[np.bool_] = pc.and_(pc.is_in(source, names), pc.is_in(destination, names)).to_numpy(
+        zero_copy_only=False
+    )
+    return both
 
 
 def _text(high: int, low: int, port: int) -> str:

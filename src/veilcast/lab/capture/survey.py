@@ -10,9 +10,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from veilcast.lab.capture import ends
 from veilcast.lab.capture.clocks import Sightings
@@ -69,23 +66,13 @@ def examine(span: Span, step: int, every: int, trusted: frozenset[str] = frozens
         if every:
             taken = cells & (seen.mark != 0) & (packets.t_us > 0) & (seen.mark // 2 % every == 0)
             if trusted:
-                taken[taken] = _between(seen.ends[taken], trusted)
+                taken[taken] = ends.between(seen.ends[taken], trusted)
             link, forward = ends.links(seen.ends[taken])
             columns = (seen.mark[taken], packets.t_us[taken], link, forward)
             part.sample = [column.tobytes() for column in columns]
         found = _joined([found, part])
     found.damage = pieces.damage
     return found
-
-
-def _between(rows: NDArray[np.uint64], nodes: frozenset[str]) -> NDArray[np.bool_]:
-    """Which rows have both ends among these nodes."""
-    names = pa.array(sorted(nodes), pa.string())
-    source, destination = ends.texts(rows)
-    both: NDArray[np.bool_] = pc.and_(pc.is_in(source, names), pc.is_in(destination, names)).to_numpy(
-        zero_copy_only=False
-    )
-    return both
 
 
 def together(parts: Sequence[Findings], files: int) -> list[Findings]:
