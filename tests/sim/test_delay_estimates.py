@@ -118,6 +118,21 @@ def test_a_mesh_says_so_too_where_publications_leave_at_moments_of_their_own() -
     assert any("moments" in sample.reason for sample in samples)
 
 
+def test_a_publisher_that_is_still_to_choose_its_first_relay_is_not_told_that_the_relay_is_away() -> None:
+    run = MeshRun(3, 2, seed=1)
+    told: dict[str, None] = {}
+    for _ in range(80):  # Four times in each heartbeat.
+        run.world.run(SECOND_US // 4)
+        delay = run.delay()
+        assert delay is not None
+        told[delay.reason] = None
+    assert list(told)[-2:] == [
+        "this node still chooses the neighbour through which it publishes",
+        "the topic has no root yet, and its members draw lots for one",
+    ]
+    assert "the neighbour through which this node publishes is away" not in told
+
+
 def test_a_mesh_that_stands_holds_nothing_up() -> None:
     run = MeshRun(6, 280, seed=1)
     assert run.delay() is None

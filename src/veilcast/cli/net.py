@@ -158,7 +158,9 @@ def _greeting(directory: Path, net: Net) -> list[str]:
     if plan.mode == "tree":
         lines.append("a first note may take a minute: readers lay their trees")
     if plan.profile == "hardened" and plan.mode == "mesh":
-        lines.append(f"a first note may take {2 * plan.epoch_us / 1e6:g} s: members join at the edges of epochs")
+        lines.append(
+            "a first note takes a while, and `pub` says how long: members draw lots, and the topic's mesh forms"
+        )
     return lines
 
 

@@ -80,7 +80,9 @@ class FirstRelay:
     @property
     def settling(self) -> int:
         """About how many heartbeats pass until the first choice; 0 once it is made."""
-        return max(1, STILL + TRY - self._still) if self.record is None and not self.is_settled else 0
+        if self.record is not None:
+            return 0
+        return 1 if self.is_settled else max(1, STILL + TRY - self._still)
 
     def watch(self, links: int, links_max: int, *, idle: bool) -> None:
         """Told once for each heartbeat before the first choice: how many links this node has opened, how many it wants,
