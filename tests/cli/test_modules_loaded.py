@@ -31,9 +31,10 @@ from veilcast.topics import Conjunction
 sys.path.insert(0, str(Path(__file__).parents[1] / "net"))
 from desk import Desk, served
 
+LOCAL_NETWORKS = "veilcast.cli.localnet"
 MODES: tuple[Literal["mesh", "relay", "tree", "foil", "brokers"], ...] = ("mesh", "relay", "tree", "foil", "brokers")
-WATCHED = ("asyncio", "email", "inspect", "multiprocessing", "sqlite3", "ssl")
-"""Parts of the standard library that take long to load."""
+WATCHED = ("asyncio", "email", "inspect", "multiprocessing", "sqlite3", "ssl", "veilcast.cli.astray", LOCAL_NETWORKS)
+"""Parts of the standard library that take long to load; Byzantine brokers, and networks on one machine."""
 
 
 class Loaded(NamedTuple):
@@ -77,7 +78,7 @@ TABLE = {
     "node run -c tree/01/node.toml": STREAMS + Loaded("tree", "numpy"),
     "node run -c foil/01/node.toml": NODE + Loaded("foil parts", "numpy"),
     "node run -c brokers/01/node.toml": STREAMS + Loaded("brokers"),
-    "net status --dir mesh": KEYS + Loaded("link net", watched="asyncio ssl"),
+    "net status --dir mesh": KEYS + Loaded("link net", watched=f"asyncio ssl {LOCAL_NETWORKS}"),
     "authority init authority": KEYS,
     "authority show authority": KEYS,
     "relay proxy init mask": KEYS + Loaded("node relay", "barriers rbcl"),
