@@ -10,14 +10,18 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from patience import HANG_S
 from veilcast import Label, LocalError, Publication, Range, UnreachableError, connect, connect_sync
-from veilcast.errors import NotReadyError
+from veilcast.errors import NotReadyError, VeilcastError
+from veilcast.machine import Note
 from veilcast.net import blocking, protocol, session
 from veilcast.net.blocking import BlockingClient
 from veilcast.net.protocol import Answer
@@ -279,6 +283,37 @@ def test_every_public_method_has_a_docstring(module: types.ModuleType) -> None:
                 assert method.__doc__, f"{kind.__name__}.{name}"
 
 
+# --- the session
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=8))
+def test_answers_cut_anywhere_are_the_same_answers(bodies: list[bytes], cuts: list[int]) -> None:
+    """As a stream of bytes comes in chunks of any size; and a call that waits for the note after them waits on."""
+    notes = [Note(bytes([at]), Publication((), body)) for at, body in enumerate(bodies)]
+    answers: list[Answer] = [protocol.Subscribed(3), *(protocol.Noted(3, note) for note in notes)]
+    data = said(1, answers[0]) + b"".join(said(0, answer) for answer in answers[1:])
+    client = session.Session()
+    calls = client.subscribe(Label("news"), keep=False)
+    for start, end in pairwise(sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})):
+        client.incoming.append(data[start:end])
+        client.take()
+    assert list(client._followed[3].notes.values()) == notes
+    if notes:
+        with pytest.raises(StopIteration) as found:
+            next(calls.next_note())
+        assert found.value.value == notes[0]
+
+
+@given(st.lists(st.binary(max_size=60), max_size=4))
+def test_bytes_that_are_no_answers_lose_the_session_and_raise_nothing_else(chunks: list[bytes]) -> None:
+    client = session.Session()
+    for chunk in chunks:
+        client.incoming.append(chunk)
+        client.take()
+    with contextlib.suppress(VeilcastError):
+        client.check()
+
+
 # --- Ctrl-C
 
 
@@ -324,8 +359,9 @@ _NO_CHECK = frozenset({"RESUME", "COPY_FREE_VARS", "RETURN_GENERATOR", "MAKE_CEL
 """Instructions before which the interpreter runs no signal handler."""
 
 
-def test_ctrl_c_at_any_instruction_of_a_call_loses_no_byte_and_no_note(tmp_path: Path) -> None:
-    """Each instruction in turn; then the same client goes on, and has every note."""
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.all_only)])
+def test_ctrl_c_at_any_instruction_of_a_call_loses_no_byte_and_no_note(step: int, tmp_path: Path) -> None:
+    """At each instruction in turn, or each seventh; then the same client goes on, and has every note."""
     with node(tmp_path), connect_sync(tmp_path / "node.toml") as me:
         me.publish("news", "warm up")
         interrupted, at = 0, 0
@@ -348,11 +384,12 @@ def test_ctrl_c_at_any_instruction_of_a_call_loses_no_byte_and_no_note(tmp_path:
             assert me.status().subscriptions == 0
             if not interrupter.done:
                 break
-            at += 5
+            at += step
         assert interrupted > 50
 
 
-def test_ctrl_c_while_a_subscription_is_begun_or_ended_leaves_none_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.all_only)])
+def test_ctrl_c_while_a_subscription_is_begun_or_ended_leaves_none_behind(step: int, tmp_path: Path) -> None:
     with node(tmp_path) as there, connect_sync(tmp_path / "node.toml") as me:
         interrupted, at = 0, 0
         while True:
@@ -371,6 +408,6 @@ def test_ctrl_c_while_a_subscription_is_begun_or_ended_leaves_none_behind(tmp_pa
             assert me.status().subscriptions == 0, interrupter.where
             if not interrupter.done:
                 break
-            at += 1
+            at += step
         assert interrupted > 50
         assert there.desk.interests == {}
