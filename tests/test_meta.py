@@ -309,6 +309,7 @@ def _module_name(path: Path) -> str:
 
 _IMPORT_EACH = """
 import gc, importlib, os, sys, traceback
+from importlib.machinery import SourceFileLoader
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
@@ -317,8 +318,16 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 names = sys.argv[1:]
+compiled, compile_module = {}, SourceFileLoader.get_code
 
-# What is not ours is imported once, here, with all that is ours; then ours is forgotten.
+def get_code(loader, name):
+    if name not in compiled:
+        compiled[name] = compile_module(loader, name)
+    return compiled[name]
+
+SourceFileLoader.get_code = get_code
+
+# What is not ours is imported once, here, with all that is ours; then ours is forgotten, but for its compiled code.
 try:
     for name in names:
         importlib.import_module(name)
