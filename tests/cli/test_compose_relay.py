@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 
+from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.vault import read_private
 from veilcast.cli import localnet
 from veilcast.cli.compose import compose
@@ -36,7 +37,7 @@ class Still:
 @pytest.fixture(params=["hardened", "paper"])
 def relay(request: pytest.FixtureRequest, disk: Path) -> Path:
     profile: Literal["hardened", "paper"] = request.param
-    plan = Plan(nodes=3, mode="relay", profile=profile, subscribers=2, life_us=60_000_000)
+    plan = Plan(nodes=3, mode="relay", profile=profile, subscribers=2, epoch_us=HOUR_US, life_us=HOUR_US)
     localnet.lay_out(disk, plan, Context(cost=Cost(1, 1)), Random(1))
     return disk
 

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.vault import read_private
 from veilcast.cli import localnet, localtree
 from veilcast.cli.compose import compose
@@ -32,7 +33,7 @@ class Still:
 
 
 def lay_out(directory: Path, *, tor: bool) -> localnet.Net:
-    plan = Plan(nodes=3, mode="tree", subscribers=2, tor=tor, life_us=60_000_000)
+    plan = Plan(nodes=3, mode="tree", subscribers=2, tor=tor, epoch_us=HOUR_US, life_us=HOUR_US)
     return localnet.lay_out(directory, plan, Context(cost=Cost(1, 1)), Random(1))
 
 

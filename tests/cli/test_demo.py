@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from patience import HANG_S, wait_until
+from veilcast.authority.epoch import HOUR_US
 from veilcast.cli import crew, demo, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Plan, SmallWorld
@@ -96,7 +97,7 @@ def test_the_demo_delivers_and_shows_what_the_observer_learns(home: Path) -> Non
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_its_pictures_are_whole(tmp_path: Path) -> None:
-    plan = Plan(nodes=8, profile="paper", subscribers=2, topology=SmallWorld(4, 0.2), life_us=60_000_000)
+    plan = Plan(nodes=8, profile="paper", subscribers=2, topology=SmallWorld(4, 0.2), epoch_us=HOUR_US, life_us=HOUR_US)
     net = localnet.lay_out(tmp_path / "n", plan, Context(), Random(1))
     u, v = (net.addresses[number] for number in net.links[0])
     cells = [Cell("r", 0, 1000 * moment, u, v, 444 if moment % 7 else 80) for moment in range(100)]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from patience import HANG_S, wait_until
+from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.vault import alone, is_held
 from veilcast.cli import crew, localnet
 from veilcast.cli.context import Context
@@ -29,7 +30,7 @@ from veilcast.link.machine import BODY
 from veilcast.node import config as node_config
 from veilcast.observe import Cell, read_table
 
-SMALL = Plan(nodes=6, profile="paper", topology=SmallWorld(2, 0.0), life_us=120_000_000)
+SMALL = Plan(nodes=6, profile="paper", topology=SmallWorld(2, 0.0), epoch_us=HOUR_US, life_us=HOUR_US)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
@@ -155,7 +156,7 @@ def test_a_network_with_a_part_that_runs_by_hand_keeps_its_files(
     """What runs there does not answer at a control socket; a node that does is stopped."""
     monkeypatch.setattr("veilcast.cli.net._DOWN_S", 0.0)
     directory = tmp_path / "n"
-    plan = Plan(nodes=3, mode="relay", subscribers=1, life_us=60_000_000)
+    plan = Plan(nodes=3, mode="relay", subscribers=1, epoch_us=HOUR_US, life_us=HOUR_US)
     localnet.lay_out(directory, plan, Context(), Random(1))
     state = directory / place / "state"
     state.mkdir()
@@ -270,9 +271,17 @@ def test_only_a_process_that_holds_its_pid_file_is_ever_ended(tmp_path: Path) ->
     "plan",
     [
         SMALL,
-        Plan(nodes=5, subscribers=1, life_us=60_000_000),
-        Plan(nodes=8, profile="paper", cover=True, shellgame=True, topology=SmallWorld(4, 0.2), life_us=60_000_000),
-        Plan(nodes=6, epoch_us=18_000_000, topology=SmallWorld(4, 0.2), life_us=60_000_000),
+        Plan(nodes=5, subscribers=1, epoch_us=HOUR_US, life_us=HOUR_US),
+        Plan(
+            nodes=8,
+            profile="paper",
+            cover=True,
+            shellgame=True,
+            topology=SmallWorld(4, 0.2),
+            epoch_us=HOUR_US,
+            life_us=HOUR_US,
+        ),
+        Plan(nodes=6, epoch_us=18_000_000, topology=SmallWorld(4, 0.2), life_us=600_000_000),
     ],
 )
 def test_what_is_laid_out_is_what_nodes_read(plan: Plan, tmp_path: Path) -> None:
