@@ -11,13 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.record import TopicRecord
 from veilcast.crypto import chain
 from veilcast.machine import Address, Publication
 from veilcast.mesh.config import Config
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.graphs import connected
 from veilcast.sim.links import Links
-from veilcast.topics import All, Range
+from veilcast.sim.mesh import TOPIC
+from veilcast.sim.mesh_keys import keyring_of
+from veilcast.topics import All, Range, Reals, Schema
 from veilcast.wire.messages import Advert, Subscribe, Unadvert, Unsubscribe
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -292,7 +296,9 @@ def test_a_withdrawal_that_reaches_the_origin_starts_a_fresh_chain_but_not_more_
 
 
 def test_a_reader_gets_only_what_its_whole_interest_matches() -> None:
-    village = Village("p-s").run(4)
+    topic = TopicRecord(TOPIC, Schema((Reals("temp", -40, 60, 12),)), cover_share=0, profile="paper")
+    rings = {role: keyring_of((topic,), HOUR_US, ((TOPIC, role),), 0) for role in ("publisher", "subscriber")}
+    village = Village("p-s", rings=rings).run(4)
     village.world.call(Address("s"), lambda node, now: node.unsubscribe(1, now))
     village.world.call(Address("s"), lambda node, now: node.subscribe(All(LABEL, Range("temp", 20, 25)), now))
     village.run(3)
