@@ -27,7 +27,7 @@ from veilcast.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from veilcast.machine import Note, Publication
+    from veilcast.machine import Delay, Note, Publication
     from veilcast.net.agent import Peer, Status, Waiting
     from veilcast.net.blocking import BlockingClient, BlockingSubscription, connect_sync
     from veilcast.net.client import Client, Connection, Subscription, connect
@@ -36,7 +36,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "veilcast.machine": ("Note", "Publication"),
+            "veilcast.machine": ("Delay", "Note", "Publication"),
             "veilcast.net.agent": ("Peer", "Status", "Waiting"),
             "veilcast.net.blocking": ("BlockingClient", "BlockingSubscription", "connect_sync"),
             "veilcast.net.client": ("Client", "Connection", "Subscription", "connect"),
@@ -57,6 +57,7 @@ __all__ = [
     "Status",
     "Peer",
     "Waiting",
+    "Delay",
     "Label",
     "Range",
     "Box",

@@ -12,6 +12,9 @@ from veilcast.machine import Address
 from veilcast.node.relay_member import hindrances
 from veilcast.sim.relay import SERVER
 from veilcast.topics import Label
+from veilcast.wire import encode
+from veilcast.wire.geometry import TICKET
+from veilcast.wire.relay import Code, Delivery, Reply
 
 sys.path.insert(0, str(Path(__file__).parent))
 from exchange import CLIENT, TOPIC, Exchange
@@ -81,6 +84,35 @@ def test_a_proxy_that_is_gone_is_another_matter() -> None:
     exchange.run(30)
     assert told(exchange, "c0") == []
     assert exchange.machine("c0").delay(exchange.world.now).reason == "no stream to the relay's proxy is up"
+
+
+@pytest.mark.parametrize("code", [Code.DONE, Code.UNKNOWN])
+def test_a_proxy_that_drops_a_publication_cannot_hide_it_behind_forged_answers(code: Code) -> None:
+    """It enrols the member by itself, says that all is done or that the member is unknown, and makes up deliveries.
+
+    None of it counts as the server's answer to the publication.
+    """
+    exchange = Exchange()
+    exchange.subscribe("c0", Label(TOPIC))
+    exchange.run(3)
+    exchange.world.crash(SERVER)
+    exchange.publish("c0", b"dropped")
+    client = exchange.machine("c0")
+    names = [term.name for terms in client._leasing._under.values() for term in terms]
+
+    def forge(proxy: Address, data: bytes) -> None:
+        exchange.do("c0", lambda machine, now: machine.receive(data, proxy, now))
+
+    for _ in range(20):
+        exchange.run(0.5)
+        for proxy, way in client._ways.items():
+            for number in list(way._flying):
+                forge(proxy, encode(Reply(number, code, bytes(TICKET))))
+            if way._enrolling is not None:
+                forge(proxy, encode(Reply(way._enrolling[0], Code.DONE)))
+            for name in names:
+                forge(proxy, encode(Delivery((name,), bytes(TICKET), None, b"made up")))
+    assert any("although its proxy is up" in each for each in told(exchange, "c0"))
 
 
 def test_the_wire_is_the_same_whether_or_not_the_owner_looks() -> None:

@@ -185,10 +185,10 @@ def samples_of(name: str, first_us: int, seeds: int) -> list[Sample]:
 @pytest.mark.parametrize(
     ("name", "first_us", "seeds"),
     [
-        ("relay-small", 200_000, 3),
+        ("relay-small", 200_000, 2),
         ("relay-paper", 200_000, 4),
         ("foil-small", 1_000_000, 4),
-        ("tree-small", 30_000_000, 5),
+        pytest.param("tree-small", 30_000_000, 5, marks=pytest.mark.all_only),  # Half a minute of trees before each.
         ("brokers-small", 300_000, 5),
     ],
 )

@@ -257,7 +257,6 @@ class Client:
             case Reply():
                 way.replied(message, now)
             case Delivery():
-                way.heard(now)
                 self._deliver(message, way, now)
             case _:
                 raise MalformedError("not for a client")

@@ -46,6 +46,8 @@ class _Request:
     tries: int = 0
     sent_us: int = 0
     """When it was sent first."""
+    owed_us: int | None = None
+    """When it was first sent on this stream, or first after a refusal; None if no answer is owed."""
 
 
 class Way:
@@ -76,8 +78,8 @@ class Way:
         self._forgotten = 0
         """How often the proxy did not know us, since something was done for us."""
         self._answers = _Answers(config.retry_us << DOUBLINGS)
-        self._unanswered_us: int | None = None
-        """When the first of the requests left that the relay has not answered since; None if it owes no answer."""
+        self._enrol_owed_us: int | None = None
+        """As `_Request.owed_us`, of the enrolment."""
         self._flying: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
         self._alarms: Alarms[int] = Alarms()
@@ -104,12 +106,13 @@ class Way:
         """How long the relay has owed an answer, if longer than answers ever take while the proxy is up; else 0.
 
         The proxy hands a request on and answers nothing in the server's place. So a proxy that is up and brings no
-        answer has a server that is down, or keeps the requests to itself.
+        answer has a server that is down, or keeps the requests to itself. Each request counts by itself: answers to
+        others, and the word that this client is unknown, which a proxy can give by itself, change nothing.
         """
-        if self._unanswered_us is None or not self._caller.up:
-            return 0
-        owed_us = now - self._unanswered_us
-        return owed_us if owed_us >= max(_SILENT_RETRIES * self._config.retry_us, 2 * self._answers.patience_us) else 0
+        owed = [self._enrol_owed_us, *(request.owed_us for request in self._flying.values())]
+        silent_us = max((now - since_us for since_us in owed if since_us is not None), default=0)
+        usual_us = max(_SILENT_RETRIES * self._config.retry_us, 2 * self._answers.patience_us)
+        return silent_us if silent_us >= usual_us else 0
 
     def delay(self, now: int) -> Delay:
         """Why a request that is not done waits, and about until when."""
@@ -125,11 +128,6 @@ class Way:
         rounds = 1 + len(self._waiting) // self._config.flight_max
         return Delay("the relay's server is to confirm it", now + rounds * answer_us)
 
-    def heard(self, now: int) -> None:
-        """The relay has sent something, so its server answers."""
-        owed = any(number not in self._refusals for number in self._flying) or self._enrolling is not None
-        self._unanswered_us = now if owed and self._unanswered_us is not None else None
-
     def cancel(self, number: int, now: int) -> None:
         """Ask for it no more."""
         self._clear(number)
@@ -137,8 +135,6 @@ class Way:
         self._waiting.pop(number, None)
         if self._flying.pop(number, None) is not None:
             self._fill(now)
-            if not self._flying and self._enrolling is None:
-                self._unanswered_us = None
 
     def tell(self, message: Message, now: int) -> None:
         """Say something that is worth saying only while the proxy listens."""
@@ -155,13 +151,15 @@ class Way:
 
     def peer_lost(self, now: int) -> None:
         self._caller.peer_lost(now)
-        self._unanswered_us = None
+        self._enrol_owed_us = None
+        for request in self._flying.values():
+            request.owed_us = None
 
     def replied(self, reply: Reply, now: int) -> None:
         code = Code(reply.code)
         if self._enrolling is not None and reply.number == self._enrolling[0]:
+            self._enrol_owed_us = None
             self._enrolled(code, now)
-            self.heard(now)
             return
         request = self._flying.get(reply.number)
         if request is None:
@@ -183,8 +181,8 @@ class Way:
             self._unknown(now)
         else:
             self._refused(reply.number, code)
+            request.owed_us = None
             self._again(reply.number, request, now)
-        self.heard(now)
 
     def next_us(self) -> int | None:
         return earliest(self._caller.next_us, self._alarms.next_us())
@@ -219,7 +217,7 @@ class Way:
         number, begun, tries = self._enrolling
         self._enrolling = (number, begun, tries + 1)
         self._post(self.proxy, self._part.enrol(number, begun), now)
-        self._owe(now)
+        self._enrol_owed_us = now if self._enrol_owed_us is None else self._enrol_owed_us
         self._alarms.set(_ENROL, now + backoff(self._rng, self._config.retry_us, tries))
 
     def _enrolled(self, code: Code, now: int) -> None:
@@ -252,12 +250,8 @@ class Way:
         else:
             request.given_up = isinstance(message, Release)
             self._post(self.proxy, message, now)
-            self._owe(now)
+            request.owed_us = now if request.owed_us is None else request.owed_us
         self._again(number, request, now)
-
-    def _owe(self, now: int) -> None:
-        if self._unanswered_us is None:
-            self._unanswered_us = now
 
     def _again(self, number: int, request: _Request, now: int) -> None:
         if not request.tries:
