@@ -149,7 +149,7 @@ def test_whole_test_runs_use_all_cores(arguments: list[str], checkout: Path) -> 
 def test_heavy_includes_all(option: str, runs: set[str], request: pytest.FixtureRequest) -> None:
     skipped: set[str] = set()
     items = [
-        SimpleNamespace(keywords=marks.split(), add_marker=lambda skip, marks=marks: skipped.add(marks))
+        SimpleNamespace(nodeid=marks, keywords=marks.split(), add_marker=lambda skip, marks=marks: skipped.add(marks))
         for marks in ("plain", "all_only", "heavy", "all_only heavy")
     ]
     (conftest,) = (
@@ -157,7 +157,8 @@ def test_heavy_includes_all(option: str, runs: set[str], request: pytest.Fixture
         for plugin in request.config.pluginmanager.get_plugins()
         if getattr(plugin, "__file__", None) == str(ROOT / "tests" / "conftest.py")
     )
-    conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda asked: asked == option), items)
+    config = SimpleNamespace(getoption=lambda asked: asked == option, stash={})
+    conftest.pytest_collection_modifyitems(config, items)
     assert {" ".join(item.keywords) for item in items} - skipped == runs
 
 
