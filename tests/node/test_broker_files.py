@@ -151,7 +151,7 @@ def test_what_was_signed_is_read_by_the_same_operators_line_alone(tmp_path: Path
     with pytest.raises(ForgedError, match="signed: not signed by this operator"):
         read_signed(path, other.public)
     data = path.read_bytes()
-    for spoilt in (data[:-70] + b"\0" + data[-69:], data[:-1], MAGIC, b"", b"anything"):
+    for spoilt in (data[:-70] + bytes([data[-70] ^ 1]) + data[-69:], data[:-1], MAGIC, b"", b"anything"):
         path.write_bytes(spoilt)
         with pytest.raises((ForgedError, TamperedError), match="signed: "):
             read_signed(path, OPERATOR.public)

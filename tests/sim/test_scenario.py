@@ -25,14 +25,23 @@ messages = 5
 """
 
 
-HEAVY = ("mesh-hardened", "mesh-many", "mesh-certified", "tree-")
+LARGE = ("mesh-hardened", "mesh-many", "mesh-certified", "tree-")
 """One seed is enough of these here."""
+NAMES = [name for name in scenario.names() if name not in LONG]
+
+
+def marks_of(name: str, *, is_quick: bool) -> list[pytest.MarkDecorator]:
+    if name == "mesh-many-hardened":
+        return [pytest.mark.heavy]
+    return [] if is_quick else [pytest.mark.all_only]
+
+
 RUNS = [
-    pytest.param(name, seed, marks=[pytest.mark.heavy] if name == "mesh-many-hardened" else [])
-    for name in scenario.names()
-    if name not in LONG
-    for seed in range(1 if name.startswith(HEAVY) else 5)
+    pytest.param(name, seed, marks=marks_of(name, is_quick=seed < 2))
+    for name in NAMES
+    for seed in range(1 if name.startswith(LARGE) else 5)
 ]
+REPEATS = [pytest.param(name, marks=marks_of(name, is_quick=not name.startswith(LARGE))) for name in NAMES]
 
 
 @pytest.mark.parametrize(("name", "seed"), RUNS)
@@ -43,7 +52,12 @@ def test_a_packaged_scenario_runs_clean_and_says_what_it_is_about(name: str, see
     assert outcome.violations == ()
     assert outcome.deliveries > 0
     assert outcome.duration_us == loaded.config.duration_us
-    assert outcome == scenario.run(loaded, seed)
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_a_packaged_scenario_has_the_same_outcome_again(name: str) -> None:
+    loaded = scenario.load(name)
+    assert scenario.run(loaded, 0) == scenario.run(loaded, 0)
 
 
 def test_a_path_works_like_a_name(tmp_path: Path) -> None:

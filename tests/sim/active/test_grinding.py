@@ -87,6 +87,7 @@ def test_the_first_relay_is_the_same_after_a_restart_and_when_it_comes_from_anot
     assert found.relay().address() == "moved.1"
 
 
+@pytest.mark.all_only
 def test_nodes_that_come_and_go_change_no_first_relay() -> None:
     found = make(2).run(FORMING)
     key, others = found.relay().key, [name for name in found.people.addresses() if name != found.publisher]
