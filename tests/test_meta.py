@@ -191,6 +191,7 @@ def test_no_module_is_named_for_nothing() -> None:
     assert not [path for path in MODULES if path.stem in ("util", "utils", "helper", "helpers", "common", "misc")]
 
 
+@pytest.mark.all_only
 def test_every_module_imports_alone_and_none_of_core_needs_the_lab() -> None:
     """A fresh interpreter, in which the lab's libraries cannot be imported, forks once per module.
 

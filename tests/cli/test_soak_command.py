@@ -46,6 +46,7 @@ def test_a_failure_in_json(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert told["failure"]["seed"] == 5
 
 
+@pytest.mark.all_only
 def test_processes_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     def told(jobs: str) -> Any:
         assert main(["sim", "soak", "--seed", "3", "--seeds", "2", "--jobs", jobs, "--json"]) == 0

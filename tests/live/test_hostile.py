@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from veilcast.lab.live.tally import Tally
 from veilcast.lab.live.town import TownMesh
 from veilcast.link.config import LinkConfig
@@ -37,6 +39,7 @@ POPULATION = TownMesh(
 DURATION_US = POPULATION.first_us + POPULATION.notes * POPULATION.every_us + 8_000_000
 
 
+@pytest.mark.all_only
 def test_eight_hostile_neighbours_cost_no_note_and_no_memory() -> None:
     tally = Tally(POPULATION, SEED)
     scenario = Scenario("hostile", ScenarioConfig("hostile", DURATION_US, POPULATION, Links((1_000,))))

@@ -171,7 +171,7 @@ def test_the_simulation_finds_the_policy_that_lets_the_oldest_go_first_wanting()
 
 @pytest.mark.parametrize("speaks", [False, True])
 @pytest.mark.parametrize("sources", [ONE_HOST, ONE_PREFIX, HUNDRED], ids=["one host", "one prefix", "100 prefixes"])
-@pytest.mark.parametrize("rate", [0, 800, 1500, 6000])
+@pytest.mark.parametrize("rate", [0, pytest.param(800, marks=pytest.mark.all_only), 1500, 6000])
 def test_a_flood_of_few_prefixes_keeps_no_newcomer_out(rate: int, sources: tuple[Address, ...], speaks: bool) -> None:
     assert kept_out(shared(), Flood(rate, sources, speaks)) == []
 
@@ -196,7 +196,7 @@ def test_connections_that_say_nothing_keep_nobody_out_from_any_number_of_prefixe
     assert kept_out(shared(), Flood(1500, THOUSAND)) == []
 
 
-@pytest.mark.parametrize("holds", [100, 200, 255, 256])
+@pytest.mark.parametrize("holds", [100, *(pytest.param(held, marks=pytest.mark.all_only) for held in (200, 255)), 256])
 def test_held_answers_and_bare_connections_together_keep_no_newcomer_out(holds: int) -> None:
     """Held answers alone would leave one slot for all that are silent: hence the half for either kind."""
     for sources in (ONE_HOST, ONE_PREFIX, HUNDRED):
