@@ -20,10 +20,11 @@ from patience import HANG_S, wait_until
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.vault import alone, is_held
 from veilcast.cli import crew, localnet
+from veilcast.cli.commands import parse
 from veilcast.cli.context import Context
 from veilcast.cli.localnet import Plan, SmallWorld
 from veilcast.cli.main import main
-from veilcast.cli.net import topology_of
+from veilcast.cli.net import plan_of, topology_of
 from veilcast.cli.role_links import role_file
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.link.machine import BODY
@@ -318,7 +319,7 @@ def test_a_file_that_is_no_network_is_told(tmp_path: Path) -> None:
     [
         ({"nodes": 2}, "3 to 250"),
         ({"nodes": 251}, "3 to 250"),
-        ({"nodes": 5}, "parts of the nodes"),
+        ({"nodes": 5}, "5 subscribers do not fit into 5 nodes"),
         ({"nodes": 9, "cover": True}, "--profile paper"),
         ({"nodes": 9, "epoch_us": 1_000_000}, "--epoch must be at least 18 s"),
         ({"nodes": 9, "topology": SmallWorld(3, 0.2)}, "even"),
@@ -331,6 +332,20 @@ def test_a_file_that_is_no_network_is_told(tmp_path: Path) -> None:
 def test_a_plan_that_cannot_be_is_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         Plan(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "subscribers"),
+    [("3", 2), ("4", 3), ("9", 3), ("4 --publishers 3", 1), ("3 --publishers 3", 0), ("9 --subscribers 5", 5)],
+)
+def test_the_smallest_network_needs_no_options(options: str, subscribers: int) -> None:
+    assert plan_of(parse(["net", "up", *options.split()])).subscribers == subscribers
+
+
+def test_more_roles_than_nodes_are_refused() -> None:
+    for options in ("3 --subscribers 3", "3 --publishers 4"):
+        with pytest.raises(ConfigError, match="do not fit into 3 nodes"):
+            plan_of(parse(["net", "up", *options.split()]))
 
 
 def test_topologies_are_read_and_nothing_else_is() -> None:

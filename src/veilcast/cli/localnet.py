@@ -99,7 +99,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not least <= self.nodes <= room:
             raise ConfigError(f"a network on one machine has {least} to {room} nodes, not {self.nodes}")
         if min(self.publishers, self.subscribers) < 0 or self.publishers + self.subscribers > self.nodes:
-            raise ConfigError("--publishers and --subscribers are parts of the nodes")
+            raise ConfigError(
+                f"{self.publishers} publishers and {self.subscribers} subscribers do not fit into {self.nodes} nodes"
+            )
         if self.mode != "mesh" and (self.cover or self.shellgame or self.topology is not None):
             raise ConfigError(f"--pf, --sg and --topology are of the mesh, not of mode {self.mode!r}")
         if self.mode in ("relay", "foil", "brokers") and self.tap:
@@ -128,7 +130,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def hosts(self) -> tuple[str, ...]:
         """Those who are no members: by their roles, or, since there are many, by the names of the replicas."""
-        return self.brokers.hosts if self.mode == "brokers" else _HOSTS[self.mode]
+        return self.brokers.hosts if self.mode == "brokers" else _HOSTS.get(self.mode, ())
 
     @property
     def brokers(self) -> OverlayPlan:
@@ -142,7 +144,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def standing(self, host: str) -> Standing:
         if self.mode == "brokers":
             return "broker"
-        return next(standing for standing in _HOSTS[self.mode] if standing == host)
+        return next(standing for standing in _HOSTS.get(self.mode, ()) if standing == host)
 
 
 class Net(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -375,10 +377,8 @@ def _hardening(plan: Plan) -> dict[str, int]:
 
 
 _HOSTS: Final[dict[str, tuple[Standing, ...]]] = {
-    "mesh": (),
     "relay": localrelay.HOSTS,
     "tree": (localtree.DIRECTORY,),
-    "foil": (),
 }
 _DECODER: Final = JsonDecoder(Net, TamperedError, "is not what `net up` wrote")
 TOPIC: Final = "news/eu"

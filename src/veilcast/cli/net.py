@@ -27,7 +27,13 @@ from veilcast.net.agent import Status
 
 
 def up(arguments: argparse.Namespace, context: Context) -> Report:
-    plan = Plan(
+    return bring_up(arguments.dir, plan_of(arguments), context)
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """The network that the options of `net up` describe."""
+    left = max(0, arguments.nodes - arguments.publishers)
+    return Plan(
         nodes=arguments.nodes,
         mode=arguments.mode,
         profile=arguments.profile,
@@ -37,11 +43,10 @@ def up(arguments: argparse.Namespace, context: Context) -> Report:
         epoch_us=round(arguments.epoch * 1_000_000),
         rate=arguments.rate,
         publishers=arguments.publishers,
-        subscribers=arguments.subscribers,
+        subscribers=min(_SUBSCRIBERS, left) if arguments.subscribers is None else arguments.subscribers,
         tap=arguments.tap,
         tor=not arguments.no_tor,
     )
-    return bring_up(arguments.dir, plan, context)
 
 
 def bring_up(directory: Path, plan: Plan, context: Context) -> Report:
@@ -232,5 +237,7 @@ def topology_of(text: str) -> SmallWorld | None:
 _ROLES: Final[tuple[localnet.NodeRole, ...]] = ("publisher", "subscriber")
 _LINKED: Final = {"mesh": "neighbour", "brokers": "replica"}
 """What a member of each mode is linked with; of the others, streams."""
+_SUBSCRIBERS: Final = 3
+"""How many nodes subscribe if the user does not say, and the network is large enough."""
 _START_S: Final = 300.0
 _DOWN_S: Final = 60.0
