@@ -40,6 +40,10 @@ class UnreachableError(LocalError):
     """The node of this machine is not running, or has gone away."""
 
 
+class FullError(LocalError):
+    """There is no room for one more; something else has to end first."""
+
+
 class NotReadyError(LocalError, TimeoutError):
     """A subscription was not ready in the time that the caller gave it; it stands all the same."""
 

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 
-from veilcast.errors import LocalError, UnknownTopicError
+from veilcast.errors import FullError, LocalError, UnknownTopicError
 from veilcast.machine import Delay, Delivered, Event, Note, Publication
 from veilcast.net.agent import Peer, Status, Waiting
 from veilcast.net.control import ControlServer
-from veilcast.topics import Conjunction, Constraint, Label
+from veilcast.topics import Conjunction, Constraint, Equal, Label
 
 
 class Desk:
@@ -25,6 +25,7 @@ class Desk:
         self.kept: dict[int, dict[bytes, Note]] = {}
         self.passing: set[int] = set()
         """Subscriptions that no client has asked to keep."""
+        self.subscriptions_max = 1_000
         self.later = dict(LATER)
         self.news = asyncio.Condition()
         self.finished = asyncio.Event()
@@ -55,6 +56,8 @@ class Desk:
                 if keep:
                     self.passing.discard(number)
                 return number
+        if len(self.interests) >= self.subscriptions_max:
+            raise FullError(f"there are {self.subscriptions_max} subscriptions already")
         number = len(self.kept)
         self.interests[number], self.kept[number] = interest, {}
         if not keep:
@@ -68,6 +71,15 @@ class Desk:
         self.passing.discard(number)
         async with self.news:
             self.news.notify_all()
+
+    def topics(self) -> list[str]:
+        """The topics of the subscriptions that there are."""
+        return sorted(
+            constraint.text
+            for interest in self.interests.values()
+            for constraint in interest.constraints
+            if isinstance(constraint, Equal)
+        )
 
     def temporary(self) -> set[int]:
         return self.passing

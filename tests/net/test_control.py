@@ -18,6 +18,7 @@ from patience import HANG_S, until
 from veilcast import All, Equal, Label, Publication, Range, connect
 from veilcast.errors import (
     ConfigError,
+    FullError,
     LocalError,
     MalformedError,
     PermissionsError,
@@ -215,6 +216,63 @@ def test_a_subscription_that_one_client_ends_while_another_takes_it_goes_on(tmp_
                 await one.status()
                 go_on.set()
             assert len(desk.interests) == 1
+
+    at_desk(tmp_path, test)
+
+
+def test_a_client_that_closes_a_kept_subscription_can_take_it_up_again(tmp_path: Path) -> None:
+    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+        async with connect(config) as me:
+            for _ in range(2):
+                async with me.subscribe("news", keep=True) as notes:
+                    await me.publish("news", "one")
+                    assert (await anext(notes)).publication.body == b"one"
+            [client] = server._clients
+            assert client.subscriptions == {}
+        assert len(desk.interests) == 1
+
+    at_desk(tmp_path, test)
+
+
+def test_a_server_closes_while_the_end_of_a_subscription_never_reaches_the_disk(tmp_path: Path) -> None:
+    """As after a failed write, when nothing is written any more."""
+
+    async def test() -> None:
+        desk, ending = Desk(), asyncio.Event()
+
+        async def fail(number: int) -> None:
+            ending.set()
+            await asyncio.Event().wait()
+
+        desk.unsubscribe = fail  # type: ignore[method-assign]
+        async with asyncio.timeout(HANG_S), served(tmp_path, desk, grace_s=0), connect(tmp_path / "node.toml") as me:
+            await me.subscribe("news").start()
+            me._writer.transport.abort()
+            await ending.wait()
+
+    asyncio.run(test())
+
+
+def test_subscriptions_that_dead_clients_left_make_room_for_a_living_one(tmp_path: Path) -> None:
+    """The one whose client died first goes first; kept ones and those of living clients stay."""
+
+    async def test(config: Path, desk: Desk, server: ControlServer) -> None:
+        desk.subscriptions_max = 4
+        async with connect(config) as alive:
+            await alive.subscribe("kept", keep=True).start()
+            await alive.subscribe("alive").start()
+            for topic in ("first", "second"):
+                async with connect(config) as me:
+                    await me.subscribe(topic).start()
+                    me._writer.transport.abort()
+                    await until(lambda: server.clients == 1)
+            await alive.subscribe("new").start()
+            assert desk.topics() == ["alive", "kept", "new", "second"]
+            await alive.subscribe("newer").start()
+            assert desk.topics() == ["alive", "kept", "new", "newer"]
+            with pytest.raises(FullError, match="4 subscriptions already"):
+                await alive.subscribe("newest").start()
+        assert desk.topics() == ["kept"]
 
     at_desk(tmp_path, test)
 

@@ -95,7 +95,7 @@ class BlockingClient:
         self._run(self._session.ask(protocol.Stop(), protocol.Done))
 
     def close(self) -> None:
-        """End the subscriptions that are not to be kept, and disconnect; takes five seconds at most."""
+        """End the subscriptions that are not to be kept, and disconnect; takes half a minute at most."""
         try:
             with contextlib.suppress(VeilcastError, TimeoutError):
                 self._run(self._session.close(), LEAVE_S)
@@ -188,7 +188,9 @@ class BlockingSubscription:
 
     def __next__(self) -> Note:
         """Acknowledge the note before, and wait for the next one."""
-        return self._client._run(self._calls.next_note())
+        note = self._client._run(self._calls.next_note())
+        self._calls.handed_out = note
+        return note
 
     def acknowledge(self) -> None:
         """Tell the node that the note handed out last need not come again; asking for the next one does it too."""

@@ -132,7 +132,7 @@ class Client:
         await self._run(self._session.ask(protocol.Stop(), protocol.Done))
 
     async def close(self) -> None:
-        """End the subscriptions that are not to be kept, and disconnect; takes five seconds at most."""
+        """End the subscriptions that are not to be kept, and disconnect; takes half a minute at most."""
         with contextlib.suppress(VeilcastError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._run(self._session.close())
@@ -216,7 +216,9 @@ class Subscription:
 
     async def __anext__(self) -> Note:
         """Acknowledge the note before, and wait for the next one."""
-        return await self._client._run(self._calls.next_note())
+        note = await self._client._run(self._calls.next_note())
+        self._calls.handed_out = note
+        return note
 
     async def acknowledge(self) -> None:
         """Tell the node that the note handed out last need not come again; asking for the next one does it too."""

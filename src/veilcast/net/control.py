@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from veilcast.errors import LocalError, MalformedError, VeilcastError
+from veilcast.errors import FullError, LocalError, MalformedError, VeilcastError
 from veilcast.net import protocol
 from veilcast.net.agent import Agent
 from veilcast.net.privatesocket import PrivateSocket
 from veilcast.net.protocol import Answer, Request
-from veilcast.topics import All
+from veilcast.topics import All, Conjunction
 
 
 class ControlServer:
@@ -62,6 +62,8 @@ class ControlServer:
         for timer in self._ending.values():
             timer.cancel()
         self._ending.clear()
+        for task in self._ends:
+            task.cancel()  # After a failed write nothing reaches the disk; the mark there ends it in the next life.
         if self._ends:
             await asyncio.wait(self._ends)
 
@@ -101,10 +103,24 @@ class ControlServer:
 
     async def _end(self, number: int) -> None:
         async with self._changing:
-            self._ending.pop(number, None)
-            if number in self._agent.temporary() and not self._is_followed(number):
-                await self._agent.unsubscribe(number)
-                _LOG.info("a subscription ended: its client is gone, and did not ask to keep it")
+            await self._end_left(number)
+
+    async def _end_left(self, number: int) -> None:
+        if (timer := self._ending.pop(number, None)) is not None:
+            timer.cancel()
+        if number in self._agent.temporary() and not self._is_followed(number):
+            await self._agent.unsubscribe(number)
+            _LOG.info("a subscription ended: its client is gone, and did not ask to keep it")
+
+    async def _subscribe(self, interest: Conjunction, keep: bool) -> int:
+        """Subscribe. If there is no room, end what dead clients left, the oldest first: a living client goes first."""
+        while True:
+            try:
+                return await self._agent.subscribe(interest, keep=keep)
+            except FullError:
+                if not self._ending:
+                    raise
+                await self._end_left(next(iter(self._ending)))
 
     def _is_followed(self, number: int) -> bool:
         return any(number in client.subscriptions for client in self._clients)
@@ -123,15 +139,14 @@ class ControlServer:
                 if len(client.subscriptions) >= SUBSCRIPTIONS_MAX:
                     raise LocalError(f"a client may have {SUBSCRIPTIONS_MAX} subscriptions")
                 async with self._changing:
-                    number = await agent.subscribe(interest, keep=keep)
-                    client.follow(number)
+                    number = await self._subscribe(interest, keep)
+                    client.follow(number, keep)
                     if number in self._ending:
                         self._ending.pop(number).cancel()
                 return protocol.Subscribed(number)
             case protocol.Unsubscribe(number):
                 async with self._changing:
-                    client.leave(number)
-                    if not self._is_followed(number):
+                    if not client.leave(number) and not self._is_followed(number):
                         await agent.unsubscribe(number)
             case protocol.Acknowledge(number, note):
                 await client.acknowledge(number, note)
@@ -148,9 +163,11 @@ class _Following:
     """One client's share of one subscription: the tasks that send its notes and its readiness, and which notes are
     out."""
 
-    __slots__ = ("out", "room", "tasks")
+    __slots__ = ("keep", "out", "room", "tasks")
 
-    def __init__(self) -> None:
+    def __init__(self, keep: bool) -> None:
+        self.keep = keep
+        """True if this client asked to keep the subscription: then the client leaves it without ending it."""
         self.room = asyncio.Semaphore(protocol.WINDOW)
         self.out: set[bytes] = set()
         self.tasks: list[asyncio.Task[None]] = []
@@ -191,18 +208,20 @@ class _Client:
                 await self._writer.wait_closed()
         self._writer.transport.abort()
 
-    def follow(self, number: int) -> None:
+    def follow(self, number: int, keep: bool) -> None:
         if number in self.subscriptions:
             raise LocalError("this client has that subscription already")
-        following = self.subscriptions[number] = _Following()
+        following = self.subscriptions[number] = _Following(keep)
         for work in (self._send_readiness(number), self._send_notes(number, following)):
             following.tasks.append(asyncio.create_task(work))
 
-    def leave(self, number: int) -> None:
+    def leave(self, number: int) -> bool:
+        """Send no more of a subscription. Returns whether this client asked to keep it."""
         following = self._of(number)
         del self.subscriptions[number]
         for task in following.tasks:
             task.cancel()
+        return following.keep
 
     async def acknowledge(self, number: int, note: bytes) -> None:
         following = self._of(number)

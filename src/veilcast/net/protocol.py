@@ -37,6 +37,8 @@ class Subscribe(Said, frozen=True):
 
 
 class Unsubscribe(Said, frozen=True):
+    """Leave a subscription. It ends, unless another client has it, or this client has asked to keep it."""
+
     number: int
 
 

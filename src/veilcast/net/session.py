@@ -140,7 +140,7 @@ class Session:
     # --- inside
 
     def _drop(self, number: int) -> None:
-        """Unsubscribe, and do not wait for the answer."""
+        """Unsubscribe, and do not wait for the answer. The node keeps what this client asked to keep."""
         self._followed.pop(number, None)
         if self._lost is None:
             self._answers.pop(self.send(protocol.Unsubscribe(number)), None)
@@ -160,7 +160,7 @@ class Session:
             case protocol.Noted(subscription, note) if subscription in self._followed:
                 notes = self._followed[subscription].notes
                 notes[offset] = note
-                if len(notes) > protocol.WINDOW:
+                if len(notes) > protocol.WINDOW + 1:  # One may be acknowledged already; its call has not gone on yet.
                     raise MalformedError("more notes than the window allows")
             case protocol.Ended(subscription) if subscription in self._followed:
                 self._followed[subscription].ended = True
@@ -183,13 +183,15 @@ class SubscriptionCalls:
     """The calls of one subscription."""
 
     def __init__(self, session: Session, interest: Conjunction, keep: bool) -> None:
-        self._session, self._keep = session, keep
+        self._session = session
         self._request = session.send(protocol.Subscribe(interest.constraints, keep))
         self.number: int | None = None
         """The node's number for it; None until the node has answered."""
         self._ending = False
         self._refusal: VeilcastError | None = None
-        self._unacknowledged: Note | None = None
+        self.handed_out: Note | None = None
+        """The note that the program got last, unless it is acknowledged. The driver sets it as the last step before the
+        program has the note: a note that Ctrl-C keeps from the program must not be acknowledged by the next call."""
 
     def start(self) -> Call[None]:
         """Wait for the node's answer; raise its refusal."""
@@ -230,35 +232,37 @@ class SubscriptionCalls:
                 break
             self._check(followed)
             yield
-        offset = next(iter(followed.notes))
-        self._unacknowledged = note = followed.notes[offset]
-        del followed.notes[offset]
-        return note
+        return next(iter(followed.notes.values()))
 
     def acknowledge(self) -> Call[None]:
-        if self._unacknowledged is not None and self.number is not None:
-            yield from self._session.ask(protocol.Acknowledge(self.number, self._unacknowledged.id), protocol.Done)
-            self._unacknowledged = None
+        if self.handed_out is not None and self.number is not None:
+            note = self.handed_out.id
+            yield from self._session.ask(protocol.Acknowledge(self.number, note), protocol.Done)
+            if (followed := self._session._followed.get(self.number)) is not None:
+                followed.notes = {offset: each for offset, each in followed.notes.items() if each.id != note}
+            self.handed_out = None
 
     def close(self) -> Call[None]:
-        """Unsubscribe, unless it is to be kept. The note handed out last stays unacknowledged."""
+        """Leave the subscription; the node ends it, unless it is to be kept. The note handed out last stays
+        unacknowledged."""
         if self not in self._session._subscriptions:
             return
         with contextlib.suppress(VeilcastError):  # Where the node has refused it, there is nothing to end.
             yield from self.start()
-        if self.number is not None and not self._keep:
+        if self.number is not None:
             repeated, self._ending = self._ending, True
+            # Before the request: the answer may come together with that to the next subscription of this number.
+            self._session._followed.pop(self.number, None)
             try:
                 yield from self._session.ask(protocol.Unsubscribe(self.number), protocol.Done)
             except LocalError:
                 self._session.check()
                 if not repeated:  # An interrupted `close` has done it.
                     raise
-        self._session._followed.pop(self.number, None)
         self._session._subscriptions.remove(self)
 
     def _follow(self) -> Call[_Followed]:
-        if self not in self._session._subscriptions:
+        if self._ending or self not in self._session._subscriptions:
             raise LocalError("this subscription is closed; subscribe again")
         yield from self.start()
         assert self.number is not None

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from veilcast.decoding import MsgpackDecoder
-from veilcast.errors import LocalError, TamperedError
+from veilcast.errors import FullError, LocalError, TamperedError
 from veilcast.faults import faults_of
 from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
 from veilcast.node.ledger import Forget, Keep
@@ -130,7 +130,7 @@ class Agent:
                     self._changes.append(KeepSubscription(number))
                 return number
         if len(self._interests) >= self._subscriptions_max:
-            raise LocalError(f"there are {self._subscriptions_max} subscriptions already; end one that nobody reads")
+            raise FullError(f"there are {self._subscriptions_max} subscriptions already; end one that nobody reads")
         inner = self._member.subscribe(interest, now)
         self._last += 1
         self._numbers[inner], self._interests[self._last] = self._last, interest

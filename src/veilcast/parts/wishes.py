@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from veilcast.errors import LocalError
+from veilcast.errors import FullError, LocalError
 from veilcast.machine import Waiting
 from veilcast.topics import Conjunction
 
@@ -45,7 +45,7 @@ class Wishes:
 
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> Wish:
         if len(self._numbers) >= self._most:
-            raise LocalError(f"there are {self._most} subscriptions already; end one first")
+            raise FullError(f"there are {self._most} subscriptions already; end one first")
         spelled = _ENCODER.encode((topic, interest.constraints))
         wish = self._wishes.setdefault(spelled, Wish(spelled, topic, interest))
         wish.readers[number] = None

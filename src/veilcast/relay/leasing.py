@@ -20,7 +20,7 @@ import msgspec
 
 from veilcast.authority.subjects import Groups
 from veilcast.crypto.group import Scalar
-from veilcast.errors import LocalError
+from veilcast.errors import FullError, LocalError
 from veilcast.machine import Waiting
 from veilcast.parts.alarms import Alarms
 from veilcast.relay.config import ClientConfig
@@ -80,7 +80,7 @@ class Leasing:
     def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
         """Take up a subscription; `LocalError` for one that can never be leased."""
         if len(self._numbers) >= self._config.subscriptions_max:
-            raise LocalError(f"there are {self._config.subscriptions_max} subscriptions already; end one first")
+            raise FullError(f"there are {self._config.subscriptions_max} subscriptions already; end one first")
         span = self._part.spans(now, 0)[0]
         self._part.wanted(self._part.keys(topic, span, now), interest)
         spelled = _ENCODER.encode((topic, interest.constraints))
