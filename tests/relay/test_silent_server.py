@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from veilcast.sim.relay import SERVER
 from veilcast.topics import Label
 from veilcast.wire import encode
 from veilcast.wire.geometry import TICKET
-from veilcast.wire.relay import Code, Delivery, Reply
+from veilcast.wire.messages import Message
+from veilcast.wire.relay import Code, Delivery, Reply, Submit
 
 sys.path.insert(0, str(Path(__file__).parent))
 from exchange import CLIENT, TOPIC, Exchange
@@ -44,6 +46,55 @@ def test_a_publisher_is_told_that_the_server_does_not_answer_until_it_answers_ag
     assert exchange.heard_by("c1") == [b"waits"]
     assert told(exchange, "c0") == []
     assert exchange.machine("c0").delay(exchange.world.now) is None
+
+
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_one_answer_of_the_server_lets_older_publications_go_out_soon(profile: Profile) -> None:
+    """Pauses between tries have grown while the server was down; an answer shows that it is up again."""
+    exchange = Exchange(profile)
+    exchange.subscribe("c1", Label(TOPIC))
+    exchange.run(3)
+    exchange.world.crash(SERVER)
+    exchange.publish("c0", b"older")
+    exchange.run(0.25)
+    (request,) = exchange.machine("c0")._out._flying.values()
+    while request.tries < 6:
+        exchange.run(0.25)
+    exchange.publish("c0", b"newer")
+    exchange.world.restart(SERVER)
+    while b"newer" not in exchange.heard_by("c1"):
+        exchange.run(0.25)
+    exchange.run(1.5 * CLIENT.retry_us / 1e6)
+    assert sorted(exchange.heard_by("c1")) == [b"newer", b"older"]
+    assert told(exchange, "c0") == []
+
+
+def test_a_publication_that_a_proxy_drops_is_not_sent_again_with_each_answer_to_another() -> None:
+    """It leaves at most once in `retry_us`, however many others the server confirms."""
+    exchange = Exchange()
+    exchange.run(3)
+    way = exchange.machine("c0")._out
+    post = way._post
+    times: list[int] = []
+    dropped: list[int] = []
+
+    def post_others(peer: Address, message: Message, now: int) -> None:
+        assert isinstance(message, Submit)
+        dropped[:] = dropped or [message.number]
+        if message.number == dropped[0]:
+            times.append(now)
+        else:
+            post(peer, message, now)
+
+    way._post = post_others
+    exchange.publish("c0", b"dropped")
+    for _ in range(80):
+        exchange.publish("c0", b"confirmed")
+        exchange.run(0.25)
+    assert exchange.machine("c0").sizes()["pending"] == 1
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert min(pauses) >= CLIENT.retry_us // 2
+    assert max(pauses) <= 2 * CLIENT.retry_us
 
 
 def test_a_subscriber_is_told_too_because_it_renews_its_leases() -> None:

@@ -46,6 +46,8 @@ class _Request:
     tries: int = 0
     sent_us: int = 0
     """When it was sent first."""
+    last_us: int = 0
+    """When it was last sent, or refused."""
     owed_us: int | None = None
     """When it was first sent on this stream, or first after a refusal; None if no answer is owed."""
 
@@ -173,6 +175,8 @@ class Way:
             del self._flying[reply.number]
             self._alarms.drop(reply.number)
             self._clear(reply.number)
+            if code is Code.DONE:
+                self._hasten_older(request, now)
             self._fill(now)
             then = request.done if code is Code.DONE else request.unknown
             if then is not None:
@@ -253,9 +257,22 @@ class Way:
             request.owed_us = now if request.owed_us is None else request.owed_us
         self._again(number, request, now)
 
+    def _hasten_older(self, answered: _Request, now: int) -> None:
+        """Let requests go out soon again that were last sent before one that the server has answered.
+
+        While the server is down, pauses grow to sixteen times `retry_us`. Its first answer shows that it is up again.
+        A pause is not cut below `retry_us`: a proxy that drops a request and hands others on does not multiply it.
+        A refused request keeps its pause, for it has its answer.
+        """
+        least_us = max(self._config.retry_us, self._answers.patience_us)
+        for number, request in self._flying.items():
+            if request.tries > 1 and request.last_us < answered.last_us and number not in self._refusals:
+                self._alarms.set(number, max(now, request.last_us + least_us))
+
     def _again(self, number: int, request: _Request, now: int) -> None:
         if not request.tries:
             request.sent_us = now
+        request.last_us = now
         pause_us = backoff(self._rng, self._config.retry_us, request.tries)
         self._alarms.set(number, now + max(pause_us, self._answers.patience_us))
         request.tries += 1
