@@ -65,6 +65,29 @@ def test_a_link_opens_by_four_words_on_both_sides() -> None:
     assert street.refused == []
 
 
+def test_nodes_that_knock_at_each_other_at_once_are_own_links_of_both() -> None:
+    """Each has drawn the other from its contacts; that the other came, too, takes nothing from that."""
+    street = Street()
+    street.add("a", "b")
+    street.add("b", "a")
+    street.beat()
+    for name, peer in (("a", "b"), ("b", "a")):
+        node = street.nodes[Address(name)]
+        assert node.slots.chosen() == [peer]
+        assert node.sizes()["tries"] == 0
+        assert peer in node.book.proven
+
+
+def test_a_peer_that_comes_while_it_is_only_probed_is_no_own_link() -> None:
+    street = Street()
+    node = street.add("a")
+    street.add("b", "a")
+    node._knock(Address("b"), street.now, stay=False)
+    street.beat()
+    assert street.linked("a") == ["b"]
+    assert node.slots.links[Address("b")].chosen is False
+
+
 def test_a_certificate_without_its_key_is_worth_nothing() -> None:
     street = Street()
     street.add("a")

@@ -210,6 +210,37 @@ def test_a_stand_in_is_used_after_a_restart_if_the_relay_was_away_and_records_wi
         assert bench.relay.address() == used
 
 
+def test_a_stand_in_in_use_is_kept_while_it_misses_heartbeats_and_replaced_when_it_fails() -> None:
+    bench = neighbourly()
+    name = bench.relay.address()
+    assert name is not None
+    del bench.there[name]
+    bench.beat(4, upheaval=True)
+    stand_in, credit = bench.relay.address(), bench.kept[-1].credit
+    assert stand_in is not None
+    del bench.there[stand_in]
+    bench.beat(3, upheaval=True)
+    assert bench.relay.address() == stand_in
+    assert bench.kept[-1].credit >= credit
+    bench.members.lose(stand_in)
+    bench.beat(upheaval=True)
+    assert bench.relay.address() not in (stand_in, None)
+    assert bench.kept[-1].credit < credit
+
+
+def test_a_link_that_was_opened_just_now_stands_in_from_its_first_heartbeat_on() -> None:
+    bench = neighbourly(1)
+    bench.there = {}
+    bench.link("came", "came", chosen=False)
+    bench.beat(4, upheaval=True)
+    bench.members.add(Address("new"), bench.now + PERIOD_US, b"new key")
+    bench.beat(upheaval=True)
+    assert bench.key == "key 0"
+    bench.there[Address("new")] = None
+    bench.beat(upheaval=True)
+    assert bench.key == "new key"
+
+
 def test_in_an_upheaval_no_neighbour_is_chosen_that_may_be_silent_already() -> None:
     """Those that fell silent together were heard at different moments: the last of them less than two periods ago."""
     bench = neighbourly()

@@ -101,9 +101,9 @@ def test_without_spreading_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", range(3))
 def test_a_fifth_of_a_network_over_links_goes_on(seed: int) -> None:
-    """In seed 1 all eight links are dead that the publisher had opened, and its publications wait for another."""
+    """In seed 1 all eight links die that the publisher had opened, and the survivors had come or come now."""
     beats, _ = beats_until_heard(seed, links=True, nodes=24)
     assert beats is not None
     assert beats <= CLAIM

@@ -11,6 +11,8 @@ comes from liars depends on whom it chose to ask, never on how loud they are. Ev
 chosen that failed, and links to it again, beyond its quota if it must, so that networks that were parted grow together;
 or else somebody unproven, without a link, so that the book stays true.
 
+Where two nodes knock at each other at once, each has drawn the other, and the link is an own link of both. Another
+peer that came becomes an own link by `adoption` alone.
 The oldest of the chosen are anchors: the driver keeps them over restarts, and they are tried first.
 """
 
@@ -18,8 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-
-import msgspec
 
 from veilcast.crypto.certificate import Chain
 from veilcast.crypto.secret import Secret
@@ -29,6 +29,7 @@ from veilcast.link.prefixes import Prefix
 from veilcast.link.recent import remember
 from veilcast.machine import Address
 from veilcast.mesh import knock_limits as limits
+from veilcast.mesh.adoption import Adoption
 from veilcast.mesh.book import Book
 from veilcast.mesh.config import Config
 from veilcast.mesh.credentials import Attempt, Credentials, Meeting, Proofs
@@ -76,6 +77,7 @@ class Certified:
             rng=rng,
         )
         self.book = Book(rules.book_max, rules.source_max, prefix, rng)
+        self._adoption = Adoption(self.slots, self.book, rng)
         self._tries: dict[Address, Attempt] = {}
         self._failed: dict[Address, int] = {}
         self._resting: dict[Address, int] = {}
@@ -87,9 +89,8 @@ class Certified:
         if relay is not None:
             relay.is_settled = False
         self._epoch = credentials.epoch(now)
-        self._patience_us = limits.ISOLATION_PERIODS * config.heartbeat_us
+        self._patience_us, self._look_us = limits.ISOLATION_PERIODS * config.heartbeat_us, now
         self._begin_us = now + self._patience_us
-        self._look_us = now
         self._left = False
 
     # --- the neighbourhood
@@ -130,11 +131,14 @@ class Certified:
             self._call_relay(self._relay, now)
         if now >= self._probe_us:
             self._probe(now)
-        if now >= self._look_us and self._is_lonely(now):
+        has_relay = self._relay is not None and self._relay.record is not None
+        self._adoption.watch(lambda name: self._door.is_fresh(name, now), has_relay=has_relay)
+        if now >= self._look_us and (self._adoption.is_needy or self._is_lonely(now)):
             self._look_around(now)
         while self._wanted() > 0 and (name := self._next_choice(now)) is not None:
             self._knock(name, now, stay=True)
-        self._adopt(now)
+        if (adopted := self._adoption.candidate(idle=not self._tries)) is not None:
+            self._door.open(adopted, now, self.slots.adopt(adopted).subject)
         self._moor()
 
     def leave(self, now: int) -> None:
@@ -224,10 +228,9 @@ class Certified:
             self._hear_of(Address(name), source)
         if not attempt.stay or source in self.slots:
             return
-        extra = self._rules.reunions if attempt.again else 0
         if not admit.linked:
             remember(self._resting, source, now + limits.REST_PERIODS * self._period_us, limits.RESTING_MAX)
-        elif self._has_room(source, attempt.certificate, extra) and self._is_single(attempt.certificate, source):
+        elif self._has_room(source, attempt.certificate, attempt) and self._is_single(attempt.certificate, source):
             self._choose(source, attempt.certificate, now)
         else:
             self._door.send(source, Replace(None))
@@ -242,16 +245,15 @@ class Certified:
             self._close(source, now)
         if self._is_lonely(now):
             # One of those who came and fell silent makes room: there may be no other place for who is still there.
-            silent = [
-                name for name, link in self.slots.links.items() if not (link.chosen or self._door.is_fresh(name, now))
-            ]
-            if silent:
+            came = (name for name, link in self.slots.links.items() if not link.chosen)
+            if silent := [name for name in came if not self._door.is_fresh(name, now)]:
                 self._close(silent[-1], now)
-        if self._is_relay(peer):
+        if self._is_own(source, peer):
+            if self._tries.pop(source, None) is not None:
+                self.book.prove(source)
             self._choose(source, peer, now)
             return True
-        leaver = self.slots.admit(source, Link.to(self._prefix(source), peer, chosen=False))
-        if leaver == source:
+        if (leaver := self.slots.admit(source, Link.to(self._prefix(source), peer, chosen=False))) == source:
             return False
         if leaver is not None:
             self._door.close(leaver, now)
@@ -263,8 +265,15 @@ class Certified:
         self.slots.choose(name, Link.to(self._prefix(name), peer, chosen=True))
         self._door.open(name, now, peer.leaf.subject)
 
-    def _has_room(self, name: Address, peer: Chain, extra: int) -> bool:
+    def _has_room(self, name: Address, peer: Chain, attempt: Attempt) -> bool:
+        extra = self._rules.reunions if attempt.again else 0
         return self._is_relay(peer) or self.slots.may_choose(self._prefix(name), extra)
+
+    def _is_own(self, source: Address, peer: Chain) -> bool:
+        """Whether this node has drawn the peer that comes itself: its relay, or a peer that it knocks at, too."""
+        attempt = self._tries.get(source)
+        is_drawn = attempt is not None and attempt.stay and self._has_room(source, peer, attempt)
+        return is_drawn or self._is_relay(peer)
 
     def _is_relay(self, peer: Chain) -> bool:
         return self._relay is not None and self._relay.key == peer.leaf.subject
@@ -312,21 +321,15 @@ class Certified:
             chosen = self._rng.choice(contacts) if contacts else None
         return chosen
 
-    def _adopt(self, now: int) -> None:
-        """Where all that we know are linked already, choose among these as from any others: by the book."""
-        if self._tries or self._wanted() <= 0:
-            return
-        came = {name: link for name, link in self.slots.links.items() if not link.chosen}
-        name = self.book.choose(lambda name: name in came and self.slots.may_choose(came[name].prefix))
-        if name is not None:
-            self.slots.choose(name, msgspec.structs.replace(came[name], chosen=True))
-            self._door.open(name, now, came[name].subject)
-
     def _fits(self, name: Address, now: int) -> bool:
-        if name == self._name or name in self.slots or name in self._tries or self._resting.get(name, 0) > now:
+        if name == self._name or self._is_known(name, now):
             return False
         prefix = self._prefix(name)
         return self.slots.may_choose(prefix) and all(self._prefix(other) != prefix for other in self._tries)
+
+    def _is_known(self, name: Address, now: int) -> bool:
+        """Whether this address is linked, is being tried, or had no room for this node lately."""
+        return name in self.slots or name in self._tries or self._resting.get(name, 0) > now
 
     def _call_relay(self, relay: FirstRelay, now: int) -> None:
         """Knock at the first relay now and then while it is away. It may be chosen once our own links are complete."""
@@ -334,8 +337,8 @@ class Certified:
             relay.watch(len(self.slots.chosen()), self._rules.outbound, idle=not self._tries)
             return
         name = Address(relay.record.address)
-        known = name in self.slots or name in self._tries or self._resting.get(name, 0) > now
-        if now >= self._relay_us and not known and name != self._name and self.slots.holder(relay.record.key) is None:
+        is_free = name != self._name and not self._is_known(name, now)
+        if now >= self._relay_us and is_free and self.slots.holder(relay.record.key) is None:
             self._relay_us = now + self._until_probe()
             self._knock(name, now, stay=True, again=True)
 
@@ -365,8 +368,7 @@ class Certified:
         """Most neighbours fell silent together. Before it is certain that they failed, knock at many others at once."""
         self._look_us = now + limits.PATIENCE_PERIODS * self._period_us
         for name in self.book.sample(limits.LOOKS_MAX):
-            is_known = name in self.slots or name in self._tries or self._resting.get(name, 0) > now
-            if name != self._name and not is_known and len(self._tries) < limits.LOOKS_MAX:
+            if name != self._name and not self._is_known(name, now) and len(self._tries) < limits.LOOKS_MAX:
                 self._knock(name, now, stay=True, again=True)
 
     # --- what we know

@@ -6,8 +6,8 @@ record on the disk nor the link shows a publisher.
 
 1. Identity. A first relay is a certified link key, and not an address. One certificate counts once, from however many
    addresses its member comes. A relay that comes back from another address is the same relay.
-2. Choice. A node chooses only among links that it opened itself, never among peers that came to it. It waits until its
-   neighbourhood is complete. A keyed hash of the certified keys decides.
+2. Choice. A node chooses only among its own links: it opened them, or it could reach no other member (`adoption`). It
+   waits until its neighbourhood is complete. A keyed hash of the certified keys decides.
 3. Waiting. While the first relay is away, publications wait, and the owner is told.
 4. Replacement. A replacement costs `refill_epochs` of uptime, of which at most `spares` times as much is saved up. It
    needs the relay to be away for `away_epochs` of uptime without a break.
@@ -20,8 +20,8 @@ does to relays, to links and to neighbours. If at each choice at most a share p 
 to insiders, one of them has been the first relay with a probability of at most 1 - (1 - p) ** (1 + spares + T /
 refill_epochs). Insiders that never leave come to hold a growing share of a node's links: p is that share, and not the
 share of all members (`benchmarks/first_relay.py`).
-An adversary that silences all own links but an insider's makes that insider the stand-in, for as long as it silences
-the relay; to make it the relay, it must do so for `away_epochs`.
+An adversary that silences all own links but an insider's, or keeps the node from all members but an insider, makes that
+insider the stand-in, for as long as it silences the relay; to make it the relay, it must do so for `away_epochs`.
 Assumption: the disk keeps the record. A node that loses it chooses again.
 """
 
@@ -130,6 +130,8 @@ class FirstRelay:
         """Let the stand-in take the relay's place; choose one if there is none, or if it is silent, too."""
         assert self.record is not None
         there = self._own_links_heard(now)
+        if self._stands_in and self.address() in self._members.present:
+            return  # A stand-in in use is kept until it fails: another one would be another sample.
         if self.record.stand_in in there:
             self._stands_in = True
         elif self.record.credit >= self._price and (key := self._habits.first_relay(there)) is not None:
@@ -147,8 +149,12 @@ class FirstRelay:
             self._choose(list(there.values()), credit - self._price)
 
     def _own_links_heard(self, now: int) -> dict[bytes, Address]:
-        """By their keys, but for the relay. When most fall silent, those that were heard last may be silent, too."""
-        heard = (name for name in self._members.chosen() if self._members.was_heard(name, now, FRESH))
+        """By their keys, but for the relay. When most fall silent, those that were heard last may be silent, too.
+
+        A link that has just been opened counts from its first heartbeat on.
+        """
+        there = (name for name in self._members.chosen() if name in self._members.present)
+        heard = (name for name in there if self._members.was_heard(name, now, FRESH))
         keys = {self._members.identity(name): name for name in heard}
         return {key: name for key, name in keys.items() if key != self.key}
 

@@ -64,6 +64,11 @@ class Slots:
     def choose(self, name: Address, link: Link) -> None:
         self.links[name] = link
 
+    def adopt(self, name: Address) -> Link:
+        """Let a peer that came be one of our own choice."""
+        self.links[name] = msgspec.structs.replace(self.links[name], chosen=True)
+        return self.links[name]
+
     def admit(self, name: Address, link: Link) -> Address | None:
         """Let somebody in who came; gives who must leave for it, or itself if it is not let in."""
         self._visit(link.prefix)

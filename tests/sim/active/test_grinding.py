@@ -7,6 +7,7 @@ from functools import cache
 import msgspec
 import pytest
 
+from veilcast.authority.epoch import epoch_of
 from veilcast.machine import Address
 from veilcast.mesh.config import Hardening
 from veilcast.mesh.links import OF_NEIGHBOURHOOD
@@ -20,10 +21,10 @@ LAST = 120
 """Heartbeats at the end in which the insider's guess is made."""
 
 
-def make(seed: int, rule: str = "kept", turn: int = TURN) -> Ground:
+def make(seed: int, rule: str = "kept", turn: int = TURN, nodes: int = 24) -> Ground:
     rules = Hardening(window_periods=12, lead_periods=32, bit_periods=2, uptime_periods=1)
     relay = msgspec.convert({"rule": rule}, RelayRules)
-    return Ground(seed, msgspec.structs.replace(rules, relay=relay), turn * SECOND_US)
+    return Ground(seed, msgspec.structs.replace(rules, relay=relay), turn * SECOND_US, nodes=nodes)
 
 
 @cache
@@ -101,6 +102,58 @@ def test_nodes_that_come_and_go_change_no_first_relay() -> None:
             found.world.restart(name)
         found.run(20)
         assert found.relay().key == key
+
+
+def silence(found: Ground, names: list[Address]) -> None:
+    """The adversary drops all that the publisher and these nodes send to each other."""
+    for name in names:
+        found.world.block(found.publisher, name)
+        found.world.block(name, found.publisher)
+
+
+def let_through(found: Ground, names: list[Address]) -> None:
+    for name in names:
+        found.world.unblock(found.publisher, name)
+        found.world.unblock(name, found.publisher)
+
+
+def insider_key(found: Ground) -> bytes:
+    keyring = found.people.insider_keyring(EPOCH_US)
+    return keyring.at(epoch_of(found.world.now, EPOCH_US)).membership.leaf.subject
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize("seed", [3, 4])
+def test_an_insider_that_came_does_not_stand_in_when_the_adversary_ends_all_other_links(seed: int) -> None:
+    """The adversary cannot keep the publisher from nodes that were not linked to it: one of those stands in."""
+    found = make(seed, turn=0, nodes=40).run(FORMING + 60)
+    links = found.world.machine(found.publisher).neighbourhood.slots.links
+    assert any(name in found.insider.addresses for name in links)
+    silence(found, [name for name in links if name not in found.insider.addresses])
+    for _ in range(60):
+        found.run(1)
+        assert found.relay().key_in_use != insider_key(found)
+    assert found.relay().address() is not None
+
+
+@pytest.mark.all_only
+def test_an_insider_that_alone_can_reach_the_publisher_stands_in_until_the_relay_is_heard() -> None:
+    """What remains: the adversary drops all that comes from every other node. It gets no relay by that, and no more
+    than one replacement of the publisher's."""
+    found = make(0, turn=0).run(FORMING + 60)
+    first = found.relay().record
+    assert first is not None
+    others = [name for name in found.people.addresses() if name != found.publisher]
+    silence(found, others)
+    found.run(5)
+    assert found.relay().key_in_use != insider_key(found)
+    found.run(25)
+    assert found.relay().key_in_use == insider_key(found)
+    let_through(found, others)
+    found.run(60)
+    assert found.relay().key_in_use == found.relay().key == first.key
+    price = RelayRules().refill_epochs * EPOCH_US // SECOND_US
+    assert found.relay().record.credit >= first.credit - price  # type: ignore[union-attr]
 
 
 SEED_TAKEN = 3
