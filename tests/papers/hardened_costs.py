@@ -87,11 +87,17 @@ def cost_of(profile: str, degree: int, cover: float, offline: float, insiders: f
 
 
 def _first_relay(world: World, publisher: Address) -> Address | None:
-    """Where a publication waits for while it is away: that is paid in time, and not measured here."""
+    """The neighbour that a publication waits for while it is away: that is paid in time, and not measured here.
+
+    The publisher makes its choice now instead of with its first heartbeat. It is the same choice.
+    """
     conduct = world.machine(publisher)._conduct
     if not isinstance(conduct, Hardened):
         return None
-    return conduct.first_relay.address()
+    conduct.first_relay.beat(world.now, upheaval=False)
+    relay = conduct.first_relay.address()
+    assert relay is not None
+    return relay
 
 
 def costs(profile: str, degree: int, cover: float, offline: float, insiders: float, seeds: range) -> list[Cost]:

@@ -2,6 +2,17 @@
 
 The aim is four times the baseline's messages. A model gave 3.75, with a tenth of the nodes insiders who do not cover,
 and no acknowledgements; where everybody covers, and what goes back along the stem counts too, it is 4.1.
+
+No paper says how many hops a stem may add. A model gave 6.0; the first bound of this test was 7, over four seeds that
+had 5.7 (`docs/decisions/0011-hardened-mesh.md`). Hops added since then, by the mean over seeds from 0 on:
+
+    seeds                              4      8     16     32
+    before the first relay was kept    5.8    6.2    6.0    5.9, with a standard error of 0.3
+    since the first relay is kept      7.9    7.4    7.1    6.5, with a standard error of 0.3
+
+Here the owner names the neighbours. Both rules draw the first relay by the same law, but with another hash, so the stem
+of a seed is another draw of 4 to 10 hops. In the second sixteen seeds the two means are 5.8 and 5.9. So few seeds show
+nothing, and the bound of 7 is held over 32.
 """
 
 from __future__ import annotations
@@ -17,13 +28,12 @@ from veilcast.authority.privacy import SHARES
 sys.path.insert(0, str(Path(__file__).parent))
 from hardened_costs import costs
 
-SEEDS = range(8)
-"""The stem of a publisher is drawn once: with two seeds the mean of its hops was 6 to 9, whatever was drawn."""
+SEEDS = range(32)
 
 
 @pytest.mark.heavy
-def test_a_note_reaches_everybody_for_about_four_times_the_messages_and_about_seven_hops_later() -> None:
+def test_a_note_reaches_everybody_for_about_four_times_the_messages_and_at_most_seven_hops_later() -> None:
     baseline, hardened = (costs(profile, 8, SHARES["high"], 0.1, 0.0, SEEDS) for profile in ("paper", "hardened"))
     assert all(cost.reached == 1 for cost in baseline + hardened)
     assert mean(cost.messages for cost in hardened) <= 4.2 * mean(cost.messages for cost in baseline)
-    assert mean(cost.hops for cost in hardened) <= mean(cost.hops for cost in baseline) + 8
+    assert mean(cost.hops for cost in hardened) <= mean(cost.hops for cost in baseline) + 7
