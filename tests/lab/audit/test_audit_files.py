@@ -33,6 +33,15 @@ def test_what_net_status_prints_will_do_for_members(tmp_path: Path) -> None:
     assert files.members(path) == (Member("127.1.0.1:4000", "publisher"),)
 
 
+@pytest.mark.parametrize("role", ["Subscriber", " subscriber", "subscribers"])
+def test_a_role_that_is_almost_one_is_refused(role: str, tmp_path: Path) -> None:
+    """A subscriber that counts as a member without a role makes the attackers who find it wrong."""
+    path = tmp_path / "members.csv"
+    path.write_text(f"node,role\na,publisher\nb,subscriber\nc,{role}\n")
+    with pytest.raises(ConfigError, match=r"entry 3: the role is .*; write 'subscriber'"):
+        files.members(path)
+
+
 def test_a_link_counts_once_whichever_way_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "links.csv"
     path.write_text("u,v\nb,a\na,b\nb,c\n")

@@ -110,6 +110,8 @@ def test_the_property_finds_an_audit_that_takes_all_nodes_for_one_network(
         return Split([frozenset(seen)], networks.LeftOut())
 
     monkeypatch.setattr(networks, "split", as_one)
+    # The mixture has no heartbeat, so less than eight seconds of it would be too little for a verdict.
+    monkeypatch.setattr(sys.modules[__name__], "SECONDS", 10)
     assert "auc>0.6" in _passed_by_strangers(tmp_path, 1, "another network")
 
 
@@ -147,6 +149,34 @@ def test_a_stopped_member_that_answers_nobody_raises_no_doubt() -> None:
     assert found.left_out.nodes == ("stopped",)
     assert found.left_out.cells == 2
     assert found.left_out.doubts == ()
+
+
+@pytest.mark.parametrize("listed", [(), ("a", "b", "deaf")])
+def test_a_node_that_takes_as_much_as_a_member_and_never_answers_is_a_doubt(listed: tuple[str, ...]) -> None:
+    """It may be a subscriber, and no figure counts what it gets."""
+    pairs = [("a", "b"), ("b", "a"), ("a", "deaf")] * 100
+    found = networks.split(_carried(pairs), listed=listed).left_out
+    assert found.nodes == ("deaf",)
+    assert len(found.doubts) == 1
+    assert "1 node (deaf) gets as much as members and answers nothing" in found.doubts[0]
+    tries = [("a", "b"), ("b", "a")] * 100 + [("a", "deaf")] * 20
+    assert networks.split(_carried(tries), listed=listed).left_out.doubts == ()
+
+
+def test_a_complete_list_with_nodes_that_are_not_in_the_captures_is_a_doubt() -> None:
+    """A node that the list misspells is left out as a stranger."""
+    carried = _carried([("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")])
+    [doubt] = networks.split(carried, listed=("a", "b", "C"), only_listed=True).left_out.doubts
+    assert "1 listed node (C) is not in the captures" in doubt
+    assert networks.split(carried, listed=("a", "b", "c"), only_listed=True).left_out.doubts == ()
+
+
+def test_no_check_of_a_moment_passes(tmp_path: Path) -> None:
+    """In a few heartbeats nobody publishes, and attackers have nothing to go by."""
+    found = _audit(tmp_path / "net", heartbeats(Random(1), SECONDS)[:8], (), ())
+    assert found.crossed([]) == []
+    with pytest.raises(ConfigError, match="8 heartbeats at least"):
+        found.crossed([limits.parse("publications>0")])
 
 
 def test_a_capture_of_one_direction_is_audited_and_no_check_of_it_passes() -> None:

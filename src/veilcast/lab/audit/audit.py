@@ -6,6 +6,7 @@ Each network of a capture has an audit of its own, and a check holds for the cap
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -54,6 +55,11 @@ class Audit(msgspec.Struct, frozen=True):
     def best(self, role: str) -> Attacker | None:
         """The most telling one that says anything of this role."""
         return next((each for each in self.attackers if each.role == role and each.counts), None)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether so little was recorded that attackers who find nothing prove nothing."""
+        return _is_brief(self.wire)
 
     def found(self) -> dict[str, float]:
         """What limits are held against (`limits.NAMES`), as far as it can be told: who have a role must have been seen,
@@ -108,6 +114,8 @@ class CaptureAudit(msgspec.Struct, frozen=True):
         if limits and not crossed:
             for limit in limits:
                 self._require_told(limit)
+            if any(each.is_brief for each in self.networks):
+                raise ConfigError(f"the checks cannot be made: {_BRIEF}")
             if self.left_out.doubts:
                 raise ConfigError(f"the checks cannot be made: {'; '.join(self.left_out.doubts)}")
         return crossed
@@ -140,8 +148,8 @@ def _audit(seen: Observed, members: Sequence[Member]) -> Audit:
     judged = attackers.judge(seen.nodes, seen.guesses, members)
     publications, flows = _flows(seen.notes)
     remarks = []
-    if shown.last_us - shown.first_us < PARTS * shown.heartbeat_us:
-        remarks.append(f"{PARTS} heartbeats at least should be recorded; what is said of fewer means little")
+    if _is_brief(shown):
+        remarks.append(_BRIEF)
     return Audit(
         seen.reading,
         shown,
@@ -155,6 +163,10 @@ def _audit(seen: Observed, members: Sequence[Member]) -> Audit:
         tuple(nodes),
         {role: sum(member.role == role for member in own) for role in ROLES},
     )
+
+
+def _is_brief(shown: Wire) -> bool:
+    return shown.last_us - shown.first_us < PARTS * shown.heartbeat_us
 
 
 def _flows(notes: pa.Table) -> tuple[int, tuple[Flow, ...]]:
@@ -180,3 +192,6 @@ def _remarks(seen: frozenset[str], links: Sequence[Link], members: Sequence[Memb
     if missing := {member.node for member in members} - seen:
         found.append(f"{count(len(missing), 'member')} not seen in the captures, and not counted")
     return found
+
+
+_BRIEF: Final = f"{PARTS} heartbeats at least should be recorded; what is said of fewer means little"

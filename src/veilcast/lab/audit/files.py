@@ -37,6 +37,9 @@ def members(path: Path) -> tuple[Member, ...]:
         member = _convert(path, number, known, Member)
         if not member.node or not member.role:
             raise ConfigError(f"{path}: entry {number} lacks `node` or `role`")
+        # An audit that takes a subscriber for a member without a role finds that attackers are wrong.
+        if member.role not in ROLES and (meant := member.role.strip().lower().removesuffix("s")) in ROLES:
+            raise ConfigError(f"{path}: entry {number}: the role is {member.role!r}; write {meant!r}")
         found[member] = None
     if not any(member.role in ROLES for member in found):
         raise ConfigError(f"{path} names no members who are {' or '.join(ROLES)}")

@@ -13,6 +13,8 @@ Reason, in steps:
    the operator has listed a link between them. Each network is attacked by itself. A check fails if it fails in any.
 3. If a stranger exchanges cells with a listed node, the stranger may be a member that the operator forgot, and the
    figures then lack its traffic. Such a doubt never fails a check. A check with a doubt does not pass: it is refused.
+4. A node that never answers is in no network. If it gets as much as a member does, it may be a subscriber: a doubt. So
+   is a listed node that is not in the captures, if the list is said to be complete: its name may be misspelt.
 
 If nothing is listed, step 2 alone holds: traffic that no node of the network answers changes nothing in its figures.
 Such traffic is a doubt, too, unless it goes from a network to a node that never answers, as a stopped member.
@@ -21,6 +23,7 @@ Such traffic is a doubt, too, unless it goes from a network to a node that never
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from statistics import median
 from typing import Final, NamedTuple
 
 import msgspec
@@ -92,10 +95,15 @@ def split(
     unanswered = {
         src for src, dst in inside if dst in grouped and dst in number and number.get(src) != number[dst] and src != dst
     }
+    silent = {dst for src, dst in inside if src in grouped and dst not in number and dst != src}
+    fed = _fed(inside, answered, silent)
+    unseen = known - seen if only_listed else set[str]()
     doubts = [
         *(_doubt_contacts(contacts) if contacts and not only_listed else ()),
         *(_doubt_unanswered(unanswered) if unanswered else ()),
         *(_doubt_one_way(one_way) if one_way else ()),
+        *(_doubt_fed(fed) if fed else ()),
+        *(_doubt_unseen(unseen) if unseen else ()),
         *(_doubt_many(len(ranked)) if len(ranked) > NETWORKS_MAX else ()),
     ]
     audited = {node for network in networks for node in network}
@@ -132,6 +140,18 @@ def _flows(carried: pa.Table) -> dict[tuple[str, str], int]:
     for src, dst, cells in zip(*columns, strict=True):
         flows[src, dst] = flows.get((src, dst), 0) + cells
     return flows
+
+
+def _fed(inside: dict[tuple[str, str], int], answered: Sequence[tuple[str, str]], silent: set[str]) -> set[str]:
+    """Those silent nodes that get from another node half as much as the peers of that node do."""
+    usual: dict[str, list[int]] = {}
+    for flow in answered:
+        usual.setdefault(flow[0], []).append(inside[flow])
+    return {
+        dst
+        for (src, dst), cells in inside.items()
+        if dst in silent and cells > _TRIES and 2 * cells >= median(usual.get(src, [0]))
+    }
 
 
 def _groups(pairs: Iterable[tuple[str, str]]) -> list[set[str]]:
@@ -179,6 +199,19 @@ def _doubt_one_way(groups: list[set[str]]) -> Iterator[str]:
     )
 
 
+def _doubt_fed(nodes: set[str]) -> Iterator[str]:
+    verb = "gets as much as members and answers" if len(nodes) == 1 else "get as much as members and answer"
+    yield f"{count(len(nodes), 'node')} ({_some(nodes)}) {verb} nothing; record both directions of their traffic"
+
+
+def _doubt_unseen(nodes: set[str]) -> Iterator[str]:
+    verb = "is" if len(nodes) == 1 else "are"
+    yield (
+        f"{count(len(nodes), 'listed node')} ({_some(nodes)}) {verb} not in the captures; name nodes as on the wire, "
+        "and take those that were down off the list"
+    )
+
+
 def _doubt_many(networks: int) -> Iterator[str]:
     yield (
         f"the captures hold {networks:,} separate networks, of which {NETWORKS_MAX} are audited; record the network's "
@@ -195,4 +228,6 @@ NETWORKS_MAX: Final = 16
 """Networks of one capture that are audited: each costs as much as an audit of its own."""
 LEFT_OUT_MAX: Final = 1_000
 """Nodes of no audited network that a result names: strangers can be as many as a capture has packets."""
+_TRIES: Final = 32
+"""Cells that tries to reach a stopped member may take on one link."""
 _SHOWN: Final = 3
