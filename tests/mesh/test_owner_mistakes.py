@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import pickle
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,24 @@ def test_a_mistyped_topic_is_answered_with_the_nearest_one_and_no_epoch_number(h
         bench.node.publish(Publication((Label(TOPIC + "h").pair,)), bench.now)
     told = f"this keyring has no grant for '{TOPIC}h' now; did you mean '{TOPIC}'? (it has '{TOPIC}')"
     assert str(refusal.value) == told
+
+
+def test_the_nearest_topic_is_looked_for_only_when_the_error_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each heartbeat a node asks for topics whose grants are over, and passes over the error."""
+    looks: list[str] = []
+
+    def look(name: str, names: Iterable[str], n: int) -> list[str]:
+        looks.append(name)
+        return list(names)[:n]
+
+    monkeypatch.setattr(difflib, "get_close_matches", look)
+    bench = Cottage("publisher", "a b c")
+    with pytest.raises(UnknownTopicError) as refusal:
+        bench.node.publish(Publication((Label("misspelt").pair,)), bench.now)
+    assert looks == []
+    assert pickle.loads(pickle.dumps(refusal.value)).args == refusal.value.args
+    assert "no grant for 'misspelt'" in str(refusal.value)
+    assert looks == ["misspelt"]
 
 
 def test_a_member_without_any_grant_is_told_that_it_has_none() -> None:

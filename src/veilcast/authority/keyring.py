@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -143,18 +143,27 @@ class EpochKeys(msgspec.Struct, frozen=True):
     def topic(self, name: str) -> TopicKeys:
         keys = self.topics.get(name)
         if keys is None:
-            raise UnknownTopicError(f"this keyring has no grant for {name!r} now{self._others(name)}")
+            raise UnknownTopicError(_NoGrant(name, tuple(self.topics)))
         return keys
 
-    def _others(self, name: str) -> str:
-        """The topics that there are grants for, for an owner who mistyped one; the nearest to this name first."""
-        if not self.topics:
-            return ", and none for any other topic"
+
+class _NoGrant(NamedTuple):
+    """The text of an error, made only if it is read: a node asks for topics whose grants are over at each heartbeat."""
+
+    topic: str
+    others: tuple[str, ...]
+    """The topics that there are grants for."""
+
+    def __str__(self) -> str:
+        text = f"this keyring has no grant for {self.topic!r} now"
+        if not self.others:
+            return f"{text}, and none for any other topic"
         from difflib import get_close_matches  # Only a mistake pays for it.
 
-        close = get_close_matches(name, self.topics, n=1)
-        shown = ", ".join(map(repr, list(self.topics)[:SHOWN_MAX])) + (", ..." if len(self.topics) > SHOWN_MAX else "")
-        return (f"; did you mean {close[0]!r}?" if close else "") + f" (it has {shown})"
+        close = get_close_matches(self.topic, self.others, n=1)
+        question = f"; did you mean {close[0]!r}?" if close else ""
+        more = ", ..." if len(self.others) > SHOWN_MAX else ""
+        return f"{text}{question} (it has {', '.join(map(repr, self.others[:SHOWN_MAX]))}{more})"
 
 
 class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
