@@ -126,6 +126,21 @@ def test_a_new_member_whom_the_server_never_enrols_is_told() -> None:
     assert any("although its proxy is up" in each for each in told(exchange, "c0"))
 
 
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_a_proxy_that_cuts_its_streams_does_not_hide_that_the_server_is_silent(profile: Profile) -> None:
+    exchange = Exchange(profile)
+    exchange.run(3)
+    exchange.world.crash(SERVER)
+    exchange.publish("c0", b"waits")
+    way, found = exchange.machine("c0")._out, list[str]()
+    for _ in range(20):
+        exchange.run(CLIENT.retry_us / 1e6)
+        found += told(exchange, "c0")
+        way.peer_lost(exchange.world.now)
+        way.peer_up(exchange.world.now)
+    assert any("although its proxy is up" in each for each in found)
+
+
 def test_a_proxy_that_is_gone_is_another_matter() -> None:
     """The driver tells of a proxy that does not answer; the server behind it is not blamed."""
     exchange = Exchange()

@@ -49,7 +49,9 @@ class _Request:
     last_us: int = 0
     """When it was last sent, or refused."""
     owed_us: int | None = None
-    """When it was first sent on this stream, or first after a refusal; None if no answer is owed."""
+    """Since when an answer is owed, without the times when the stream was down; None if no answer is owed now."""
+    owed_before_us: int = 0
+    """How long an answer was owed on earlier streams: a proxy that cuts its streams does not hide a silent server."""
 
 
 class Way:
@@ -82,6 +84,7 @@ class Way:
         self._answers = _Answers(config.retry_us << DOUBLINGS)
         self._enrol_owed_us: int | None = None
         """As `_Request.owed_us`, of the enrolment."""
+        self._enrol_owed_before_us = 0
         self._flying: dict[int, _Request] = {}
         self._waiting: dict[int, _Request] = {}
         self._alarms: Alarms[int] = Alarms()
@@ -153,14 +156,18 @@ class Way:
 
     def peer_lost(self, now: int) -> None:
         self._caller.peer_lost(now)
-        self._enrol_owed_us = None
+        if self._enrol_owed_us is not None:
+            self._enrol_owed_before_us = now - self._enrol_owed_us
+            self._enrol_owed_us = None
         for request in self._flying.values():
-            request.owed_us = None
+            if request.owed_us is not None:
+                request.owed_before_us = now - request.owed_us
+                request.owed_us = None
 
     def replied(self, reply: Reply, now: int) -> None:
         code = Code(reply.code)
         if self._enrolling is not None and reply.number == self._enrolling[0]:
-            self._enrol_owed_us = None
+            self._enrol_owed_us, self._enrol_owed_before_us = None, 0
             self._enrolled(code, now)
             return
         request = self._flying.get(reply.number)
@@ -185,7 +192,7 @@ class Way:
             self._unknown(now)
         else:
             self._refused(reply.number, code)
-            request.owed_us = None
+            request.owed_us, request.owed_before_us = None, 0
             self._again(reply.number, request, now)
 
     def next_us(self) -> int | None:
@@ -221,7 +228,8 @@ class Way:
         number, begun, tries = self._enrolling
         self._enrolling = (number, begun, tries + 1)
         self._post(self.proxy, self._part.enrol(number, begun), now)
-        self._enrol_owed_us = now if self._enrol_owed_us is None else self._enrol_owed_us
+        if self._enrol_owed_us is None:
+            self._enrol_owed_us = now - self._enrol_owed_before_us
         self._alarms.set(_ENROL, now + backoff(self._rng, self._config.retry_us, tries))
 
     def _enrolled(self, code: Code, now: int) -> None:
@@ -254,7 +262,8 @@ class Way:
         else:
             request.given_up = isinstance(message, Release)
             self._post(self.proxy, message, now)
-            request.owed_us = now if request.owed_us is None else request.owed_us
+            if request.owed_us is None:
+                request.owed_us = now - request.owed_before_us
         self._again(number, request, now)
 
     def _hasten_older(self, answered: _Request, now: int) -> None:
