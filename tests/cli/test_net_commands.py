@@ -22,9 +22,9 @@ from veilcast.authority.vault import alone, is_held
 from veilcast.cli import crew, localnet
 from veilcast.cli.commands import parse
 from veilcast.cli.context import Context
-from veilcast.cli.localnet import Plan, SmallWorld
+from veilcast.cli.localnet import Net, Plan, SmallWorld
 from veilcast.cli.main import main
-from veilcast.cli.net import plan_of, topology_of
+from veilcast.cli.net import _greeting, plan_of, topology_of
 from veilcast.cli.role_links import role_file
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.link.machine import BODY
@@ -340,6 +340,12 @@ def test_a_plan_that_cannot_be_is_refused(options: dict[str, Any], problem: str)
 )
 def test_the_smallest_network_needs_no_options(options: str, subscribers: int) -> None:
     assert plan_of(parse(["net", "up", *options.split()])).subscribers == subscribers
+
+
+def test_the_user_who_starts_a_mesh_is_told_when_to_publish(tmp_path: Path) -> None:
+    last = [_greeting(tmp_path, Net(plan, "news/eu", (), (), ()))[-1] for plan in (SMALL, Plan(nodes=6))]
+    assert last[0].startswith("publish after some seconds")
+    assert last[1].startswith("a first note takes a while")
 
 
 def test_more_roles_than_nodes_are_refused() -> None:

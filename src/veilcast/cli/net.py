@@ -162,10 +162,8 @@ def _greeting(directory: Path, net: Net) -> list[str]:
     lines.append(f"  {called} net down --dir {directory}")
     if plan.mode == "tree":
         lines.append("a first note may take a minute: readers lay their trees")
-    if plan.profile == "hardened" and plan.mode == "mesh":
-        lines.append(
-            "a first note takes a while, and `pub` says how long: members draw lots, and the topic's mesh forms"
-        )
+    if plan.mode == "mesh":
+        lines.append(_FIRST_NOTE[plan.profile])
     return lines
 
 
@@ -237,6 +235,10 @@ def topology_of(text: str) -> SmallWorld | None:
 _ROLES: Final[tuple[localnet.NodeRole, ...]] = ("publisher", "subscriber")
 _LINKED: Final = {"mesh": "neighbour", "brokers": "replica"}
 """What a member of each mode is linked with; of the others, streams."""
+_FIRST_NOTE: Final[dict[str, str]] = {
+    "hardened": "a first note takes a while, and `pub` says how long: members draw lots, and the topic's mesh forms",
+    "paper": "publish after some seconds: the topic's mesh forms, and what is published before reaches nobody",
+}
 _SUBSCRIBERS: Final = 3
 """How many nodes subscribe if the user does not say, and the network is large enough."""
 _START_S: Final = 300.0
