@@ -11,7 +11,7 @@ import pytest
 
 from patience import HANG_S, until
 from veilcast import Label, LocalError, Publication, StorageError, connect
-from veilcast.machine import Address, Delivered, Event, Frame, Note, Record
+from veilcast.machine import Address, Delay, Delivered, Event, Frame, Note, Record
 from veilcast.net.agent import Peer
 from veilcast.net.clock import Clock
 from veilcast.net.owner import About, NodeOwner
@@ -47,6 +47,7 @@ class Books:
         self.slow = threading.Event()
         self.slow.set()
         self.broken = False
+        self.overdue: tuple[int, ...] = (5,)
 
     # The machine.
     def receive(self, data: bytes, source: Address, now: int) -> None: ...
@@ -89,7 +90,7 @@ class Books:
         return dict(self.wanted)
 
     def status(self) -> Kept:
-        return Kept(len(self.waiting), {1: len(self.inbox)}, self.later, (5,), (2, 3), 4)
+        return Kept(len(self.waiting), {1: len(self.inbox)}, self.later, self.overdue, (2, 3), 4)
 
     def take(self, event: Event, now: int) -> bool:
         match event:
@@ -127,7 +128,15 @@ class Books:
 
     # The view.
     def about(self) -> About:
-        return About(mode="mesh", profile="paper", members=3, cover_share=0.5, neighbours=2, member_until_us=1)
+        return About(
+            mode="mesh",
+            profile="paper",
+            members=3,
+            cover_share=0.5,
+            neighbours=2,
+            member_until_us=1,
+            delay=Delay("a root is to confirm it", 7),
+        )
 
     def peers(self) -> list[Peer]:
         return []
@@ -214,6 +223,19 @@ def test_the_loop_goes_on_while_the_disk_is_slow_and_what_gathers_is_one_write(t
             kept = [[what for kind, what in write if kind == "keep"] for write in books.writes]
             assert [what for write in kept for what in write] == [0, 1, 2]
             assert [1, 2] in kept
+            await me.stop()
+
+    assert owned(tmp_path, test)
+
+
+def test_what_is_overdue_has_no_estimate_any_more(tmp_path: Path) -> None:
+    """A peer that never confirms would be about to confirm for ever."""
+
+    async def test(books: Books, config: Path) -> None:
+        async with connect(config) as me:
+            assert (await me.status()).delay == Delay("a root is to confirm it")
+            books.overdue = ()
+            assert (await me.status()).delay == Delay("a root is to confirm it", 7)
             await me.stop()
 
     assert owned(tmp_path, test)

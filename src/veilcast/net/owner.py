@@ -160,9 +160,12 @@ class NodeOwner:
         await self._writer.written()
 
     def status(self) -> Status:
-        kept, now = self._keeper.status(), self._driver.now()
+        kept, now, about = self._keeper.status(), self._driver.now(), self._view.about()
+        if kept.overdue and about.delay is not None:
+            # An estimate was wrong. A peer that never confirms must not keep the publisher hoping for ever.
+            about = msgspec.structs.replace(about, delay=Delay(about.delay.reason))
         return Status(
-            **msgspec.structs.asdict(self._view.about()),
+            **msgspec.structs.asdict(about),
             subscriptions=len(self._keeper.interests()),
             outbox=kept.unsettled,
             overdue=len(kept.overdue),
