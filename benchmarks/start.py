@@ -33,6 +33,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from veilcast import connect_sync
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.vault import read_secret, write_secret
 from veilcast.cli import localnet, mosquitto
@@ -100,6 +101,8 @@ def clients(home: Path, parts: contextlib.ExitStack, rounds: int) -> Iterator[Co
     net = localnet.read_net(directory)
     (publisher,), (reader,) = (net.having(role) for role in ("publisher", "subscriber"))
     config, reading = (str(localnet.node_file(directory, node)) for node in (publisher, reader))
+    with connect_sync(reading) as member:
+        member.subscribe(net.topic, keep=True).ready()
     for number in range(1 + rounds):  # A notification for each round of `sub`.
         call("pub", net.topic, "-m", str(number), "-c", config)
     while json.loads(call("status", "--json", "-c", reading))["inbox"] < 1 + rounds:
