@@ -74,7 +74,7 @@ def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothin
         else:
             assert len(await read_up_to(house, reader, bodies[10])) < 11
 
-    in_house(disk, PLAN, test, more="" if keeps else "keep_us = 0\n")
+    in_house(disk, PLAN, test, more="" if keeps else "keep_us = 0\nmargin_us = 1\n")
 
 
 @pytest.mark.heavy
