@@ -1,7 +1,7 @@
 """`veilcast`: the entry point.
 
-All commands together take a second to import, in which somebody may press Ctrl-C already. So they are imported here,
-where it is caught; only what comes before the first line of this file cannot be helped.
+The user may press Ctrl-C while a command is still being imported. So `main` imports the commands itself, where it
+catches the interrupt.
 """
 
 from __future__ import annotations
