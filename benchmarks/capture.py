@@ -32,8 +32,8 @@ from veilcast.lab import capture, tables
 from veilcast.lab.capture import spans
 from veilcast.observe import Cell
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "lab" / "capture"))
-from capture_writing import START_US, Sent, framed, ip, pcap
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.capture_writing import START_US, Sent, framed, ip, pcap
 
 
 def main() -> None:

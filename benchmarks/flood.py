@@ -34,8 +34,8 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import own_keyring
 from veilcast.wire.geometry import CELL
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from memory import resident_kib
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.memory import resident_kib
 
 
 def main() -> None:

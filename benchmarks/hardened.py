@@ -17,8 +17,8 @@ from typing import Any
 
 from veilcast.authority.privacy import SHARES
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "papers"))
-from hardened_costs import Cost, costs
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.hardened_costs import Cost, costs
 
 
 def main() -> None:

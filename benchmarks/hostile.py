@@ -1,9 +1,9 @@
 """Do eight hostile neighbours keep an honest network from its notes, or eat its memory?
 
 24 nodes in the hardened profile on real sockets, each with sixteen neighbours. Eight of those around one reader are
-members that send the worst they may, at 16 cells a second where the others have 4; they are `tests/live/enemies.py` and
-have a process of their own. Then the same with all honest. Counted are the notes that readers get, and what the process
-of the honest holds in memory at the end beyond what it held when the meshes stood.
+members that send the worst they may, at 16 cells a second where the others have 4; they are
+`tests/support/enemies.py` and have a process of their own. Then the same with all honest. Counted are the notes that
+readers get, and what the process of the honest holds in memory at the end beyond what it held when the meshes stood.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from veilcast.machine import Address, Machine
 from veilcast.mesh.config import Config, Hardening
 from veilcast.sim.adversaries import innermost
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from enemies import cast_enemies, corrupt
-from memory import resident_kib
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.enemies import cast_enemies, corrupt
+from support.memory import resident_kib
 
 
 def main() -> None:

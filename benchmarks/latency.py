@@ -25,8 +25,8 @@ from veilcast.sim.links import Links
 from veilcast.sim.scenario import Config as ScenarioConfig
 from veilcast.sim.scenario import Scenario, build
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from hops import Journeys, Trip
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.hops import Journeys, Trip
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ from veilcast.lab.live.town import Town, TownMesh
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import Config, Hardening
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from relay import Relay, home
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.relay import Relay, home
 
 
 def main() -> None:

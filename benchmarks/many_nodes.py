@@ -27,8 +27,8 @@ from veilcast.link.config import LinkConfig
 from veilcast.machine import Machine
 from veilcast.mesh.config import Config, Hardening
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from memory import resident_kib
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.memory import resident_kib
 
 
 def main() -> None:

@@ -25,9 +25,9 @@ from typing import Any
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity, client_context
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "net"))
-from crowd import Crowd
-from puppet import Puppet
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.crowd import Crowd
+from support.puppet import Puppet
 
 
 def main() -> None:

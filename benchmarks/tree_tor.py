@@ -24,9 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "live"))
-from tree_house import House, tors_of
-
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.tree_house import House, tors_of
 from veilcast.cli.localnet import Plan
 from veilcast.net import testnet
 from veilcast.net.tor import Tor

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -25,11 +24,7 @@ if TYPE_CHECKING:
 
     from veilcast.lab.sweep.experiment import Experiment
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent / "live"))
-import inherited
-import schedule
-import tiers
+from support import inherited, schedule, tiers
 
 # Before anything is started: workers of pytest-xdist import this file too.
 inherited.restore_signals()
@@ -66,7 +61,7 @@ def disk(disks: Callable[[], Path]) -> Path:
 @pytest.fixture(scope="session")
 def tor_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The file of a private Tor network that is up, for `[tor] network` and `tor.started`. Others use it too."""
-    import private_tor
+    from support import private_tor
 
     if reason := private_tor.missing():
         pytest.skip(reason)
@@ -130,7 +125,7 @@ x = 0.5
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.pluginmanager.hasplugin("dsession"):
         # All workers are done, and none of them could know that.
-        import private_tor
+        from support import private_tor
 
         private_tor.end(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from inherited import RESTORED, ignored_signals, restore_signals
-from patience import HANG_S
+from support.inherited import RESTORED, ignored_signals, restore_signals
+from support.patience import HANG_S
 
 IGNORED_BY_A_CHILD = "import signal; print(*[n.name for n in signal.Signals if signal.getsignal(n) is signal.SIG_IGN])"
 

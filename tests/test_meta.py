@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from patience import HANG_S
-
-sys.path.insert(0, str(Path(__file__).parent))
-from banned import violations
-from time_rules import EXCEPTIONS, time_violations
+from support.banned import violations
+from support.patience import HANG_S
+from support.time_rules import EXCEPTIONS, time_violations
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "veilcast"

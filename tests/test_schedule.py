@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedule import place_of, scope_of
+from support.schedule import place_of, scope_of
 
 
 def test_files_that_need_spark_share_one_worker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiers import COLLECTED, MARKS, PAGE, lists_of, replace_list
+from support.tiers import COLLECTED, MARKS, PAGE, lists_of, replace_list
 
 
 def test_the_page_lists_every_claim_that_only_a_longer_run_holds(request: pytest.FixtureRequest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from time_rules import time_violations
+from support.time_rules import time_violations
 
 
 @pytest.mark.parametrize(

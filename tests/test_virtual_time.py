@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from virtual_time import VirtualTime
+from support.virtual_time import VirtualTime
 
 HOUR_S = 3_600.0
 

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.people import EPOCHS, HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 from veilcast.authority import bulletin, issuer
 from veilcast.authority.bulletin import ENTRIES_MAX, ENTRY, TAG, VOID_MAX, Void, apply
 from veilcast.authority.plain import to_bytes
@@ -18,9 +16,6 @@ from veilcast.crypto.derive import FINGERPRINT, fingerprint
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import AuthorityError, ForgedError, LocalError, MalformedError, UnknownTopicError
 from veilcast.wire import geometry
-
-sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 
 LAST = NOW + EPOCHS - 1
 

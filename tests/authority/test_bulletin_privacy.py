@@ -7,12 +7,11 @@ with their addresses, every publisher certificate of past, present and later epo
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.people import HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 from veilcast.authority import issuer
 from veilcast.authority.bulletin import ENTRY, TAG, Bulletin, BulletinWriter, Void
 from veilcast.authority.issuer import Authority
@@ -22,9 +21,6 @@ from veilcast.authority.topickeys import Role
 from veilcast.crypto.certificate import Certificate
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.sign import SigningKey
-
-sys.path.insert(0, str(Path(__file__).parent))
-from people import HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 
 EPOCHS = 48
 MIDDLE = NOW + EPOCHS // 2

@@ -7,17 +7,13 @@ memberships with link keys, TLS keys and certificates. They pool all keys and ev
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 
 import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, NOW, OTHER, TOPIC, People, make_people
-
+from support.people import EPOCHS, NOW, OTHER, TOPIC, People, make_people
 from veilcast.authority import issuer
 from veilcast.authority.content import (
     Content,

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 
+from support.people import EPOCHS, HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 from veilcast.authority import issuer
 from veilcast.authority.bulletin import apply
 from veilcast.authority.epoch import BATCH_MAX, epoch_of, epochs_in
@@ -34,9 +32,6 @@ from veilcast.errors import (
     UnknownTopicError,
 )
 from veilcast.topics import Reals, Schema
-
-sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, HOUR_US, NOW, OTHER, TOPIC, bulletin_of, make_people
 
 LAST = NOW + EPOCHS - 1
 

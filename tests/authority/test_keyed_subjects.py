@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-from people import NOW, OTHER, TOPIC, make_people
-
+from support.people import NOW, OTHER, TOPIC, make_people
 from veilcast.authority import subjects
 
 PEOPLE = make_people()

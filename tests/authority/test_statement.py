@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.revoked import Revoked
@@ -17,9 +15,6 @@ from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.x509 import FOREVER_S, Leaf, certify_leaf
 from veilcast.errors import AuthorityError, ForgedError, RemoteError, StaleError
 from veilcast.wire.geometry import CERTIFICATE_MAX
-
-sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
 
 PEOPLE = make_people()
 ENTROPY = PEOPLE.entropy

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 
+from support.people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
 from veilcast.authority import issuer
 from veilcast.authority.bulletin import VOID_MAX, BulletinWriter, Void
 from veilcast.authority.issuer import Authority
@@ -20,9 +18,6 @@ from veilcast.crypto.certificate import EPOCH_MAX
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.x509 import certify_leaf, read_leaf
 from veilcast.errors import AuthorityError, ForgedError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, HOUR_US, NOW, bulletin_of, make_people
 
 PEOPLE = make_people()
 ENTROPY = PEOPLE.entropy

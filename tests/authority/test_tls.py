@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.people import EPOCHS, HOUR_US, NOW, TOPIC, bulletin_of, make_people
 from veilcast.authority import issuer
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
@@ -21,9 +20,6 @@ from veilcast.crypto.certificate import Chain
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.x509 import check_chain, read_leaf
 from veilcast.errors import AuthorityError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from people import EPOCHS, HOUR_US, NOW, TOPIC, bulletin_of, make_people
 
 PEOPLE = make_people()
 ENTROPY = PEOPLE.entropy

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import from_bytes, to_bytes
 from veilcast.authority.request import Asking, ask

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
+from support.lies import ANY, LIES, curious, drop
+from support.overlays import PUBLISHER, QUIET, SECRET, Liar, Liars, Pool, Script, U, World, passed, scheme, signing
 from veilcast.brokers.absences import Absences
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.sharing.bulk import key_id
@@ -17,10 +17,6 @@ from veilcast.errors import LocalError
 from veilcast.machine import Address
 from veilcast.wire.brokers import NextShare
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lies import ANY, LIES, curious, drop
-from overlays import PUBLISHER, QUIET, SECRET, Liar, Liars, Pool, Script, U, World, passed, scheme, signing
 
 ONE, OTHER, REPLICA = b"p" * 32, b"q" * 32, b"r" * 32
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
-from pathlib import Path
 
 import pytest
 
+from support.forging import Steady, unpicked
+from support.lies import call, curious, drop, without
+from support.overlays import QUIET, SECRET, Liar, Script, U, World, passed, scheme
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.sharing.attendance import Dealt, Roll
 from veilcast.brokers.sharing.redistribution import Portion
 from veilcast.brokers.sharing.scheme import Place
 from veilcast.wire.brokers import LastShare, NextShare, Spoken, Taken
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from forging import Steady, unpicked
-from lies import call, curious, drop, without
-from overlays import QUIET, SECRET, Liar, Script, U, World, passed, scheme
 
 
 def after_a_while(script: Script) -> tuple[Script, list[bool]]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.lone_edge import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, OneNode
 from veilcast.authority.record import Profile
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Overdue, Publication
 from veilcast.topics import All, Equal, Label, Range
 from veilcast.wire.brokers import Carry, Claim, ClaimKind, Done, FirstShare, Missing, WantKey, Withdraw
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lone_edge import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, OneNode
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -11,6 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support import broker_grants
+from support.broker_grants import EPOCH, EPOCH_US, OPERATOR, OTHER, START, TOPIC, keys_of
+from support.strategies import messages, with_garbage
 from veilcast.authority.record import Profile
 from veilcast.brokers import claims, content
 from veilcast.brokers.broker import Broker
@@ -46,12 +47,6 @@ from veilcast.wire.brokers import (
 from veilcast.wire.brokers import Flood as WhichFlood
 from veilcast.wire.geometry import ITEM_MAX
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
-import broker_grants
-from broker_grants import EPOCH, EPOCH_US, OPERATOR, OTHER, START, TOPIC, keys_of
-from strategies import messages, with_garbage
 
 
 class Bench:

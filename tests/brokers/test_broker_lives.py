@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support import broker_grants
+from support.broker_grants import OPERATOR, TOPIC
+from support.overlay_town import Town
 from veilcast.authority.record import Profile
 from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
-
-sys.path.insert(0, str(Path(__file__).parent))
-import broker_grants
-from broker_grants import OPERATOR, TOPIC
-from overlay_town import Town
 
 PROFILES: list[Profile] = ["paper", "hardened"]
 

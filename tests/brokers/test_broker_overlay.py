@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.broker_grants import TOPIC
+from support.overlay_town import Town
 from veilcast.authority.record import Profile
 from veilcast.machine import Publication
 from veilcast.topics import All, Label, Range
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import TOPIC
-from overlay_town import Town
 
 PROFILES: list[Profile] = ["paper", "hardened"]
 

@@ -5,11 +5,10 @@ An overlay is a tree, so there is one path in it; p disjoint paths are those of 
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.broker_grants import OPERATOR, TOPIC, keys_of
+from support.overlay_town import Town
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.sharing import counts
 from veilcast.brokers.sharing.gathering import Gathering
@@ -19,10 +18,6 @@ from veilcast.machine import Address, Frame, Publication
 from veilcast.topics import Label
 from veilcast.wire import decode
 from veilcast.wire.brokers import Item, LastShare
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import OPERATOR, TOPIC, keys_of
-from overlay_town import Town
 
 CHAINS = {2: (("B1", "B2"),), 3: (("B1", "B2"), ("B2", "B3")), 4: (("B1", "B2"), ("B2", "B3"), ("B3", "B4"))}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.broker_grants import EPOCH, TOPIC, keys_of
+from support.overlay_town import Town
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.record import Profile
 from veilcast.authority.subjects import subject_key
@@ -20,10 +20,6 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.machine import Publication
 from veilcast.topics import All, Equal, Label, Range
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import EPOCH, TOPIC, keys_of
-from overlay_town import Town
 
 KIND, PRICE, BODY = "a-planted-kind", 423.25, b"the planted body of a publication"
 

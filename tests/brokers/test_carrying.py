@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.lies import babble, delay, drop, misroute, replay, spoil
+from support.overlays import ADVERT, CLIENT, Script, U, World, scheme
 from veilcast.brokers.content import Strategy
 from veilcast.brokers.routes import Branch
 from veilcast.brokers.sharing.scheme import Place
@@ -17,10 +17,6 @@ from veilcast.brokers.standing import Reason
 from veilcast.errors import ForgedError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.wire.brokers import Carry, Done, Missing, Routing
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lies import babble, delay, drop, misroute, replay, spoil
-from overlays import ADVERT, CLIENT, Script, U, World, scheme
 
 TEXT = b"what is to be told " * 40
 LIES: dict[str, Script] = {

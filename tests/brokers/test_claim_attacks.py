@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support import broker_grants
+from support.broker_grants import TOPIC, keys_of
+from support.router_nodes import PROFILES, Nodes, advertisement, publication, routing, subscription
 from veilcast.authority.record import Profile
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.overlay import node_hop, node_id
 from veilcast.brokers.votes import WIDE_MAX
 from veilcast.machine import Address
 from veilcast.topics import All, Equal, Label, Range
-
-sys.path.insert(0, str(Path(__file__).parent))
-import broker_grants
-from broker_grants import TOPIC, keys_of
-from router_nodes import PROFILES, Nodes, advertisement, publication, routing, subscription
 
 SPOILT = bytes(64)
 

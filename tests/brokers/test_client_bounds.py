@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.lone_edge import EPOCH_US, QUICK, SECOND, TOPIC, OneNode, keyring
 from veilcast.authority.content import Content
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.letters import Letter
@@ -25,9 +24,6 @@ from veilcast.machine import Publication
 from veilcast.sim.chance import SeededEntropy
 from veilcast.topics import All, Label, Range
 from veilcast.wire.brokers import Carry, Claim, Done
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lone_edge import EPOCH_US, QUICK, SECOND, TOPIC, OneNode, keyring
 
 ENTROPY = SeededEntropy(b"bounds")
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.lone_edge import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, OneNode, keyring, signing
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.record import Profile
@@ -47,9 +46,6 @@ from veilcast.wire.brokers import (
     Withdraw,
 )
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lone_edge import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, OneNode, keyring, signing
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 ENTROPY = SeededEntropy(b"liars")

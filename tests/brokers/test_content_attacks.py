@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
+from support.broker_grants import TOPIC
+from support.lies import call, curious, without
+from support.overlay_town import Town
+from support.overlays import CLIENT, PUBLISHER, U, World, scheme
 from veilcast.brokers.config import ClientConfig
 from veilcast.brokers.content import ATTEMPTS_MAX, Manifest, Strategy, prepare
 from veilcast.brokers.routes import Outgoing, Peer
@@ -21,12 +23,6 @@ from veilcast.machine import Address, Publication, Settled
 from veilcast.topics import All, Label, Range
 from veilcast.wire.brokers import Carry, Flood, Missing, NextShare, Spoken, Taken
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import TOPIC
-from lies import call, curious, without
-from overlay_town import Town
-from overlays import CLIENT, PUBLISHER, U, World, scheme
 
 
 class Village:

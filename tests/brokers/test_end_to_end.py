@@ -3,20 +3,16 @@ else, in both profiles; held against the plain definition of a match."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.three_nodes import BROKER, CLIENT, EPOCH_US, NODES, OTHER, TOPIC, ThreeNodes, names_of
 from veilcast.authority.record import Profile
 from veilcast.brokers.content import Strategy
 from veilcast.machine import Address, Publication
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
-
-sys.path.insert(0, str(Path(__file__).parent))
-from three_nodes import BROKER, CLIENT, EPOCH_US, NODES, OTHER, TOPIC, ThreeNodes, names_of
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 

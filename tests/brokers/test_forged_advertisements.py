@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.broker_grants import EPOCH, OTHER, TOPIC, keyring, keys_of
+from support.router_nodes import Nodes, advertisement
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.standing import broker_key, tls_key
 from veilcast.brokers.language import language_of
 from veilcast.crypto.certificate import Chain, Kind, certify
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ForgedError, RemoteError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import EPOCH, OTHER, TOPIC, keyring, keys_of
-from router_nodes import Nodes, advertisement
 
 
 def forgeries() -> list[TopicKeys]:

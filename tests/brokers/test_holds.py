@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 
+from support.overlays import scheme
 from veilcast.brokers.holds import Held, Holds
 from veilcast.brokers.sharing.scheme import Place, Scheme
-
-sys.path.insert(0, str(Path(__file__).parent))
-from overlays import scheme
 
 EDGE = scheme(1)
 FIRST, SECOND, THIRD = (Place(EDGE, index) for index in (1, 2, 3))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from heapq import heappush
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.forging import Steady, brief, forged_share, level, root_of, unpicked
+from support.lies import ANY, curious, drop, say, without
+from support.overlays import ADVERT, PUBLISHER, Liar, Pool, Script, U, World, passed, scheme, signing
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.said import Said
 from veilcast.brokers.sharing.flooding import Vouched
@@ -18,11 +19,6 @@ from veilcast.crypto.dealing import Share
 from veilcast.crypto.group import Scalar
 from veilcast.wire.brokers import Flood, LastShare, NextShare, Spoken, Taken
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from forging import Steady, brief, forged_share, level, root_of, unpicked
-from lies import ANY, curious, drop, say, without
-from overlays import ADVERT, PUBLISHER, Liar, Pool, Script, U, World, passed, scheme, signing
 
 
 def at(hop: int, index: int) -> Place:

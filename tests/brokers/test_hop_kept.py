@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
+from support.forging import Steady, root_of, unpicked
+from support.lies import both, curious, drop, say, without
+from support.overlays import ADVERT, Script, U, World, passed, scheme, signing
 from veilcast.brokers.redistributing import Redistributing
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.said import Said
@@ -20,11 +21,6 @@ from veilcast.crypto.dealing import Commitments, Share
 from veilcast.crypto.group import Scalar
 from veilcast.wire.brokers import Flood, NextShare, Spoken
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from forging import Steady, root_of, unpicked
-from lies import both, curious, drop, say, without
-from overlays import ADVERT, Script, U, World, passed, scheme, signing
 
 DENY: Script = say(lambda table, to: without(table, 3))
 """Says that it lacks what an honest holder dealt, so that the hop takes as long as it can."""

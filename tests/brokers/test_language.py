@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support import broker_grants
+from support.broker_grants import EPOCH, SCHEMA, START, keys_of
 from veilcast.authority.record import Profile
 from veilcast.brokers import claims
 from veilcast.brokers.language import Predicates, Tagged, Tags, language_of
@@ -19,10 +19,6 @@ from veilcast.machine import Publication
 from veilcast.topics import TOPIC, All, Conjunction, Constraint, Equal, Label, Range, coarse_match, covers, queries
 from veilcast.wire import geometry as g
 from veilcast.wire.brokers import Claim
-
-sys.path.insert(0, str(Path(__file__).parent))
-import broker_grants
-from broker_grants import EPOCH, SCHEMA, START, keys_of
 
 PROFILES: list[Profile] = ["paper", "hardened"]
 LABEL = Label(broker_grants.TOPIC)

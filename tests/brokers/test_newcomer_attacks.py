@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from support.broker_grants import OPERATOR, TOPIC
+from support.overlay_town import Town, changed
 from veilcast.authority.record import Profile
 from veilcast.brokers.broker import Broker, Ways
 from veilcast.brokers.config import ClientConfig
@@ -16,10 +16,6 @@ from veilcast.brokers.sharing.scheme import Place, Roster, Scheme
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
 from veilcast.wire.brokers import Copied, CopyRouting
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import OPERATOR, TOPIC
-from overlay_town import Town, changed
 
 FRESH = ClientConfig(refresh_messages=1)
 """Every publication has a key of its own, which must find its reader."""

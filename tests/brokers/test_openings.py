@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
+from support.overlays import ADVERT, PUBLISHER, scheme, signing
 from veilcast.brokers import openings as module
 from veilcast.brokers.adverts import Advert
 from veilcast.brokers.openings import Openings
@@ -18,9 +17,6 @@ from veilcast.brokers.sharing.redistribution import deal_key, take_first
 from veilcast.brokers.sharing.scheme import Place, Roster
 from veilcast.brokers.standing import Suspicions
 from veilcast.crypto.group import Scalar
-
-sys.path.insert(0, str(Path(__file__).parent))
-from overlays import ADVERT, PUBLISHER, scheme, signing
 
 EACH = 12
 """Keys of an advertisement that are remembered: few, so that this is quick."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.lies import LIES, PROVEN, curious, drop, say, without
+from support.overlays import ADVERT, KEY, QUIET, SECRET, Liar, Liars, Pool, U, World, passed, run, scheme
 from veilcast.brokers import handing
 from veilcast.brokers.hop import show_us
 from veilcast.brokers.routes import Outgoing, replicas
@@ -23,10 +23,6 @@ from veilcast.crypto.dealing import Share
 from veilcast.crypto.group import Scalar
 from veilcast.errors import RemoteError
 from veilcast.wire.brokers import Disputed, FirstShare, NextShare, Spoken, Taken
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lies import LIES, PROVEN, curious, drop, say, without
-from overlays import ADVERT, KEY, QUIET, SECRET, Liar, Liars, Pool, U, World, passed, run, scheme
 
 # --- without liars ----------------------------------------------------------------------------------------------------
 

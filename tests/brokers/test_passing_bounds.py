@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.lies import LIES, both, curious, drop
+from support.overlays import (
+    ADVERT,
+    CLIENT,
+    PUBLISHER,
+    QUIET,
+    SECRET,
+    START,
+    Liar,
+    Pool,
+    U,
+    World,
+    passed,
+    run,
+    scheme,
+    signing,
+)
 from veilcast.brokers import passing
 from veilcast.brokers.routes import Outgoing, replicas
 from veilcast.brokers.said import Said
@@ -28,10 +43,6 @@ from veilcast.machine import Address
 from veilcast.wire import encode
 from veilcast.wire.brokers import Disputed, FirstShare, Flood, LastShare, NextShare, Spoken, Taken, WantKey
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lies import LIES, both, curious, drop
-from overlays import ADVERT, CLIENT, PUBLISHER, QUIET, SECRET, START, Liar, Pool, U, World, passed, run, scheme, signing
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from random import Random
 
 import pytest
 
+from support.broker_grants import EPOCH_US, OPERATOR, TOPIC, signing
+from support.overlay_town import Town
 from veilcast.authority.letters import Letter
 from veilcast.authority.record import Profile
 from veilcast.brokers.config import ClientConfig
@@ -22,10 +22,6 @@ from veilcast.topics import Label
 from veilcast.wire import decode
 from veilcast.wire.brokers import Bring, Carry, Item, LastShare
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import EPOCH_US, OPERATOR, TOPIC, signing
-from overlay_town import Town
 
 CLIENT = ClientConfig(refresh_messages=8, records_max=32, connect_us=200_000, wait_us=20_000_000, ahead_us=0)
 FIRST, SECOND = (("B1", "B2"),), (("C1", "C2"),)

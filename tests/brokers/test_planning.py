@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.deploying import entry, key, overlay
 from veilcast.brokers.overlay import Overlay
 from veilcast.brokers.placement import Plan
 from veilcast.brokers.planning import RISK_MAX, Findings, Mark, Told, carry_out, findings, paths, plan
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LocalError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deploying import entry, key, overlay
 
 NODES = {name: (0, [f"{name.lower()}{index}" for index in (1, 2, 3)]) for name in "ABCD"}
 BASE = overlay(7, NODES)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from support.deploying import entry, key, overlay
 from veilcast.brokers.overlay import Overlay, enrol, roster_of
 from veilcast.brokers.placement import Plan
 from veilcast.brokers.planning import Findings, Mark, Told, carry_out, findings, plan
@@ -16,9 +15,6 @@ from veilcast.brokers.sharing.scheme import Place
 from veilcast.brokers.standing import Reason, Suspicions
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deploying import entry, key, overlay
 
 SIZES = {"A": 3, "B": 7, "C": 7, "D": 3}
 SPARES = list(entry("S", 0, ["s1", "s2", "s3", "s4"]).replicas)

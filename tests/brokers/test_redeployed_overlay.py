@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from itertools import product
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.broker_grants import OPERATOR, TOPIC, signing
+from support.overlay_town import Town, changed
 from veilcast.authority.record import Profile
 from veilcast.brokers.config import BrokerConfig, ClientConfig
 from veilcast.brokers.overlay import sign_overlay
@@ -19,10 +19,6 @@ from veilcast.errors import StaleError
 from veilcast.machine import Address, Publication
 from veilcast.topics import Label
 from veilcast.wire.brokers import Order, Stands
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_grants import OPERATOR, TOPIC, signing
-from overlay_town import Town, changed
 
 BROKER = BrokerConfig(prepare_us=4_000_000, settle_us=1_000_000, linger_us=8_000_000, copy_us=300_000, bound_us=100_000)
 CLIENT = ClientConfig(prepare_us=3_000_000, linger_us=8_000_000)

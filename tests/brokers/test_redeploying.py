@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
+from support.deploying import MS, OPERATOR, PACE, World, entry, key, overlay, signed
 from veilcast.brokers.copying import PATIENCE, Awaited, Copying
 from veilcast.brokers.leaving import Leaving, Rule, Work
 from veilcast.brokers.overlay import node_id, sign_overlay
@@ -18,9 +17,6 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire.brokers import Order, Stands
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deploying import MS, OPERATOR, PACE, World, entry, key, overlay, signed
 
 W, X, Y = ["w1", "w2", "w3"], ["x1", "x2", "x3"], ["y1", "y2", "y3"]
 BASE = {"W": (0, W), "X": (0, X), "Y": (0, Y)}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import combinations
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support import broker_grants
+from support.broker_grants import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of, root, signing
+from support.overlay_town import Town
 from veilcast.authority.record import Profile
 from veilcast.brokers.claims import advertise, bring, subscribe
 from veilcast.brokers.config import BrokerConfig, ClientConfig
@@ -31,11 +32,6 @@ from veilcast.sim.chance import SeededEntropy, derive
 from veilcast.topics import Label
 from veilcast.wire import decode
 from veilcast.wire.brokers import Bring, Carry, Claim, FirstShare, Item, LastShare, NextShare, Pull, Push
-
-sys.path.insert(0, str(Path(__file__).parent))
-import broker_grants
-from broker_grants import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, keys_of, root, signing
-from overlay_town import Town
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 ENTROPY = SeededEntropy(derive(7, "repository"))

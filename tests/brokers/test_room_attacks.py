@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.forging import Steady, unpicked
+from support.lies import ANY, curious, drop
+from support.overlays import ADVERT, CLIENT, KEY, Liar, Pool, Replica, Script, U, World, passed, scheme, signing
 from veilcast.brokers.redistributing import Redistributing
 from veilcast.brokers.routes import Outgoing, Peer
 from veilcast.brokers.said import Said
@@ -24,11 +25,6 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError
 from veilcast.wire.brokers import FirstShare, Flood, NextShare, Spoken, WantKey
 from veilcast.wire.messages import Message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from forging import Steady, unpicked
-from lies import ANY, curious, drop
-from overlays import ADVERT, CLIENT, KEY, Liar, Pool, Replica, Script, U, World, passed, scheme, signing
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support import broker_grants
+from support.broker_grants import EPOCH, EPOCH_US, OTHER, START, TOPIC, keys_of
+from support.router_nodes import (
+    PROFILES,
+    UNTIL,
+    Nodes,
+    advertisement,
+    holder,
+    publication,
+    routing,
+    subscription,
+    until_of,
+)
 from veilcast.authority.record import Profile
 from veilcast.brokers import claims
 from veilcast.brokers import routing as routing_module
@@ -21,11 +32,6 @@ from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.topics import All, Conjunction, Equal, Label, Range
 from veilcast.wire.brokers import Claim, Routing
-
-sys.path.insert(0, str(Path(__file__).parent))
-import broker_grants
-from broker_grants import EPOCH, EPOCH_US, OTHER, START, TOPIC, keys_of
-from router_nodes import PROFILES, UNTIL, Nodes, advertisement, holder, publication, routing, subscription, until_of
 
 # --- Figure 1 ---------------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.three_nodes import EPOCH_US, NODES, TOPIC, ThreeNodes, names_of
 from veilcast.authority.record import Profile
 from veilcast.brokers.queues import STALL_US, Queues
 from veilcast.errors import MalformedError
@@ -14,9 +12,6 @@ from veilcast.machine import Address
 from veilcast.sim.chance import SeededEntropy
 from veilcast.topics import Label
 from veilcast.wire.brokers import Done
-
-sys.path.insert(0, str(Path(__file__).parent))
-from three_nodes import EPOCH_US, NODES, TOPIC, ThreeNodes, names_of
 
 A, B = Address("a"), Address("b")
 HOUR = 3_600_000_000

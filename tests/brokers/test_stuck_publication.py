@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+from support.three_nodes import TOPIC, ThreeNodes, names_of
 from veilcast.machine import Address
 from veilcast.node.broker_member import hindrances
 from veilcast.topics import Label
-
-sys.path.insert(0, str(Path(__file__).parent))
-from three_nodes import TOPIC, ThreeNodes, names_of
 
 
 def test_a_node_beyond_the_edge_that_lacks_its_majority_is_told_until_it_has_one() -> None:

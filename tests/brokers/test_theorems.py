@@ -8,17 +8,16 @@ span of what it sees (`algebra`).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain, combinations, product
 from math import prod
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pytest
 
+from support.algebra import INVERSE, TIMES, Rows, known
 from veilcast.brokers.sharing import literal
 from veilcast.brokers.sharing.gathering import Gathering
 from veilcast.brokers.sharing.paper import Origin, Parcel, Trails, resplit, split_key
@@ -26,9 +25,6 @@ from veilcast.brokers.sharing.scheme import Roster, Scheme, majority
 from veilcast.crypto import shares
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
-
-sys.path.insert(0, str(Path(__file__).parent))
-from algebra import INVERSE, TIMES, Rows, known
 
 LANES = 64
 Broker: TypeAlias = tuple[int, int]

@@ -8,14 +8,13 @@ by holding back the other holders' portions, so each choice is one that the repl
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
-from pathlib import Path
 from typing import Self
 
 import pytest
 
+from support.algebra import known_modulo
 from veilcast.brokers.sharing.paper import Origin
 from veilcast.brokers.sharing.receiving import Receiving
 from veilcast.brokers.sharing.redistribution import Collecting, Holding, deal_key, hand_on, take_first
@@ -26,9 +25,6 @@ from veilcast.crypto.group import ORDER, Point, Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.machine import Entropy
-
-sys.path.insert(0, str(Path(__file__).parent))
-from algebra import known_modulo
 
 Form = dict[int, int]
 Broker = tuple[int, int]

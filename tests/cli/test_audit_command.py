@@ -11,16 +11,12 @@ from random import Random
 
 import pytest
 
-from patience import HANG_S
+from support.capture_writing import Pcapng, Sent, framed, ip, pcap, put
+from support.patience import HANG_S
+from support.recorded import PUBLISHER, loud, members, other_network, poking, silent, written
+from support.wires import NODES, heartbeats, in_time, record
 from veilcast.cli.main import main
 from veilcast.observe import Cell
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "attack"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "audit"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "capture"))
-from capture_writing import Pcapng, Sent, framed, ip, pcap, put
-from recorded import PUBLISHER, loud, members, other_network, poking, silent, written
-from wires import NODES, heartbeats, in_time, record
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

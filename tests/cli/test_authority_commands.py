@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import to_bytes
 from veilcast.authority.request import ask

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from patience import HANG_S, wait_until
+from support.patience import HANG_S, wait_until
 from veilcast.authority.epoch import HOUR_US
 from veilcast.cli import crew, demo, localnet
 from veilcast.cli.context import Context

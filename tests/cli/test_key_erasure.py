@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from support.people import EPOCHS, HOUR_US, NOW, TOPIC, make_people
 from veilcast.authority.content import Content, make_notify, open_notify
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.plain import to_bytes
@@ -21,9 +21,6 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, StorageError
 from veilcast.machine import Publication
 from veilcast.net.clock import Clock
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "authority"))
-from people import EPOCHS, HOUR_US, NOW, TOPIC, make_people
 
 PASSPHRASE, CHEAP = Secret(b"known to the thief"), Cost(1, 1)
 LATE_US = (NOW + 12) * HOUR_US + PAST_US

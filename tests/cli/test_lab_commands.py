@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.cli import exits
 from veilcast.cli.main import main
 from veilcast.lab import tables

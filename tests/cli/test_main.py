@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.authority.epoch import BATCH_DAYS
 from veilcast.authority.privacy import SHARES
 from veilcast.cli import commands, soak

@@ -22,14 +22,12 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from patience import HANG_S
+from support.desk import Desk, served
+from support.patience import HANG_S
 from veilcast.cli import commands, localnet, mosquitto
 from veilcast.cli.context import Context
 from veilcast.machine import Publication
 from veilcast.topics import Conjunction
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "net"))
-from desk import Desk, served
 
 LOCAL_NETWORKS = "veilcast.cli.localnet"
 MODES: tuple[Literal["mesh", "relay", "tree", "foil", "brokers"], ...] = ("mesh", "relay", "tree", "foil", "brokers")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from patience import HANG_S, wait_until
+from support.patience import HANG_S, wait_until
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.vault import alone, is_held
 from veilcast.cli import crew, localnet

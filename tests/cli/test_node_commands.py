@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import pytest
 
-from patience import HANG_S, wait_until
+from support.patience import HANG_S, wait_until
 from veilcast.authority.vault import alone
 from veilcast.cli import passphrase
 from veilcast.cli.context import Context
@@ -32,12 +32,12 @@ from veilcast.node.relay_keys import spell_public
 from veilcast.relay.joining import ServerKeys
 from veilcast.topics import All, Label, Range
 
-DESK = str(Path(__file__).parents[1] / "net")
+TESTS = str(Path(__file__).parents[1])
 NODE = """
 import contextlib, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from desk import Desk
+from support.desk import Desk
 from veilcast.cli import main, node
 from veilcast.net.service import Service
 from veilcast.net.udp import over_udp
@@ -78,7 +78,7 @@ class Home:
     @contextlib.contextmanager
     def node(self, *arguments: str, members: int = 24, **options: Any) -> Iterator[subprocess.Popen[str]]:
         (self.directory / "members").write_text(str(members))
-        child = self.start(sys.executable, "-c", NODE, DESK, "node", "run", *arguments, **options)
+        child = self.start(sys.executable, "-c", NODE, TESTS, "node", "run", *arguments, **options)
         try:
             assert "listening" in line_of(child.stdout)
             yield child
@@ -268,7 +268,7 @@ def test_a_node_stops_when_it_is_asked_to(home: Home) -> None:
 
 def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> None:
     with home.node():
-        second = home.start(sys.executable, "-c", NODE, DESK, "node", "run")
+        second = home.start(sys.executable, "-c", NODE, TESTS, "node", "run")
         _, err = second.communicate(timeout=HANG_S)
         assert second.returncode == 15
         assert err.startswith("veilcast: control: this one runs already, and answers at")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 
 PROGRAM = """
 import ctypes, resource, sys

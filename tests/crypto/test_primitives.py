@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 
 USE_THE_GROUP = "from veilcast.crypto.group import Scalar; Scalar.of(2).public() * Scalar.of(3)"
 

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +10,7 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.any_certificate import MEMBER, certificate, common_name
 from veilcast.crypto.derive import FINGERPRINT, fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
@@ -27,9 +26,6 @@ from veilcast.crypto.x509 import (
     read_leaf,
 )
 from veilcast.errors import ForgedError, MalformedError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from any_certificate import MEMBER, certificate, common_name
 
 ROOT, SUB, HOLDER = (SigningKey(Secret(bytes([number]) * 32)) for number in (1, 2, 3))
 LEAF = Leaf(bytes(FINGERPRINT), HOLDER.public, ROOT.public, True, False, 1_000, 2_000)

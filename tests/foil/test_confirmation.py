@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 
+from support.parley import CONFIG, EPOCH_US, TOPIC, Parley, bodies, keyring, price
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import ExcessError, LocalError, RemoteError
 from veilcast.foil.config import FoilConfig
@@ -15,10 +13,6 @@ from veilcast.foil.positions import CHAIN
 from veilcast.topics import All, Label, Range
 from veilcast.wire import mqtt
 from veilcast.wire.mqtt import Publish, Version
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from parley import CONFIG, EPOCH_US, TOPIC, Parley, bodies, keyring, price
 
 PAPER = msgspec.structs.replace(CONFIG, profile="paper", k_p=1)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from support.zoo import rank_of_truth, unevenness
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.bucketing import Bucketing
 from veilcast.foil.dependent import Dependent, Given, Independent, Linear
@@ -20,9 +18,6 @@ from veilcast.foil.pmf import Pmf
 from veilcast.foil.span import Span
 from veilcast.foil.trajectory import Trajectories
 from veilcast.foil.window import Window
-
-sys.path.insert(0, str(Path(__file__).parent))
-from zoo import rank_of_truth, unevenness
 
 STREAMS = 6000
 

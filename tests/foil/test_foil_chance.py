@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from math import erf, sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support.zoo import unevenness
 from veilcast.foil.chance import Chance, SecretChance, pick
-
-sys.path.insert(0, str(Path(__file__).parent))
-from zoo import unevenness
 
 SOURCES: list[Callable[[], Chance]] = [
     lambda: SecretChance(random.Random(1).randbytes),

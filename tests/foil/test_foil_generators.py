@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.zoo import ZOO, Case, K, unevenness
 from veilcast.errors import LocalError
 from veilcast.foil.chance import SecretChance
 from veilcast.foil.generator import FAKES_MAX, check_fakes, filled, foiled, placed
 from veilcast.foil.noise import Noise
-
-sys.path.insert(0, str(Path(__file__).parent))
-from zoo import ZOO, Case, K, unevenness
 
 every_case = pytest.mark.parametrize("case", ZOO.values(), ids=ZOO.keys())
 

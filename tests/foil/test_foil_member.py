@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from itertools import permutations
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.parley import BROKER, CONFIG, EPOCH_US, SCHEMA, SECOND, TOPIC, Parley, bodies, keyring, price
 from veilcast.authority.record import Profile, TopicRecord
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.config import Attribute, FoilConfig
@@ -20,10 +19,6 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.sim.mqtt import BrokerConfig
 from veilcast.topics import All, Equal, Label, Range
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from parley import BROKER, CONFIG, EPOCH_US, SCHEMA, SECOND, TOPIC, Parley, bodies, keyring, price
 
 PAPER = msgspec.structs.replace(CONFIG, profile="paper")
 RANGE = All(Label(TOPIC), Range("price", 100, 200))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from keyless import keyless_names
+from support.keyless import keyless_names
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.record import TopicRecord
 from veilcast.crypto.secret import Secret

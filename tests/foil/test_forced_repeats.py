@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+from support.parley import CONFIG, SECOND, TOPIC, Parley, bodies, price
 from veilcast.foil.repeats import Pace
 from veilcast.foil.requests import Absence, seal_again
 from veilcast.topics import Label
 from veilcast.wire import mqtt
 from veilcast.wire.mqtt import Publish, Version
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from parley import CONFIG, SECOND, TOPIC, Parley, bodies, price
 
 
 def parley() -> Parley:

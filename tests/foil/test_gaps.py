@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 
+from support.parley import CONFIG, SECOND, TOPIC, Parley, bodies, price
 from veilcast.foil.event import Head, split
 from veilcast.foil.gaps import AHEAD, BEGIN, EVENTS_MAX, STREAMS_MAX, Gaps, Key
 from veilcast.sim.mqtt import BrokerConfig
 from veilcast.topics import All, Label, Range
 from veilcast.wire.mqtt import Publish
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from parley import CONFIG, SECOND, TOPIC, Parley, bodies, price
 
 KEY = Key(1, "t", b"s" * 16)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.parley import BROKER, CONFIG, SECOND, TOPIC, Parley, bodies, keyring, price
 from veilcast.foil.config import FoilConfig
 from veilcast.foil.event import SIZES
 from veilcast.foil.member import FoilMember
@@ -22,10 +21,6 @@ from veilcast.sim.engine import START_US
 from veilcast.topics import Label
 from veilcast.wire import mqtt
 from veilcast.wire.mqtt import Connack, Packet, Pingresp, Puback, Publish, Suback, Subscribe, Unsuback, Version
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from parley import BROKER, CONFIG, SECOND, TOPIC, Parley, bodies, keyring, price
 
 SMALL = msgspec.structs.replace(
     CONFIG, window=8, requests_max=4, seeds_max=4, held_max=4, seen_max=8, unread_max=4, records_max=4, kept_max=4

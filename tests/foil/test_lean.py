@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from support.zoo import rank_of_truth, unevenness
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.generator import foiled
 from veilcast.foil.lean import PAIRS_MIN, Lean
 from veilcast.foil.signflip import SignFlip
 from veilcast.foil.trajectory import Trajectories
-
-sys.path.insert(0, str(Path(__file__).parent))
-from zoo import rank_of_truth, unevenness
 
 RHO, K = -0.3, 3
 

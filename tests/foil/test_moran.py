@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from itertools import permutations
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support.zoo import rank_of_truth, unevenness
 from veilcast.errors import ConfigError
 from veilcast.foil.generator import foiled
 from veilcast.foil.lean import Lean
@@ -17,9 +16,6 @@ from veilcast.foil.moran import RATE_MAX, Moran, branching, poisson, rate_for
 from veilcast.foil.moves import Gaussian
 from veilcast.foil.signflip import SignFlip
 from veilcast.foil.trajectory import Trajectories
-
-sys.path.insert(0, str(Path(__file__).parent))
-from zoo import rank_of_truth, unevenness
 
 
 def posterior(n: int, weight: int) -> set[Fraction]:

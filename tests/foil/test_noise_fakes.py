@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from support.zoo import rank_of_truth, unevenness
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.generator import Generator, foiled
 from veilcast.foil.noise import READINGS, Noise
 from veilcast.foil.window import Window
-
-sys.path.insert(0, str(Path(__file__).parent))
-from zoo import rank_of_truth, unevenness
 
 STREAMS = 20_000
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 
+from support.parley import CONFIG, TOPIC, Parley, bodies, price
 from veilcast.foil.keeping import Keeping
 from veilcast.foil.remembering import EACH, PAUSE_US, Remembering
 from veilcast.machine import Record, Settled
 from veilcast.topics import Label
 from veilcast.wire import mqtt
 from veilcast.wire.mqtt import Publish, Version
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from parley import CONFIG, TOPIC, Parley, bodies, price
 
 
 def test_what_was_acknowledged_is_not_delivered_to_the_next_life_though_it_is_repeated_and_replayed() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from support.zoo import rank_of_truth, unevenness
 from veilcast.errors import LocalError
 from veilcast.foil.generator import Generator, foiled, swapped
 from veilcast.foil.moran import Moran
@@ -18,9 +17,6 @@ from veilcast.foil.noise import Noise
 from veilcast.foil.signflip import SignFlip
 from veilcast.foil.span import Span
 from veilcast.foil.trajectory import Trajectories
-
-sys.path.insert(0, str(Path(__file__).parent))
-from zoo import rank_of_truth, unevenness
 
 STREAMS, STEPS, K = 4000, 30, 3
 Measures = dict[str, npt.NDArray[np.float64]]

@@ -7,14 +7,13 @@ truth, a member with the mistake in it is shown to be told by it.
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.parley import CONFIG, EPOCH_US, SECOND, TOPIC, Parley, bodies, price
 from veilcast.crypto.secret import Secret
 from veilcast.foil import decoys, reading, winnower
 from veilcast.foil.config import FoilConfig
@@ -26,10 +25,6 @@ from veilcast.parts.inbox import Inbox
 from veilcast.topics import All, Equal, Label, Range
 from veilcast.wire import mqtt
 from veilcast.wire.mqtt import Connect, Packet, Puback, Publish, Subscribe, Version
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from parley import CONFIG, EPOCH_US, SECOND, TOPIC, Parley, bodies, price
 
 RANGE = All(Label(TOPIC), Range("price", 100, 200))
 

@@ -13,17 +13,16 @@ from random import Random
 import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from fuzz_mutator import mutate_msgpack, mutator, parse_msgpack
-from fuzz_script import read_script, script
-from fuzz_seeds import seeds
-from fuzz_table import GROUPS, table
-from fuzz_target import Format, Prepared, Target
-from fuzz_worker import committed_corpus
-
-from fuzz import Row, as_text, read_log, run_target, run_together
+from support.fuzz.fuzz import Row, as_text, read_log, run_target, run_together
+from support.fuzz.fuzz_mutator import mutate_msgpack, mutator, parse_msgpack
+from support.fuzz.fuzz_script import read_script, script
+from support.fuzz.fuzz_seeds import seeds
+from support.fuzz.fuzz_table import GROUPS, table
+from support.fuzz.fuzz_target import Format, Prepared, Target
+from support.fuzz.fuzz_worker import committed_corpus
 
 HERE = Path(__file__).parent
+TESTS = HERE.parent
 RUNS = 2000
 TARGETS = table()
 PLANTED = "targets_planted"
@@ -99,7 +98,7 @@ def test_the_committed_corpus_is_small() -> None:
 
 
 def test_there_is_a_module_for_each_group_and_every_target_module_is_in_the_table() -> None:
-    found = {path.stem for path in HERE.glob("targets_*.py")}
+    found = {path.stem for path in (TESTS / "support" / "fuzz").glob("targets_*.py")}
     assert found - {PLANTED} == set(GROUPS)
 
 
@@ -170,8 +169,9 @@ def test_a_planted_bug_is_reported_within_the_bounded_runs(
 
 
 def fuzz(arguments: list[str], work: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(HERE / "fuzz.py"), *arguments, f"--work={work}"]
-    environment = {**os.environ, "VEILCAST_FUZZ_GROUPS": PLANTED}
+    command = [sys.executable, "-m", "support.fuzz.fuzz", *arguments, f"--work={work}"]
+    paths = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "VEILCAST_FUZZ_GROUPS": PLANTED, "PYTHONPATH": paths}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 

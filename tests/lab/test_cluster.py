@@ -18,7 +18,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.lab.spark import java, session
 from veilcast.lab.sweep import sweep
 from veilcast.lab.sweep.engines import Engine

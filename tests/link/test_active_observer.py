@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 
+from support.link_town import remembered, town_of, works
+from support.pairs import NOW, A, B, door, network
+from support.talkers import Street
 from veilcast.crypto import _primitives as primitives
 from veilcast.errors import ExcessError
 from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address
 from veilcast.sim.links import Weather
 from veilcast.wire.geometry import CELL
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import NOW, A, B, door, network
-from talkers import Street
-from test_hostile_links import remembered, town_of, works
 
 CLEAR = Weather()
 INTERFERENCE = {

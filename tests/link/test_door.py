@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.pairs import LATE, NOW, A, B, C, door, network, party, static
 from veilcast.errors import ExpiredError, ForgedError, RemoteError, StaleError
 from veilcast.link.door import GUESTS_MAX, HANDSHAKE_US, KNOCKS_MAX, Door
 from veilcast.link.doorkeeper import PROVEN_EVERY_US, Doorkeeper
@@ -18,9 +17,6 @@ from veilcast.link.handshake import Contact
 from veilcast.link.session import Session
 from veilcast.machine import Address
 from veilcast.wire.geometry import CELL, CELL_BODY, LETTER_ROOM
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import LATE, NOW, A, B, C, door, network, party, static
 
 PEOPLE = network()
 BODY = bytes(CELL_BODY)

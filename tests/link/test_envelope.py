@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.pairs import network, party
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.veil import Veil
 from veilcast.errors import ForgedError, LocalError, MalformedError
 from veilcast.link.envelope import NO_COOKIE, Envelopes, Kind, Letter
 from veilcast.wire.geometry import CELL, COOKIE, LETTER_HEAD, LETTER_ROOM, LINK_HEADER, THREAD
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import network, party
 
 KEY = Secret(bytes(range(32)))
 ENVELOPES = Envelopes(KEY, random.Random(1).randbytes)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.pairs import LATE, NOW, met, network, party
 from veilcast.errors import ExcessError, ExpiredError, MalformedError, RemoteError, StaleError
 from veilcast.link.generations import EARLIEST_US, Generations
 from veilcast.link.session import REFUSE_US, REKEY_US
 from veilcast.wire.geometry import CELL_BODY
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import LATE, NOW, met, network, party
 
 BODY = bytes(CELL_BODY)
 RENEWED = NOW + REKEY_US

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.pairs import EPOCH, EPOCHS, LATE, NOW, met, network, party, static
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring
@@ -20,9 +19,6 @@ from veilcast.errors import ExpiredError, ForgedError, LocalError, MalformedErro
 from veilcast.link.handshake import Initiation, Response
 from veilcast.link.party import Party
 from veilcast.wire.geometry import CELL_BODY, LETTER_ROOM
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import EPOCH, EPOCHS, LATE, NOW, met, network, party, static
 
 PEOPLE = network()
 ALICE, BOB, CAROL = party(PEOPLE.alice, 1), party(PEOPLE.bob, 2), party(PEOPLE.carol, 3)

@@ -3,75 +3,25 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Sized
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
+from support.link_town import A, B, envelopes, line_of, remembered, send_body, town_of, works
+from support.talkers import Town, rings
 from veilcast.link.alarms import Alarms
 from veilcast.link.bucket import TokenBucket
 from veilcast.link.config import LinkConfig
 from veilcast.link.door import GUESTS_MAX, KNOCKS_MAX
 from veilcast.link.doorbell import PREFIXES_MAX
-from veilcast.link.envelope import Envelopes, Kind, Letter
+from veilcast.link.envelope import Kind, Letter
 from veilcast.link.handshake import Initiation
-from veilcast.link.link import Line, Link
-from veilcast.link.machine import CELL_ALLOWANCE, STATICS_MAX, UNPROVEN_US, LinkMachine
+from veilcast.link.link import Link
+from veilcast.link.machine import CELL_ALLOWANCE, STATICS_MAX, UNPROVEN_US
 from veilcast.link.pacing import SECOND_US, Slots, Sway
 from veilcast.link.path_validation import Route
 from veilcast.machine import Address
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY, THREAD
-
-sys.path.insert(0, str(Path(__file__).parent))
-from talkers import Town, rings
-
-A, B = Address("a"), Address("b")
-
-
-def town_of(*names: str, config: LinkConfig | None = None) -> Town:
-    """A has a link with everybody else."""
-    town = Town(config, *names)
-    for name in names[1:]:
-        town.tell(name, "a", b"hello of " + name.encode())
-    town.run(5 * SECOND_US)
-    assert len(town.heard("a")) == len(names) - 1
-    return town
-
-
-def line_of(town: Town, name: str, peer: str) -> Line:
-    line = town.machines[name]._links[Address(peer)].line
-    assert line is not None
-    return line
-
-
-def send_body(town: Town, name: str, peer: str, body: bytes) -> None:
-    """A cell with true keys and this inside."""
-    data = line_of(town, name, peer).generations.session.seal(body, town.now)
-    town.inject(town.where[name], Address(peer), data)
-
-
-def works(town: Town, name: str, peer: str) -> bool:
-    """Whether what is said either way arrives within two seconds."""
-    word = b"still there %d" % town.now
-    town.tell(name, peer, word)
-    town.tell(peer, name, word)
-    town.run(2 * SECOND_US)
-    return word in town.heard(name) and word in town.heard(peer)
-
-
-def envelopes() -> Envelopes:
-    """Those that any member can make."""
-    town = Town(None, "a", "b")
-    return town.machines["b"]._door._envelopes
-
-
-def remembered(machine: LinkMachine) -> int:
-    """Entries of all tables that strangers can fill."""
-    keeper = machine._door._doorkeeper
-    tables: list[Sized] = [machine._links, machine._paths, machine._statics, machine._door, machine._alarms]
-    return sum(map(len, [*tables, machine._frames, keeper._strangers, keeper._proven]))
 
 
 def test_garbage_of_every_size_and_source_changes_nothing() -> None:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import random
 import struct
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.courier import ROOM
 from veilcast.errors import ExcessError, MalformedError, RemoteError
 from veilcast.link.chunks import CONTROL, LONG, SHORT, write_chunk
 from veilcast.link.outbound import WINDOW
 from veilcast.link.transfer import ZEROS_MAX, Transfer
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_MAX, LANES, MESSAGE_MAX
-
-sys.path.insert(0, str(Path(__file__).parent))
-from courier import ROOM
 
 NOTHING = bytes(ACKNOWLEDGEMENTS)
 

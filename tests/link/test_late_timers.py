@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
 
+from support.talkers import Street
 from veilcast.crypto.secret import Secret
 from veilcast.link import machine
 from veilcast.link.config import LinkConfig
 from veilcast.link.pacing import SECOND_US, Slots, Sway, spread_late_cells
 from veilcast.machine import Address
-
-sys.path.insert(0, str(Path(__file__).parent))
-from talkers import Street
 
 HUB = Address("hub")
 

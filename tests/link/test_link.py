@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+from support.pairs import NOW, B, met, network, party
 from veilcast.authority.keyring import Keyring
 from veilcast.link.bucket import TokenBucket
 from veilcast.link.generations import Generations
@@ -13,9 +11,6 @@ from veilcast.link.pacing import Slots
 from veilcast.link.path_validation import Route
 from veilcast.link.transfer import Transfer
 from veilcast.wire.geometry import CELL_BODY
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import NOW, B, met, network, party
 
 
 def link() -> Link:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.talkers import Street, Talker
 from veilcast.link.config import LinkConfig
 from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address, Frame
 from veilcast.sim.engine import SimulationError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from talkers import Street, Talker
 
 BOTH = pytest.mark.parametrize("config", [LinkConfig(), LinkConfig(wire="prompt")], ids=["cells", "prompt"])
 

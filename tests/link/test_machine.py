@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
+from support.talkers import Street, Town, rings
 from veilcast.errors import ConfigError
 from veilcast.link.config import LINKS_MAX, LinkConfig
 from veilcast.link.door import KNOCKS_MAX
@@ -18,9 +17,6 @@ from veilcast.link.session import REFUSE_US, REKEY_US
 from veilcast.machine import Address
 from veilcast.sim.links import Weather
 from veilcast.wire.geometry import CELL
-
-sys.path.insert(0, str(Path(__file__).parent))
-from talkers import Street, Town, rings
 
 A, B = Address("a"), Address("b")
 PROMPT = LinkConfig(wire="prompt")

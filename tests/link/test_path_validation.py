@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.talkers import Town
 from veilcast.link.chunks import (
     CHALLENGE,
     PATH_FRAMES_MAX,
@@ -26,9 +25,6 @@ from veilcast.link.path_validation import ANSWERS_MAX, GRACE_US, PROBE_AFTER_US,
 from veilcast.link.transfer import Transfer
 from veilcast.machine import Address, Frame
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY
-
-sys.path.insert(0, str(Path(__file__).parent))
-from talkers import Town
 
 PATH_FRAME = len(write_path_frame(CHALLENGE, bytes(8)))
 A, B, EVIL, BEHIND = Address("a"), Address("b"), Address("evil"), Address("behind")

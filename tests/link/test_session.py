@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import copy
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.pairs import NOW, met, network, pair, party
 from veilcast.crypto.noise import Handshake, Role
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.link.handshake import XX_LINK
 from veilcast.link.session import AHEAD, COUNTERS, GENERATIONS, REFUSE_US, REKEY_US, Session
 from veilcast.link.window import SIZE
 from veilcast.wire.geometry import CELL, CELL_BODY, CELL_PAYLOAD, DATAGRAM_MIN, LINK_HEADER
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import NOW, met, network, pair, party
 
 BODY = bytes(range(256)) * 4 + bytes(CELL_BODY - 1024)
 

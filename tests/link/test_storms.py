@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from support.courier import Fate, Parcel, Script, assert_all_arrive, scripts
 from veilcast.link.chunks import NUMBERS
 from veilcast.link.inbound import Inbound
 from veilcast.link.outbound import WINDOW
 from veilcast.link.transfer import Transfer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from courier import Fate, Parcel, Script, assert_all_arrive, scripts
 
 
 @given(scripts())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.courier import AT_ONCE, LOST, PERIOD_US, ROOM, pair
 from veilcast.errors import LocalError
 from veilcast.link.chunks import SHORT, read_chunks
 from veilcast.link.outbound import MESSAGE_COST, QUEUE_MAX, WINDOW
@@ -24,9 +23,6 @@ from veilcast.link.transfer import (
     Transfer,
 )
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CHUNK_MAX, MESSAGE_MAX, ROOM_MIN
-
-sys.path.insert(0, str(Path(__file__).parent))
-from courier import AT_ONCE, LOST, PERIOD_US, ROOM, pair
 
 HEARTBEAT = b"a beat of thirty bytes, or so.".ljust(1184, b"\0")
 

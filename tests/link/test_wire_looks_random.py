@@ -8,22 +8,18 @@ agreement. The bounds are for one false alarm in a million at this seed; every c
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from support.pairs import NOW, A, B, door, network, pair
 from veilcast.crypto.veil import Mask
 from veilcast.link.door import Door
 from veilcast.link.session import Session
 from veilcast.wire.geometry import CELL, CELL_BODY
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pairs import NOW, A, B, door, network, pair
 
 Wire = npt.NDArray[np.uint8]
 """One datagram a row."""

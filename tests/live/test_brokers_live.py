@@ -4,17 +4,14 @@ each node does, every note comes to every reader once, and nobody is suspected w
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patience import pause
+from support.broker_house import House, in_house, plan_of, until
+from support.patience import pause
 from veilcast.cli.brokers_facts import marked
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_house import House, in_house, plan_of, until
 
 LIARS = {
     "drop, corrupt shares and blocks, replay": ("drop", "share", "block", "replay"),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.broker_house import House, in_house, plan_of
 from veilcast.authority.record import Profile
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_house import House, in_house, plan_of
 
 
 @pytest.mark.parametrize("profile", ["hardened", pytest.param("paper", marks=pytest.mark.all_only)])

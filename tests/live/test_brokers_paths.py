@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
+from support.broker_house import House, in_house
 from veilcast.brokers.overlay import NodeEntry, Overlay, sign_overlay
 from veilcast.cli.localbrokers import NodePlan, OverlayPlan
 from veilcast.cli.localnet import NodeRole, Plan
@@ -13,9 +13,6 @@ from veilcast.cli.localoperator import LocalOperator
 from veilcast.crypto.sign import SigningKey
 from veilcast.node.broker_files import load_broker, write_signed
 from veilcast.node.broker_keys import spell_operator
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_house import House, in_house
 
 SPARES = ("spare-1", "spare-2", "spare-3")
 FIRST, LATER, LAST = ([f"{when} {number}" for number in range(5)] for when in ("first", "later", "last"))

@@ -4,20 +4,17 @@ publications all the while. All come to every reader, once."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
-from patience import HANG_S, pause
+from support.broker_house import House, in_house, plan_of, until
+from support.patience import HANG_S, pause
 from veilcast.brokers.overlay import NodeEntry, Overlay, Replica
 from veilcast.brokers.planning import Step
 from veilcast.cli.localoperator import LocalOperator
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_house import House, in_house, plan_of, until
 
 LIARS = (
     ("drop", "share", "block", "replay"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from patience import pause
+from support.broker_house import House, in_house
+from support.patience import pause
 from veilcast.authority.record import Profile
 from veilcast.brokers.overlay import NodeEntry
 from veilcast.brokers.planning import Step
@@ -22,9 +22,6 @@ from veilcast.cli.localoperator import LocalOperator
 from veilcast.errors import LocalError
 from veilcast.net.inquiries import inquire
 from veilcast.node.broker_files import MAGIC
-
-sys.path.insert(0, str(Path(__file__).parent))
-from broker_house import House, in_house
 
 BODIES = [f"note {number}" for number in range(5)]
 

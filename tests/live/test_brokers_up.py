@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from patience import wait_until
+from support.patience import wait_until
 from veilcast.cli import crew, localnet
 from veilcast.cli.context import Context
 from veilcast.cli.main import main

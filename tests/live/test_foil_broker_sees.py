@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.foil_house import House, in_house, is_here, until
 from veilcast.cli.localnet import Plan
-
-sys.path.insert(0, str(Path(__file__).parent))
-from foil_house import House, in_house, is_here, until
 
 HOUR_US = 3_600_000_000
 PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=HOUR_US)

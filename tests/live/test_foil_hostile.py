@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,14 +14,11 @@ from random import Random
 
 import pytest
 
-from patience import pause
+from support.foil_house import House, in_house, is_here, until
+from support.papers_of_brokers import Issuer
+from support.patience import pause
 from veilcast.cli.localnet import Plan
 from veilcast.wire.mqtt import Connack, Disconnect, Packet, Puback, Publish, Suback, Version, encode
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "net"))
-sys.path.insert(0, str(Path(__file__).parent))
-from foil_house import House, in_house, is_here, until
-from papers_of_brokers import Issuer
 
 PLAN = Plan(nodes=3, mode="foil", subscribers=1, epoch_us=3_600_000_000)
 FIVE = Version.MQTT_5

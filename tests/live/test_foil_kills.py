@@ -7,19 +7,16 @@ and then sessions, with it.
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from patience import pause
+from support.foil_house import House, in_house, is_here, until
+from support.patience import pause
 from veilcast.authority.record import Profile
 from veilcast.cli.localnet import Plan
 from veilcast.net.client import Client
-
-sys.path.insert(0, str(Path(__file__).parent))
-from foil_house import House, in_house, is_here, until
 
 PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
 KILLS = 5

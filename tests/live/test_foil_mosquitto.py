@@ -3,18 +3,15 @@ asked for."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from patience import pause
+from support.foil_house import House, in_house, is_here, until
+from support.patience import pause
 from veilcast.authority.record import Profile
 from veilcast.cli.localnet import Plan
 from veilcast.topics import All, Label, Range
-
-sys.path.insert(0, str(Path(__file__).parent))
-from foil_house import House, in_house, is_here, until
 
 HOUR_US = 3_600_000_000
 PRICES = [500.0 + step for step in range(20)]

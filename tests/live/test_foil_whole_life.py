@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from patience import HANG_S, wait_until
+from support.foil_house import House, is_here
+from support.patience import HANG_S, wait_until
 from veilcast.cli.localnet import Plan
-
-sys.path.insert(0, str(Path(__file__).parent))
-from foil_house import House, is_here
 
 PLAN = Plan(nodes=3, mode="foil", subscribers=2, epoch_us=3_600_000_000)
 

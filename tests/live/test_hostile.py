@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.enemies import cast_enemies, corrupt
 from veilcast.lab.live.tally import Tally
 from veilcast.lab.live.town import TownMesh
 from veilcast.link.config import LinkConfig
@@ -15,9 +13,6 @@ from veilcast.sim.adversaries import innermost
 from veilcast.sim.links import Links
 from veilcast.sim.scenario import Config as ScenarioConfig
 from veilcast.sim.scenario import Scenario, build
-
-sys.path.insert(0, str(Path(__file__).parent))
-from enemies import cast_enemies, corrupt
 
 SEED = 1
 POPULATION = TownMesh(

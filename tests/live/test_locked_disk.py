@@ -11,7 +11,6 @@ import base64
 import re
 import shutil
 import sqlite3
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
@@ -23,7 +22,9 @@ import numpy as np
 import pytest
 
 import veilcast
-from patience import HANG_S, pause
+from support import broker_house, foil_house, relay_house, tree_house
+from support.house import House
+from support.patience import HANG_S, pause
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.vault import read_secret
@@ -35,13 +36,6 @@ from veilcast.crypto.derive import digest
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Note
 from veilcast.net.clock import Clock
-
-sys.path.insert(0, str(Path(__file__).parent))
-import broker_house
-import foil_house
-import relay_house
-import tree_house
-from house import House
 
 BODIES = [f"a planted body, number {number}" for number in range(6)]
 MODES = ["mesh", "relay", "tree", "foil", "brokers"]

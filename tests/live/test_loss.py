@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
+from support.relay import Relay, home
+from support.virtual_time import VirtualTime
 from veilcast.lab.live.tally import Tally
 from veilcast.lab.live.town import Town, TownMesh, one_at_a_time
 from veilcast.link.config import LinkConfig
 from veilcast.mesh.config import Config, Hardening
-from virtual_time import VirtualTime
-
-sys.path.insert(0, str(Path(__file__).parent))
-from relay import Relay, home
 
 SEED = 3
 POPULATION = TownMesh(

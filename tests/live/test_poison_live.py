@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.foil_house import is_here
+from support.poison_net import NOTES, poison
 from veilcast.cli import crew
-
-sys.path.insert(0, str(Path(__file__).parent))
-from foil_house import is_here
-from poison_net import NOTES, poison
 
 MODES = ["mesh", "relay", "tree", "brokers"]
 FOIL = pytest.param("foil", marks=pytest.mark.skipif(not is_here(), reason="mosquitto is not installed"))

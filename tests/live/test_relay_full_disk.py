@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from patience import pause
+from support.patience import pause
+from support.relay_house import House, in_house, until
 from veilcast.cli import exits
 from veilcast.cli.localnet import Plan
 from veilcast.errors import StorageError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from relay_house import House, in_house, until
 
 PLAN = Plan(nodes=3, mode="relay", publishers=1, subscribers=1)
 ROOM = 60_000

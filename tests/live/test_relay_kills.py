@@ -4,17 +4,14 @@ reader is given anything twice."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from patience import pause
+from support.patience import pause
+from support.relay_house import House, in_house, until
 from veilcast.cli.localnet import Plan
-
-sys.path.insert(0, str(Path(__file__).parent))
-from relay_house import House, in_house, until
 
 PLAN = Plan(nodes=3, mode="relay", publishers=1, subscribers=2)
 KILLS = 8

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from support.relay_house import House, in_house, until
 from veilcast import LocalError, Range
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
@@ -19,9 +19,6 @@ from veilcast.cli.context import Context
 from veilcast.cli.files import state_file
 from veilcast.cli.localnet import Plan
 from veilcast.crypto.secret import Secret
-
-sys.path.insert(0, str(Path(__file__).parent))
-from relay_house import House, in_house, until
 
 PLAN = Plan(nodes=3, mode="relay", publishers=1, subscribers=2)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from patience import HANG_S, until
+from support.patience import HANG_S, until
+from support.puppet import Puppet
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Connect, Frame
 from veilcast.net import ends, testnet, tor
@@ -21,9 +22,6 @@ from veilcast.net.onions import OnionDriver, ThroughTor, doorway
 from veilcast.net.socks import SocksWrap
 from veilcast.net.tor import OnionService, Tor
 from veilcast.net.wrap import Dialled
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "net"))
-from puppet import Puppet
 
 PURPOSES = ("directory", "hop", "publish-1", "publish-2")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.leaf_issuer import forged_descriptor
+from support.tree_house import House, in_house
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.statement import Reader
 from veilcast.authority.vault import read_secret
@@ -24,11 +25,6 @@ from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Code, Fetch, Head, Page, Refused
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
-from leaf_issuer import forged_descriptor
-from tree_house import House, in_house
 
 PLAN = Plan(nodes=6, mode="tree", publishers=1, subscribers=2, tor=False)
 NOTES = 8

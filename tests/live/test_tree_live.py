@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from support.sockets import straight
+from support.tree_house import House, in_house, until
 from veilcast import LocalError, Range
 from veilcast.cli.localnet import Plan
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sockets import straight
-from tree_house import House, in_house, until
 
 PLAN = Plan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False)
 

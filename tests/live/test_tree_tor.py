@@ -13,22 +13,19 @@ import logging
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.sockets import connections, straight
+from support.tree_house import House, in_house, tors_of
 from veilcast.cli.localnet import Plan
 from veilcast.errors import LocalError
 from veilcast.net.log import LogFormatter
 from veilcast.net.torprocess import TorProcess
 from veilcast.observe import Cell, read_table
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sockets import connections, straight
-from tree_house import House, in_house, tors_of
 
 PLAN = Plan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
 
+from support.street import PERIOD_US, Street
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Address
 from veilcast.mesh.adoption import FIRST_NEED_PERIODS, NEED_PERIODS, Adoption
@@ -20,9 +19,6 @@ from veilcast.mesh.neighbour_record import RelayRecord
 from veilcast.mesh.relay_rules import RelayRules
 from veilcast.mesh.slots import Link, Slots
 from veilcast.sim.mesh import prefix_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from street import PERIOD_US, Street
 
 
 class Bench:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.village import SMALL, TOKEN, Bench, Village, advert
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import TopicKeys
 from veilcast.crypto import chain
@@ -21,9 +20,6 @@ from veilcast.mesh.config import Config, Defences
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.wire.messages import Advert, Unadvert
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, TOKEN, Bench, Village, advert
 
 ON = msgspec.structs.replace(SMALL, defences=Defences(anchors=True))
 LIFE_US = ON.defences.anchor_life_us

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.village import SMALL, TOKEN, Bench, advert
 from veilcast.authority import issuer
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
@@ -25,9 +24,6 @@ from veilcast.sim.world import World
 from veilcast.topics import Label
 from veilcast.wire import encode, pad
 from veilcast.wire.messages import Greet, Message, Subscribe, SwapAsk, SwapLock, Unadvert, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, TOKEN, Bench, advert
 
 ON = msgspec.structs.replace(SMALL, defences=Defences(buckets=True))
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, deque
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.village import SMALL, TOKEN, Bench, advert
 from veilcast.crypto import chain
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
@@ -20,9 +19,6 @@ from veilcast.mesh.config import Config, Defences
 from veilcast.mesh.overlay import Overlay
 from veilcast.mesh.routes import Origin, Routes
 from veilcast.wire.messages import Advert, Subscribe, Unadvert
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, TOKEN, Bench, advert
 
 A, B, C = Address("a"), Address("b"), Address("c")
 TIGHT = Defences(caps=True, origins_each=2, chains_each=3, branches_each=2)

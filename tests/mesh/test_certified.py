@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.street import Street
 from veilcast.authority import issuer
 from veilcast.authority.epoch import BATCH_MAX, HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
@@ -26,9 +25,6 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import keyrings, own_keyring, prefix_of
 from veilcast.wire import encode
 from veilcast.wire.messages import Admit, Answer, Join, Knock, Replace, Show
-
-sys.path.insert(0, str(Path(__file__).parent))
-from street import Street
 
 NONCE = bytes(16)
 

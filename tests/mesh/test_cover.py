@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.village import LABEL, SMALL, TOKEN, Bench, Village, advert
 from veilcast.machine import Address
 from veilcast.mesh.config import Config, Cover
 from veilcast.wire.messages import Decline, Invite, Message, Subscribe, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import LABEL, SMALL, TOKEN, Bench, Village, advert
 
 
 def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0, *, fresh: bool = False) -> Config:

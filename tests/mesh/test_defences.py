@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,16 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.strategies import messages
+from support.village import SMALL, Bench
 from veilcast.mesh.config import HARDENED, Config, Defences
 from veilcast.sim import scenario
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.wire import encode, pad
 from veilcast.wire.messages import Heartbeat
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
-from strategies import messages
-from village import SMALL, Bench
 
 SWITCHES = ("anchors", "caps", "buckets", "replay", "epoch_tokens")
 OTHERS = ("mesh-many", "mesh-hardened", "mesh-sybils")

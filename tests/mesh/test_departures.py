@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError
-from veilcast.machine import Address, Overdue
-from veilcast.mesh.config import DEPARTURE_EPOCHS_MAX, Hardening
-from veilcast.mesh.departures import Departures
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.holding import Holding
-from veilcast.mesh.stem import cargo_name
-from veilcast.sim.mesh import TOPIC
-from veilcast.wire import decode
-from veilcast.wire.messages import Call, Notify, Stem
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import (
+from support.hamlet import (
     EPOCH_US,
     FIRST,
     PERIOD_US,
@@ -36,7 +21,18 @@ from hamlet import (
     taken_by,
     with_rules,
 )
-from village import note
+from support.village import note
+from veilcast.crypto.secret import Secret
+from veilcast.errors import ConfigError
+from veilcast.machine import Address, Overdue
+from veilcast.mesh.config import DEPARTURE_EPOCHS_MAX, Hardening
+from veilcast.mesh.departures import Departures
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.holding import Holding
+from veilcast.mesh.stem import cargo_name
+from veilcast.sim.mesh import TOPIC
+from veilcast.wire import decode
+from veilcast.wire.messages import Call, Notify, Stem
 
 LINEAGE = bytes(16)
 WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.village import SMALL, Village, note
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import Keyring
@@ -22,9 +21,6 @@ from veilcast.mesh.epochs import Epochs
 from veilcast.sim.checkers import AtMostOnce, InOrder
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, Village, note
 
 EPOCH_US = 60_000_000
 FIRST = epoch_of(START_US, EPOCH_US)

@@ -6,21 +6,17 @@ by a, b and c, so that only a fresh chain can lead there.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.village import SMALL, TOKEN, Village
 from veilcast.machine import Address, Machine
 from veilcast.mesh.config import HARDENED, Config, Defences
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh_adversaries import ChainForger
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, TOKEN, Village
 
 CHAINS = 10_000
 STEADY, SUDDEN = 40, 1_000

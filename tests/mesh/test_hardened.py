@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.hamlet import (
+    EPOCH_US,
+    FIRST,
+    HARD,
+    PERIOD_US,
+    RULES,
+    Cottage,
+    Hamlet,
+    call,
+    certified,
+    of,
+    root_advert,
+    token,
+    with_rules,
+)
+from support.keyless import keyless_names
+from support.strategies import messages
+from support.village import LABEL, note
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import TopicRecord
@@ -26,29 +42,6 @@ from veilcast.sim.world import World
 from veilcast.topics import Label, Schema
 from veilcast.wire import decode, encode, pad
 from veilcast.wire.messages import Heartbeat, Message, Notify, Stem, Subscribe, Taken
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from hamlet import (
-    EPOCH_US,
-    FIRST,
-    HARD,
-    PERIOD_US,
-    RULES,
-    Cottage,
-    Hamlet,
-    call,
-    certified,
-    of,
-    root_advert,
-    token,
-    with_rules,
-)
-from strategies import messages
-from village import LABEL, note
-
-from keyless import keyless_names
 
 WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.village import SMALL, TOKEN, advert
 from veilcast.crypto.certificate import COVER_MAX, EPOCH_MAX, Certificate, Chain, Kind
 from veilcast.crypto.chain import LENGTH_MAX, Anchor
 from veilcast.errors import MalformedError
@@ -31,9 +29,6 @@ from veilcast.wire.messages import (
     Unadvert,
     Unsubscribe,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, TOKEN, advert
 
 A, B = Address("a"), Address("b")
 

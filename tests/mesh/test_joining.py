@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from veilcast.machine import Address, Waiting
-from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC
-from veilcast.wire.messages import Advert, Greet, Message, Notify, Subscribe, Unadvert, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import (
+from support.hamlet import (
     EPOCH_US,
     PERIOD_US,
     RULES,
@@ -25,7 +16,11 @@ from hamlet import (
     token,
     with_rules,
 )
-from village import LABEL
+from support.village import LABEL
+from veilcast.machine import Address, Waiting
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC
+from veilcast.wire.messages import Advert, Greet, Message, Notify, Subscribe, Unadvert, Unsubscribe
 
 EDGE_US = START_US + EPOCH_US
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from support.village import Village
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Delivered, Note, Publication
 from veilcast.mesh.load import Load
@@ -18,9 +17,6 @@ from veilcast.sim.mesh_checkers import node_at
 from veilcast.sim.mesh_topics import OnTopic
 from veilcast.sim.world import World
 from veilcast.topics import Label
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import Village
 
 
 @pytest.mark.parametrize("name", ["mesh-many", pytest.param("mesh-many-hardened", marks=pytest.mark.heavy)])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -12,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.hamlet import EPOCH_US, FIRST, HARD, Cottage, with_rules
+from support.village import LABEL, SMALL, Bench, Village
 from veilcast.authority.content import Content, check_certified_notify, make_certified_notify
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring, TopicKeys
@@ -28,11 +28,6 @@ from veilcast.sim.mesh import TOPIC
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.topics import All, Box, Conjunction, Integers, Range, Reals, Schema, cell_of, cells_of
 from veilcast.topics.domain import MAX_ROUTING
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import EPOCH_US, FIRST, HARD, Cottage, with_rules
-from village import LABEL, SMALL, Bench, Village
-
 from veilcast.wire import decode
 from veilcast.wire.messages import Call, Stem
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -11,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.strategies import messages
+from support.village import LABEL, SMALL, TOKEN, Bench, advert, note
 from veilcast.authority import issuer
 from veilcast.authority.content import Content, make_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
@@ -27,11 +27,6 @@ from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.topics import Label, Range
 from veilcast.wire import encode, pad
 from veilcast.wire.messages import Advert, Greet, Heartbeat, Notify, Subscribe, Unadvert, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
-from strategies import messages
-from village import LABEL, SMALL, TOKEN, Bench, advert, note
 
 
 def genuine(body: bytes, number: int = 1, seed: int = 5) -> Notify:

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
-from veilcast.authority.content import Content, open_notify
-from veilcast.authority.keyring import TopicKeys
-from veilcast.authority.letters import Letter
-from veilcast.errors import ExpiredError, LocalError
-from veilcast.machine import Address, Delivered, Overdue, Publication
-from veilcast.mesh.departures import Departures
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.outbox import Outbox
-from veilcast.mesh.stem import Cargo, cargo_name
-from veilcast.sim.engine import START_US
-from veilcast.sim.mesh import TOPIC
-from veilcast.wire import decode, encode
-from veilcast.wire.geometry import BODY_MAX
-from veilcast.wire.messages import Call, Message, Notify, Stem, Subscribe, Taken, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import (
+from support.hamlet import (
     EPOCH_US,
     PERIOD_US,
     RULES,
@@ -41,7 +23,21 @@ from hamlet import (
     topic_keys,
     with_rules,
 )
-from village import LABEL, note
+from support.village import LABEL, note
+from veilcast.authority.content import Content, open_notify
+from veilcast.authority.keyring import TopicKeys
+from veilcast.authority.letters import Letter
+from veilcast.errors import ExpiredError, LocalError
+from veilcast.machine import Address, Delivered, Overdue, Publication
+from veilcast.mesh.departures import Departures
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.outbox import Outbox
+from veilcast.mesh.stem import Cargo, cargo_name
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh import TOPIC
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import BODY_MAX
+from veilcast.wire.messages import Call, Message, Notify, Stem, Subscribe, Taken, Unsubscribe
 
 
 def publisher(**changed: object) -> Cottage:

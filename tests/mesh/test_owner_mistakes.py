@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import difflib
 import pickle
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
+from support.hamlet import Cottage
+from support.village import Bench, note
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Publication
 from veilcast.sim.mesh import TOPIC
 from veilcast.topics import Label
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import Cottage
-from village import Bench, note
 
 
 @pytest.mark.parametrize("house", [Cottage, Bench])

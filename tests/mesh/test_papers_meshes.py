@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.village import LABEL, SMALL, TOKEN, Bench, Village, advert
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.record import TopicRecord
 from veilcast.crypto import chain
@@ -23,9 +22,6 @@ from veilcast.sim.mesh import TOPIC
 from veilcast.sim.mesh_keys import keyring_of
 from veilcast.topics import All, Range, Reals, Schema
 from veilcast.wire.messages import Advert, Subscribe, Unadvert, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import LABEL, SMALL, TOKEN, Bench, Village, advert
 
 
 def further(message: Advert, hops: int) -> Advert:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -12,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.hamlet import EPOCH_US, HARD, PERIOD_US, Cottage, Hamlet, root_advert, taken_by, topic_keys, with_rules
+from support.village import LABEL, SMALL, TOKEN, Bench, Village, note
 from veilcast.authority.content import Content, open_notify, place_id
 from veilcast.authority.letters import Letter, Records, read_record
 from veilcast.errors import LocalError, TamperedError
@@ -26,10 +26,6 @@ from veilcast.sim.world import World
 from veilcast.topics import Label
 from veilcast.wire import decode
 from veilcast.wire.messages import Notify, Stem, Subscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import EPOCH_US, HARD, PERIOD_US, Cottage, Hamlet, root_advert, taken_by, topic_keys, with_rules
-from village import LABEL, SMALL, TOKEN, Bench, Village, note
 
 LINGER = SMALL.linger_periods
 

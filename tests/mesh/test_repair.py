@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from support.village import TOKEN, Bench, Village, advert
 from veilcast.link.window import Window
 from veilcast.machine import Address
 from veilcast.mesh.duplicates import Duplicates
 from veilcast.mesh.overlay import Overlay
 from veilcast.sim import scenario
 from veilcast.wire.messages import Advert, Greet, Message, Subscribe, Unadvert
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import TOKEN, Bench, Village, advert
 
 DIAMOND = "p-a p-b a-c b-c c-s"
 LONG_WAY = "p-a a-s p-x1 x1-x2 x2-x3 x3-x4 x4-s"

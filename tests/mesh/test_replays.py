@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -12,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.village import LABEL, SMALL, TOKEN, Bench, advert, note
 from veilcast.authority.content import Content, make_notify
 from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.machine import Address, Delivered, Frame
@@ -23,9 +22,6 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.wire import encode, pad
 from veilcast.wire.messages import Subscribe, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import LABEL, SMALL, TOKEN, Bench, advert, note
 
 ON = msgspec.structs.replace(SMALL, defences=Defences(replay=True))
 A, B = Address("a"), Address("b")

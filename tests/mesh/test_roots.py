@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
-from veilcast.authority.keyring import EpochKeys, Keyring
-from veilcast.crypto import chain, lottery
-from veilcast.errors import ExpiredError
-from veilcast.machine import Address
-from veilcast.mesh import hardened
-from veilcast.mesh.adverts import make_advert
-from veilcast.mesh.roots import leading
-from veilcast.sim.engine import START_US
-from veilcast.sim.mesh_keys import EPOCHS
-from veilcast.wire import encode
-from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Notify, Stem, Subscribe, Taken, Unadvert
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import (
+from support.hamlet import (
     EPOCH_US,
     FIRST,
     HARD,
@@ -41,7 +26,18 @@ from hamlet import (
     topic_keys,
     with_rules,
 )
-from village import LABEL
+from support.village import LABEL
+from veilcast.authority.keyring import EpochKeys, Keyring
+from veilcast.crypto import chain, lottery
+from veilcast.errors import ExpiredError
+from veilcast.machine import Address
+from veilcast.mesh import hardened
+from veilcast.mesh.adverts import make_advert
+from veilcast.mesh.roots import leading
+from veilcast.sim.engine import START_US
+from veilcast.sim.mesh_keys import EPOCHS
+from veilcast.wire import encode
+from veilcast.wire.messages import Advert, Call, Candidacy, Greet, Notify, Stem, Subscribe, Taken, Unadvert
 
 replace = msgspec.structs.replace
 ELECTION = 12 + RULES.patience_periods + 6

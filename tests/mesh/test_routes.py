@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.village import TOKEN, advert
 from veilcast.crypto import chain
 from veilcast.machine import Address
 from veilcast.mesh.routes import Origin, Routes
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import TOKEN, advert
 
 A, B, C = Address("a"), Address("b"), Address("c")
 FIRST = advert().value

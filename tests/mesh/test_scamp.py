@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from math import log
-from pathlib import Path
 from statistics import mean
 
 import pytest
 
+from support.colony import Colony
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
 from veilcast.mesh.config import Config
 from veilcast.mesh.config import Scamp as Rules
 from veilcast.mesh.scamp import FAILED_MAX, GRACE_PERIODS, Scamp
 from veilcast.wire.messages import ForwardJoin, Greet, Join, Keep, Replace
-
-sys.path.insert(0, str(Path(__file__).parent))
-from colony import Colony
 
 NODES = 200
 TOLERANCE = 0.25

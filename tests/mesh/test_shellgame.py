@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from math import exp, sqrt
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.village import SMALL, TOKEN, Bench, Village, advert
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.mesh import swap
@@ -23,9 +22,6 @@ from veilcast.sim.faults import Storm
 from veilcast.sim.links import Weather
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.wire.messages import Message, Subscribe, SwapAsk, SwapCommit, SwapLock, SwapVote, Unadvert
-
-sys.path.insert(0, str(Path(__file__).parent))
-from village import SMALL, TOKEN, Bench, Village, advert
 
 BASE = scenario.load("mesh-shellgame").config
 GAME = bytes(16)

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from veilcast.machine import Address, Overdue
-from veilcast.mesh import hardened
-from veilcast.mesh.habits import Habits
-from veilcast.mesh.stem import cargo_name
-from veilcast.sim.engine import START_US
-from veilcast.sim.links import Weather
-from veilcast.sim.mesh import TOPIC
-from veilcast.wire import encode
-from veilcast.wire.messages import Call, Greet, Heartbeat, Message, Notify, Stem, Subscribe, Taken
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hamlet import (
+from support.hamlet import (
     EPOCH_US,
     PERIOD_US,
     RULES,
@@ -36,7 +22,16 @@ from hamlet import (
     token,
     with_rules,
 )
-from village import note
+from support.village import note
+from veilcast.machine import Address, Overdue
+from veilcast.mesh import hardened
+from veilcast.mesh.habits import Habits
+from veilcast.mesh.stem import cargo_name
+from veilcast.sim.engine import START_US
+from veilcast.sim.links import Weather
+from veilcast.sim.mesh import TOPIC
+from veilcast.wire import encode
+from veilcast.wire.messages import Call, Greet, Heartbeat, Message, Notify, Stem, Subscribe, Taken
 
 Said = list[tuple[int, str, Message]]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.parlour import Parlour, game_of, random_tree
 from veilcast.errors import StaleError
 from veilcast.machine import Address
 from veilcast.mesh import swap
@@ -24,9 +23,6 @@ from veilcast.wire.messages import (
     SwapLock,
     SwapVote,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from parlour import Parlour, game_of, random_tree
 
 FAMILY = {"g": "g", "p": "g", "v1": "p", "w": "v1", "v2": "v1", "c": "v2", "d": "c"}
 """v1 and v2 are to change places; p is v1's parent, w its other child, c a child of v2."""

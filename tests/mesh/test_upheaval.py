@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.hamlet import certified
+from support.mass_crash import CLAIM, beats_until_heard
+from support.street import Street
 from veilcast.machine import Address
 from veilcast.mesh.config import Certified as Rules
 from veilcast.mesh.knock_limits import LONELY_LEAST, LOOKS_MAX
 from veilcast.mesh.membership import Membership
 from veilcast.mesh.upheaval import LASTS_PERIODS, LEAST, RECENT_MAX, RECENT_PERIODS, Upheaval
 from veilcast.wire.messages import Knock
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from hamlet import certified
-from street import Street
-
-from mass_crash import CLAIM, beats_until_heard
 
 SECOND_US = 1_000_000
 

@@ -7,63 +7,24 @@ import inspect
 import socket
 import subprocess
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patience import HANG_S
+from support.desk import Desk, served
+from support.patience import HANG_S
+from support.thread_node import node
 from veilcast import Label, LocalError, Publication, Range, UnreachableError, connect, connect_sync
 from veilcast.errors import NotReadyError, VeilcastError
 from veilcast.machine import Note
 from veilcast.net import blocking, protocol, session
 from veilcast.net.blocking import BlockingClient
 from veilcast.net.protocol import Answer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from desk import Desk, served
-
-
-class Elsewhere:
-    """A desk on a loop of its own, in another thread, as a node is in another process."""
-
-    def __init__(self, desk: Desk, loop: asyncio.AbstractEventLoop) -> None:
-        self.desk, self._loop = desk, loop
-
-    def do(self, work: Callable[[], Any]) -> Any:
-        """Await something there."""
-
-        async def run() -> Any:
-            return await work()
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(HANG_S)
-
-
-@contextlib.contextmanager
-def node(directory: Path) -> Iterator[Elsewhere]:
-    ready, over, found = threading.Event(), asyncio.Event(), list[Elsewhere]()
-
-    async def run() -> None:
-        found.append(Elsewhere(Desk(), asyncio.get_running_loop()))
-        async with served(directory, found[0].desk):
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    assert ready.wait(HANG_S)
-    try:
-        yield found[0]
-    finally:
-        found[0]._loop.call_soon_threadsafe(over.set)
-        thread.join(HANG_S)
-        assert not thread.is_alive()
 
 
 def test_a_program_without_asyncio_publishes_and_reads(tmp_path: Path) -> None:

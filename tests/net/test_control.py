@@ -5,7 +5,6 @@ import contextlib
 import os
 import socket
 import stat
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patience import HANG_S, until
+from support.desk import Desk, served
+from support.patience import HANG_S, until
 from veilcast import All, Equal, Label, Publication, Range, connect
 from veilcast.errors import (
     ConfigError,
@@ -30,9 +30,6 @@ from veilcast.errors import (
 from veilcast.net import control, privatesocket, protocol
 from veilcast.net.control import ControlServer
 from veilcast.topics import Conjunction
-
-sys.path.insert(0, str(Path(__file__).parent))
-from desk import Desk, served
 
 Test = Callable[[Path, Desk, ControlServer], Awaitable[None]]
 

@@ -6,15 +6,12 @@ import contextlib
 import inspect
 import io
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import veilcast
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_blocking import node
+from support.thread_node import node
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

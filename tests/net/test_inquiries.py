@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from patience import HANG_S, wait_until
+from support.patience import HANG_S, wait_until
 from veilcast.errors import LocalError, StaleError, UnreachableError
 from veilcast.net import inquiries
 from veilcast.net.inquiries import CLIENTS_MAX, QUESTION_MAX, Inquiries, inquire

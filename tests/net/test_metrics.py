@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import HANG_S, until
+from support.patience import HANG_S, until
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.net import metrics
 from veilcast.net.address import parse

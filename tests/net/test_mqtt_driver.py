@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from patience import HANG_S
+from support.crowd import QUICK, until
+from support.papers_of_brokers import Issuer
+from support.patience import HANG_S
+from support.puppet import Puppet
 from veilcast.errors import ConfigError
 from veilcast.machine import Address, Connect, Disconnect, Frame
 from veilcast.net import ends
@@ -20,11 +22,6 @@ from veilcast.net.framing import Framing
 from veilcast.net.limits import Limits
 from veilcast.net.mqtt import Broker, MqttDriver, trusting
 from veilcast.wire.mqtt import Publish, Reader, Version, encode
-
-sys.path.insert(0, str(Path(__file__).parent))
-from crowd import QUICK, until
-from papers_of_brokers import Issuer
-from puppet import Puppet
 
 PACKETS = Framing(Reader, lambda packet: b"", welcome=False)
 SIZES = [0, 1, 118, 119, 120, 16_000, 40_000, 3]

@@ -3,24 +3,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patience import HANG_S
+from support.crowd import until
+from support.patience import HANG_S
+from support.puppet import Puppet
 from veilcast.machine import Address, Connect, Disconnect, Frame
 from veilcast.net import ends
 from veilcast.net.limits import Limits
 from veilcast.net.onions import ONIONS, OnionDriver, ThroughTor, WithoutTor, doorway
 from veilcast.net.records import WELCOME, framed
-
-sys.path.insert(0, str(Path(__file__).parent))
-from crowd import until
-from puppet import Puppet
 
 QUICK = dataclasses.replace(ONIONS, backoff_s=0.01, backoff_max_s=0.05, handshake_s=HANG_S, review_s=HANG_S)
 HOST = "a" * 56 + ".onion"

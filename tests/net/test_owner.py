@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from patience import HANG_S, until
+from support.patience import HANG_S, until
 from veilcast import Label, LocalError, Publication, StorageError, connect
 from veilcast.machine import Address, Delay, Delivered, Event, Frame, Note, Record
 from veilcast.net.agent import Peer
@@ -18,8 +17,6 @@ from veilcast.net.owner import About, NodeOwner
 from veilcast.net.service import Driver, Service, serve
 from veilcast.net.udp import over_udp
 from veilcast.topics import Conjunction
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 class Kept(NamedTuple):

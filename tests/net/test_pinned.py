@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.crowd import Crowd, hosting, name_of, running, until
+from support.puppet import Puppet
 from veilcast.machine import Address, Connect, Frame
 from veilcast.net import ends
 from veilcast.net.tls import Identity
-
-sys.path.insert(0, str(Path(__file__).parent))
-from crowd import Crowd, hosting, name_of, running, until
-from puppet import Puppet
 
 CROWD = Crowd(21)
 RINGS = {name: CROWD.ring(name, "broker") for name in ("anna", "bruno", "mallory")}

@@ -4,21 +4,18 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from patience import HANG_S
+from support.desk import Desk
+from support.patience import HANG_S
 from veilcast import LocalError, connect
 from veilcast.net.address import parse
 from veilcast.net.service import Driver, Service, serve
 from veilcast.net.udp import over_udp
 from veilcast.sim.flood import Flood
-
-sys.path.insert(0, str(Path(__file__).parent))
-from desk import Desk
 
 
 def in_service(

@@ -7,15 +7,16 @@ import contextlib
 import dataclasses
 import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from patience import pause
+from support.crowd import QUICK, Crowd, hosting, running, until
+from support.leaf_issuer import MEMBER, SERVER, forged_certificates
+from support.patience import pause
+from support.puppet import Puppet
 from veilcast.authority import issuer
 from veilcast.authority.standing import tls_key
 from veilcast.crypto import x509
@@ -26,12 +27,6 @@ from veilcast.net.limits import Limits
 from veilcast.net.records import framed
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import Identity, client_context, server_context
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
-from crowd import QUICK, Crowd, hosting, running, until
-from leaf_issuer import MEMBER, SERVER, forged_certificates
-from puppet import Puppet
 
 CROWD = Crowd()
 PROXY, ALICE = CROWD.proxy(), CROWD.member("alice")

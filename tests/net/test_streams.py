@@ -7,13 +7,13 @@ import logging
 import random
 import resource
 import socket
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patience import HANG_S
+from support.crowd import QUICK, Crowd, hosting, name_of, running, until
+from support.patience import HANG_S
+from support.puppet import Puppet
 from veilcast.errors import ConfigError, ForgedError, StorageError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Settled
 from veilcast.net import ends
@@ -22,10 +22,6 @@ from veilcast.net.limits import Limits
 from veilcast.net.streams import StreamDriver
 from veilcast.net.tls import TlsWay
 from veilcast.net.wrap import Guest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from crowd import QUICK, Crowd, hosting, name_of, running, until
-from puppet import Puppet
 
 CROWD = Crowd()
 PROXY, ALICE, BOB = CROWD.proxy(), CROWD.ring("alice"), CROWD.ring("bob")

@@ -5,23 +5,19 @@ import contextlib
 import errno
 import itertools
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
+from support.puppet import Puppet
 from veilcast.errors import ConfigError, StorageError
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Frame, Machine
 from veilcast.net import udp
 from veilcast.net.turns import FRAMES, RETRY_US
 from veilcast.net.udp import UdpDriver
 from veilcast.sim.flood import ID_SIZE, Flood
-
-sys.path.insert(0, str(Path(__file__).parent))
-from puppet import Puppet
 
 WAITING = 5 * udp.BATCH
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
 
+from support.broker_grants import OPERATOR, signed
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.record import Profile, TopicRecord
@@ -31,9 +30,6 @@ from veilcast.sim.relay import server_keys
 from veilcast.topics import All, Box, Conjunction, Equal, Integers, Label, Range, Reals, Schema, Strings
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.node import TreeNode
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "brokers"))
-from broker_grants import OPERATOR, signed
 
 TOPIC, PLAIN = "stocks/acme", "stocks/news"
 SCHEMA = Schema((Reals("price", 0, 1024, 10), Integers("volume", 0, 15, 4), Strings("kind")))

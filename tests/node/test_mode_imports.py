@@ -16,7 +16,7 @@ from typing import Literal
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.cli import localnet, mosquitto
 from veilcast.cli.context import Context
 

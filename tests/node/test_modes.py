@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.listed import network
 from veilcast.authority.revoked import Revoked
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
@@ -25,9 +25,6 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.mesh import TOPIC, keyrings
 from veilcast.topics import Label
 from veilcast.tree.node import TreeNode
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
-from listed import network
 
 
 def start(records: dict[int, bytes], seed: int = 1) -> Start:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.crypto.derive import derive
 from veilcast.crypto.seal import OVERHEAD, seal
 from veilcast.crypto.secret import Secret

@@ -17,16 +17,12 @@ nothing, and the bound of 7 is held over 32.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from statistics import mean
 
 import pytest
 
+from support.hardened_costs import costs
 from veilcast.authority.privacy import SHARES
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hardened_costs import costs
 
 SEEDS = range(32)
 

@@ -8,14 +8,11 @@ runs). A few seeds are held against these within three standard errors. A hundre
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from statistics import mean
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from mesh_sizes import population, sizes
+from support.mesh_sizes import population, sizes
 
 FEW = range(8)
 

@@ -8,17 +8,13 @@ proxy together with any one user, still yields all keys of users in `hardened`; 
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "authority"))
-from people import EPOCHS, NOW, OTHER, TOPIC, make_people
-
+from support.people import EPOCHS, NOW, OTHER, TOPIC, make_people
 from veilcast.authority.content import Content
 from veilcast.authority.subjects import keyed, named, subject_key
 from veilcast.crypto.derive import derive

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
+from support.virtual_time import VirtualTime
 from veilcast.lab.live.town import Around, Town, TownMesh, as_it_is, one_at_a_time
 from veilcast.link.config import LinkConfig
 from veilcast.machine import Address, Delivered, Event, Waiting
@@ -22,7 +23,6 @@ from veilcast.sim.adversaries import Wrapper
 from veilcast.sim.links import Links
 from veilcast.sim.scenario import Config as ScenarioConfig
 from veilcast.sim.scenario import Scenario, run
-from virtual_time import VirtualTime
 
 Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
 """What happened: by node, kind of event and, for notes, publisher; in order."""

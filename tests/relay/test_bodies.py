@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "authority"))
-from people import NOW, OTHER, TOPIC, make_people
-
+from support.people import NOW, OTHER, TOPIC, make_people
 from veilcast.authority.content import Content
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.seal import OVERHEAD, Sealer

@@ -8,15 +8,11 @@ here.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "symbolic"))
-from group_knowledge import ONE, G, Number, Secrets, Sum, View, base, secret, told_apart
-
+from support.symbolic.group_knowledge import ONE, G, Number, Secrets, Sum, View, base, secret, told_apart
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.relay import bodies, subjects

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from support.matching_law import Case, Delivery, cases, check_deliveries
 from veilcast.authority import subjects
 from veilcast.authority.record import TopicRecord
 from veilcast.authority.subjects import Groups
@@ -21,9 +20,6 @@ from veilcast.relay.matching import Exact, Filters, Leased, Matcher
 from veilcast.topics import All, Equal, Geometry, Integers, Label, Range, Schema, Strings
 from veilcast.topics.tags import TAG
 from veilcast.wire.geometry import SUBJECTS_MAX
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "topics"))
-from matching_law import Case, Delivery, cases, check_deliveries
 
 GEOMETRY = Geometry.sized(elements=1024, queries=SUBJECTS_MAX, bound=1e-6)
 TOPIC = "topic of the case"

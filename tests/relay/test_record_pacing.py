@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -12,15 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.exchange import CLIENT, PROXY, TOPIC, Exchange
 from veilcast.errors import MalformedError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.observe import Cell, Row
 from veilcast.relay.pacing import Pacer
 from veilcast.topics import Label
 from veilcast.wire.geometry import MESSAGE_MAX
-
-sys.path.insert(0, str(Path(__file__).parent))
-from exchange import CLIENT, PROXY, TOPIC, Exchange
 
 PEER = Address("peer")
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 from typing import Literal, TypeAlias
 
 import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour, Seen
-
+from support.two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour, Seen
 from veilcast.authority.content import Content
 from veilcast.authority.letters import Letter
 from veilcast.crypto.group import Scalar

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.exchange import CLIENT, EPOCH_US, SERVING, TOPIC, Exchange
 from veilcast.authority.record import Profile
 from veilcast.errors import LocalError, UnknownTopicError
 from veilcast.machine import Address, Overdue, Publication, Record, Settled, Value, Waiting
@@ -17,9 +16,6 @@ from veilcast.sim.relay import SERVER
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
 from veilcast.wire import decode
 from veilcast.wire.relay import Code, Delivery, Lease, Submit
-
-sys.path.insert(0, str(Path(__file__).parent))
-from exchange import CLIENT, EPOCH_US, SERVING, TOPIC, Exchange
 
 ALL = Label(TOPIC)
 PROFILES: tuple[Profile, ...] = ("hardened", "paper")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).parent))
-from two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour
-
+from support.two_rooms import ANNA, BEN, PROXY, SERVER, TOPIC, Parlour
 from veilcast.authority.content import Content
 from veilcast.authority.letters import Letter
 from veilcast.machine import Publication, Record

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
+from support.exchange import CLIENT, TOPIC, Exchange
 from veilcast.authority.record import Profile
 from veilcast.machine import Address
 from veilcast.node.relay_member import hindrances
@@ -17,9 +16,6 @@ from veilcast.wire import encode
 from veilcast.wire.geometry import TICKET
 from veilcast.wire.messages import Message
 from veilcast.wire.relay import Code, Delivery, Reply, Submit
-
-sys.path.insert(0, str(Path(__file__).parent))
-from exchange import CLIENT, TOPIC, Exchange
 
 
 def told(exchange: Exchange, name: str) -> list[str]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import combinations
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from two_rooms import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
-
+from support.two_rooms import ANNA, BEN, EPOCH_US, PROXY, SERVER, TOPIC, Parlour
 from veilcast.authority.subjects import Groups
 from veilcast.relay.config import ClientConfig, ProxyConfig
 from veilcast.sim.engine import START_US

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.plain_search import Tables, plain_search, tables_of
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.mesh import swap
 from veilcast.mesh.swap import Game, Rule, State, Swaps
 from veilcast.sim.explore import TREE, Plan, _Search, _State, explore
 from veilcast.wire.messages import Message, SwapAsk, SwapCommit, SwapLock
-
-sys.path.insert(0, str(Path(__file__).parent))
-from plain_search import Tables, plain_search, tables_of
 
 ALL_FAULTS: dict[str, Any] = {"losses": 2, "copies": 1, "crashes": 1}
 

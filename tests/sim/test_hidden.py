@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.diaries import Diary, Pair
 from veilcast.machine import Address, Connect, Disconnect
 from veilcast.observe import Cell, Row, Topology
 from veilcast.sim.hidden import NETWORK
 from veilcast.sim.links import Links
 from veilcast.sim.world import World
-
-sys.path.insert(0, str(Path(__file__).parent))
-from diaries import Diary, Pair
 
 HOP, PROBE = Address("hop@b"), Address("probe@b")
 

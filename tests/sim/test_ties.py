@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
+from support.diaries import Pair
 from veilcast.machine import Address, Connect, Disconnect
-
-sys.path.insert(0, str(Path(__file__).parent))
-from diaries import Pair
 
 
 @pytest.fixture

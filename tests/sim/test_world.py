@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from support.diaries import Diary, Pair
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address, Event, Listen, Machine, Record
 from veilcast.sim.adversaries import Puppet
@@ -17,9 +16,6 @@ from veilcast.sim.flood import Flood
 from veilcast.sim.host import Birth
 from veilcast.sim.links import Links, Weather
 from veilcast.sim.world import World
-
-sys.path.insert(0, str(Path(__file__).parent))
-from diaries import Diary, Pair
 
 
 @pytest.fixture

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from functools import lru_cache
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from agreement_search import Node
-
+from support.symbolic.agreement_search import Node
 from veilcast.brokers.sharing import attendance, flooding
 from veilcast.brokers.sharing.attendance import Dealt, Roll
 from veilcast.brokers.sharing.flooding import Flood, Vouched

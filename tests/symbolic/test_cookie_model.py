@@ -11,19 +11,15 @@ at its own address W alone. It received at V in the stretch before this one, and
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from intruder import Intruder
-from symbolic_search import Event, Found, Instance, Outcome, never, search
-from symbolic_terms import Term, atom, digest, mac, variable
-
+from support.symbolic.intruder import Intruder
+from support.symbolic.symbolic_search import Event, Found, Instance, Outcome, never, search
+from support.symbolic.symbolic_terms import Term, atom, digest, mac, variable
 from veilcast.link.cookies import Cookies
 from veilcast.machine import Address
 from veilcast.wire.geometry import COOKIE

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "link"))
-from intruder import Intruder, Shapes
-from model_link import EPOCH, LINK_PATTERNS, PSK, Link, admits_only, certificate, static, tokens_of
-from model_noise import Weakness
-from noise_tracer import Tracer
-from pairs import NOW, network
-from symbolic_search import Found, Instance, hides
-from symbolic_terms import Term, atom, point
-
+from support.pairs import NOW, network
+from support.symbolic.intruder import Intruder, Shapes
+from support.symbolic.model_link import EPOCH, LINK_PATTERNS, PSK, Link, admits_only, certificate, static, tokens_of
+from support.symbolic.model_noise import Weakness
+from support.symbolic.noise_tracer import Tracer
+from support.symbolic.symbolic_search import Found, Instance, hides
+from support.symbolic.symbolic_terms import Term, atom, point
 from veilcast.authority.keyring import Keyring
 from veilcast.crypto import noise
 from veilcast.link import handshake

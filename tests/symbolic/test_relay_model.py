@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "link"))
-from model_relay import K_R, Relay
-from pairs import network
-from symbolic_search import Found, agrees, hides, never
-from symbolic_terms import number
-
+from support.pairs import network
+from support.symbolic.model_relay import K_R, Relay
+from support.symbolic.symbolic_search import Found, agrees, hides, never
+from support.symbolic.symbolic_terms import number
 from veilcast.crypto.bulk import one_by_one
 from veilcast.relay.hardened import HardenedClient, HardenedServer, proof_of
 from veilcast.relay.joining import ServerKeys

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from group_knowledge import base
-from intruder import Intruder, Shapes
-from symbolic_search import BoundExceeded, Event, Found, Instance, Outcome, agrees, hides, keeps_secrets, never, search
-from symbolic_terms import EMPTY, Term, aead, atom, box, digest, mac, number, point, power, sign, summed, tup, variable
+from support.symbolic.group_knowledge import base
+from support.symbolic.intruder import Intruder, Shapes
+from support.symbolic.symbolic_search import (
+    BoundExceeded,
+    Event,
+    Found,
+    Instance,
+    Outcome,
+    agrees,
+    hides,
+    keeps_secrets,
+    never,
+    search,
+)
+from support.symbolic.symbolic_terms import (
+    EMPTY,
+    Term,
+    aead,
+    atom,
+    box,
+    digest,
+    mac,
+    number,
+    point,
+    power,
+    sign,
+    summed,
+    tup,
+    variable,
+)
 
 KEY, NONCE, TEXT = atom("key", "key"), atom("0", "count"), atom("text", "body")
 SEALED = aead(KEY, NONCE, EMPTY, TEXT)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tree"))
-from intruder import Intruder, Shapes
-from listed import NOW, network
-from model_tree import ROOT, Entry, Tree, delegation, end, leaf, name_of, onion
-from symbolic_search import Found, Property, State, agrees
-from symbolic_terms import Term, atom, public, sign, tup
-
+from support.listed import NOW, network
+from support.symbolic.intruder import Intruder, Shapes
+from support.symbolic.model_tree import ROOT, Entry, Tree, delegation, end, leaf, name_of, onion
+from support.symbolic.symbolic_search import Found, Property, State, agrees
+from support.symbolic.symbolic_terms import Term, atom, public, sign, tup
 from veilcast.authority import tls
 from veilcast.authority.standing import Standing
 from veilcast.authority.statement import Reader, Signed

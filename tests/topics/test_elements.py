@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from support.matching_law import Case, Delivery, cases, check_deliveries, deliveries_by_definition
 from veilcast.errors import LocalError
 from veilcast.machine import Publication, Value
 from veilcast.topics import (
@@ -30,9 +29,6 @@ from veilcast.topics import (
     queries_received,
 )
 from veilcast.topics.elements import prefix_element, string_element
-
-sys.path.insert(0, str(Path(__file__).parent))
-from matching_law import Case, Delivery, cases, check_deliveries, deliveries_by_definition
 
 SCHEMA = Schema((Integers("age", 0, 65535, 16), Reals("temp", -40, 60, 8), Strings("class")))
 

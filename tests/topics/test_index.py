@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import sys
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from support.index_model import IndexMachine, element, fill
+from support.matching_law import Case, Delivery, cases, check_deliveries
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Publication
 from veilcast.topics import (
@@ -28,10 +28,6 @@ from veilcast.topics import (
     queries,
 )
 from veilcast.topics.columns import NEVER
-
-sys.path.insert(0, str(Path(__file__).parent))
-from index_model import IndexMachine, element, fill
-from matching_law import Case, Delivery, cases, check_deliveries
 
 SHARP = Geometry.sized(elements=64, queries=200, bound=1e-9)
 """So rarely wrong that what these tests see of it is exact."""

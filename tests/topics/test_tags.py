@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
 from itertools import product
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 
-sys.path.insert(0, str(Path(__file__).parent))
-from index_model import IndexMachine, element, fill
-from matching_law import Case, cases
-
+from support.index_model import IndexMachine, element, fill
+from support.matching_law import Case, cases
 from veilcast.crypto.derive import digest
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Publication

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.directory_desk import ALICE, BOB, CAROL, CONFIG, LEASE_US, NODES, STATE, Desk, fetch, name_of
+from support.listed import EPOCHS, FIRST, NOW, SECOND, address_of, network
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.standing import onion_key, tls_key
@@ -21,10 +21,6 @@ from veilcast.tree.descriptor import _HOLDS, _PURPOSE, AHEAD_US, _body, describe
 from veilcast.tree.proofs import Prover
 from veilcast.wire import encode
 from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Page, Refused
-
-sys.path.insert(0, str(Path(__file__).parent))
-from listed import EPOCHS, FIRST, NOW, SECOND, address_of, network
-from test_directory import ALICE, BOB, CAROL, CONFIG, LEASE_US, NODES, STATE, Desk, fetch, name_of
 
 ENTROPY = random.Random(12).randbytes
 STRANGER = issuer.grant_ready(issuer.create(3_600_000_000, ENTROPY), "x", [], FIRST, EPOCHS, ENTROPY, "member")[1]

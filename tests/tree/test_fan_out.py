@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.grove import SECOND, Grove
+from support.tree_instructions import BODY, GROUPS, N0, PROVER, UNTIL, ask, entries, install, quiet, token, told
 from veilcast.errors import ConfigError
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.forwarding import COPIES_LEAST
 from veilcast.wire.tree import Code, Heard, Offer, Refused
-
-sys.path.insert(0, str(Path(__file__).parent))
-from grove import SECOND, Grove
-from test_tree_hostile import BODY, GROUPS, N0, PROVER, UNTIL, ask, entries, install, quiet, token, told
 
 NODES, ENTRIES = 3, 400
 

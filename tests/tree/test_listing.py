@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.listed import EPOCHS, FIRST, NOW, SECOND, listed, network
 from veilcast.authority import issuer
 from veilcast.authority.statement import Reader, Signed
 from veilcast.crypto.derive import fingerprint
@@ -17,9 +16,6 @@ from veilcast.tree.listing import AHEAD_US, Edition, Gathering, Listing, publish
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX, PAGE_NODES
 from veilcast.wire.tree import Head, Listed
-
-sys.path.insert(0, str(Path(__file__).parent))
-from listed import EPOCHS, FIRST, NOW, SECOND, listed, network
 
 STATE, DIRECTORY, (NODE,) = network(1)
 READER = Reader(NODE)

@@ -6,9 +6,7 @@ takes a member's certificate for an issuer's.
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
-from pathlib import Path as FilePath
 from random import Random
 
 import msgspec
@@ -16,6 +14,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from support.directory_desk import KEYRING, LEASE_US, STATE, Desk, name_of
+from support.leaf_issuer import DIRECTORY, MEMBER, forged_certificates, forged_descriptor
+from support.listed import EPOCH_US, EPOCHS, FIRST, NOW, SECOND, address_of, network
 from veilcast.authority import issuer, statement
 from veilcast.authority.bulletin import Bulletin
 from veilcast.authority.keyring import Keyring
@@ -34,11 +35,6 @@ from veilcast.tree.node import TreeNode
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX
 from veilcast.wire.tree import Code, Fetch, Head, Listed, Refused
-
-sys.path.insert(0, str(FilePath(__file__).parent))
-from leaf_issuer import DIRECTORY, MEMBER, forged_certificates, forged_descriptor
-from listed import EPOCH_US, EPOCHS, FIRST, NOW, SECOND, address_of, network
-from test_directory import KEYRING, LEASE_US, STATE, Desk, name_of
 
 MALLORY, VICTIM = network(6)[2][:2]
 TRUE, EVIL = address_of(1), Address("mallory.example:4100")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.grove import QUICK, TOPIC, Grove
 from veilcast.machine import Address, Publication, Value
 from veilcast.topics import All, Conjunction, Equal, Label, Range
 from veilcast.tree.config import Routing
 from veilcast.wire import encode
 from veilcast.wire.tree import Carry, Install, Offer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from grove import QUICK, TOPIC, Grove
 
 ALL = Label(TOPIC)
 N0, N1, N2 = (f"n{number}:1" for number in range(3))

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 
+from support.grove import QUICK, SECOND, Grove, part_of
 from veilcast.tree.probing import Outcome
-
-sys.path.insert(0, str(Path(__file__).parent))
-from grove import QUICK, SECOND, Grove, part_of
 
 N0 = "n0:1"
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+from support.grove import DIRECTORY, Grove
 from veilcast.node.tree_member import hindrances
-
-sys.path.insert(0, str(Path(__file__).parent))
-from grove import DIRECTORY, Grove
 
 TOLD = f"no way to the directory at {DIRECTORY}: it does not answer"
 

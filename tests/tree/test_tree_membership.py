@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from support.grove import DIRECTORY, QUICK, SECOND, START, Grove, keyring
 from veilcast.errors import ForgedError
 from veilcast.machine import Address
 from veilcast.node.tree_member import hindrances
@@ -17,9 +16,6 @@ from veilcast.tree.listing import Edition, Listing, publish
 from veilcast.tree.membership import Membership
 from veilcast.wire.messages import Message
 from veilcast.wire.tree import Code, Enrol, Enrolled, Fetch, Listed, Refused
-
-sys.path.insert(0, str(Path(__file__).parent))
-from grove import DIRECTORY, QUICK, SECOND, START, Grove, keyring
 
 
 class Asked:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.grove import DIRECTORY, EPOCH_US, QUICK, SECOND, START, TOPIC, Grove, part_of
 from veilcast.errors import LocalError
 from veilcast.machine import Address, Overdue, Publication, Value, Waiting
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
@@ -16,9 +15,6 @@ from veilcast.tree.config import DirectoryConfig, TreeConfig
 from veilcast.wire import encode
 from veilcast.wire.geometry import BODY_CLASSES, INSTALL
 from veilcast.wire.tree import Carry, Heard, Install, Offer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from grove import DIRECTORY, EPOCH_US, QUICK, SECOND, START, TOPIC, Grove, part_of
 
 ALL = Label(TOPIC)
 N0, N1, N2, N3 = (f"n{number}:1" for number in range(4))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.grove import EPOCH_US, QUICK, SECOND, TOPIC, Grove, keyring
 from veilcast.crypto.agree import public_of
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.noise import Keypair
@@ -27,9 +26,6 @@ from veilcast.wire.geometry import INSTALL
 from veilcast.wire.messages import Message
 from veilcast.wire.padding import pad, unpad
 from veilcast.wire.tree import Install
-
-sys.path.insert(0, str(Path(__file__).parent))
-from grove import EPOCH_US, QUICK, SECOND, TOPIC, Grove, keyring
 
 
 def opened(grove: Grove, since: int = 0) -> list[tuple[str, str, Install, Layer]]:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.strategies import beyond, messages, of_type, with_garbage
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire import codec, decode, encode
 from veilcast.wire import geometry as g
 from veilcast.wire.codec import TYPE_BYTES
 from veilcast.wire.messages import Heartbeat, Message, Notify, Replace, Subscribe, SwapAsk
-
-sys.path.insert(0, str(Path(__file__).parent))
-from strategies import beyond, messages, of_type, with_garbage
 
 ANY = messages()
 

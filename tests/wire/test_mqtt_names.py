@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.mqtt_strategies import FILTER
 from veilcast.wire.mqtt import matches
 from veilcast.wire.mqtt.names import check_filter
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mqtt_strategies import FILTER
 
 FEW = st.lists(st.sampled_from(("", "a", "b", "$")), min_size=1, max_size=4).map("/".join).filter(bool)
 FEW_FILTERS = (

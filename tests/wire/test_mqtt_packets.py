@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.mqtt_strategies import VERSION_AND_PACKET, VERSIONS
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire.mqtt import (
     Connack,
@@ -27,9 +26,6 @@ from veilcast.wire.mqtt import (
     decode,
     encode,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mqtt_strategies import VERSION_AND_PACKET, VERSIONS
 
 THREE, FIVE = Version
 

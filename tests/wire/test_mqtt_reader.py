@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.mqtt_strategies import packets
 from veilcast.errors import ExcessError, MalformedError
 from veilcast.wire.mqtt import Packet, Publish, Reader, Version, encode
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mqtt_strategies import packets
 
 LIMIT = 1 << 16
 

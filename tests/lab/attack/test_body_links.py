@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.clients import readers_found, served
 from veilcast.lab.attack.bodies import links
 from veilcast.lab.kernels.ledger import DELIVERED
 from veilcast.lab.kernels.relay import Service
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
-from clients import readers_found, served
 
 
 def found(profile: str, seed: int, shuffled: int | None = None) -> float:

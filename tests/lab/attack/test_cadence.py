@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,14 +10,12 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from scipy.stats import ks_2samp
 
+from support.watched import Mask, expect_nothing, mask
 from veilcast.lab.attack import cadence
 from veilcast.lab.attack.cadence import NAMES, over, scores, shown, tally, unlike, windows
 from veilcast.lab.attack.classifiers import fit_linear
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.measure.ranking import auc
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import Mask, expect_nothing, mask
 
 NODES, PERIOD_US, CELLS = 60, 250_000, 100
 Cells = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]

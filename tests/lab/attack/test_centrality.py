@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.watched import Watched, expect_nothing, mask, watch
 from veilcast.lab.attack import centrality
 from veilcast.lab.attack.hops import hops_from
 from veilcast.lab.kernels.graph import from_edges, small_world
 from veilcast.lab.kernels.mesh import build
 from veilcast.lab.measure.ranking import precision_at
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import Watched, expect_nothing, mask, watch
 
 
 def scores(seen: Watched) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.coalitions import case, tells_nothing_of_shuffled_labels
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.classifiers import Binned, Linear, fit_binned, fit_linear
 from veilcast.lab.attack.features import features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import pooled
 from veilcast.lab.measure.ranking import auc
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import case, tells_nothing_of_shuffled_labels
 
 Fit = Callable[[NDArray[np.float64], NDArray[np.bool_]], Linear | Binned]
 FITS: list[Fit] = [fit_linear, fit_binned]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
+from support.talkers import Street
 from veilcast.lab import tables
 from veilcast.lab.attack import clock_skew
 from veilcast.lab.attack.clock_skew import (
@@ -25,9 +24,6 @@ from veilcast.link import pacing
 from veilcast.link.pacing import SECOND_US
 from veilcast.machine import Address
 from veilcast.observe import Cell
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "link"))
-from talkers import Street
 
 ERRORS_PPM = (-31, 33, 13, 3, 38, -13)
 NAMES = [f"n{place}" for place in range(len(ERRORS_PPM))]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.watched import Watched, expect_nothing, mask, watch
 from veilcast.lab.attack import closure, roots
 from veilcast.lab.attack.hops import hops_from
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.measure.ranking import precision_at
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import Watched, expect_nothing, mask, watch
 
 DIAMOND = from_edges(6, [0, 0, 1, 2, 3, 0], [1, 2, 3, 3, 4, 5])
 """From 0 two ways lead to 3, by 1 and by 2; 4 hangs on 3, and 5 on 0."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from support.watched import NODES, Mask, expect_nothing, mask
 from veilcast.lab.attack import disclosure, least_squares
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import build, cast
 from veilcast.lab.measure.ranking import auc
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import NODES, Mask, expect_nothing, mask
 
 TOPICS = 6
 

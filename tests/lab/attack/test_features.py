@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.coalitions import case, tells_nothing_of_shuffled_labels
 from veilcast.lab.attack.features import NAMES, features
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import pooled
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import case, tells_nothing_of_shuffled_labels
 
 
 def table(name: str, seed: int, epochs: int) -> dict[str, NDArray[np.float64]]:

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
+from support.clients import served
 from veilcast.lab.attack import filters
 from veilcast.lab.kernels.ledger import SUBSCRIBED
 from veilcast.lab.kernels.relay import Service
 from veilcast.lab.measure import ranking
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
-from clients import served
 
 
 def right(profile: str, epochs: int, seed: int, *, shuffled: bool = False) -> float:

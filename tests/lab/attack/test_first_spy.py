@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.floods import heard, success
 from veilcast.lab.attack.first_spy import scores
-
-sys.path.insert(0, str(Path(__file__).parent))
-from floods import heard, success
 
 
 def test_the_earliest_is_named_and_of_several_the_one_more_heard_it_from() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,13 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.signal import correlate
 
+from support.watched import Mask, expect_nothing, mask
 from veilcast.lab.attack.flow_correlation import correlations, scores, series, unrhythmic
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import Mesh, build, cast
 from veilcast.lab.measure.ranking import auc
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import Mask, expect_nothing, mask
 
 NODES, BINS, LAGS = 120, 400, 12
 

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.watched import NODES, expect_nothing, mask, watch
 from veilcast.lab.attack import flow_source
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import NODES, expect_nothing, mask, watch
 
 
 def columns(*copies: tuple[int, int, int, int], nodes: int = 4) -> list[float]:

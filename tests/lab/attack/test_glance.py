@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from support.wires import BEAT_US, NODES, TREE, heartbeats, in_time, record
 from veilcast.lab import tables
 from veilcast.lab.attack.glance import Glance, glance
 from veilcast.lab.measure.ranking import auc
 from veilcast.observe import Cell
-
-sys.path.insert(0, str(Path(__file__).parent))
-from wires import BEAT_US, NODES, TREE, heartbeats, in_time, record
 
 OTHERS = NODES[1:]
 READERS = np.isin(OTHERS, [NODES[2], NODES[9], NODES[1]])

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.coalitions import Case, case, tells_nothing_of_shuffled_labels
 from veilcast.lab.attack.group_testing import beliefs
 from veilcast.lab.attack.pools import Pools, pooled
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import Case, case, tells_nothing_of_shuffled_labels
 
 
 def results(*pools: tuple[bool, dict[int, float]]) -> Pools:

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
+from support.coalitions import case, tells_nothing_of_shuffled_labels
 from veilcast.lab.attack.handed import named, outermost, scores
 from veilcast.lab.attack.pools import distances
 from veilcast.lab.kernels.epochs import CONDUCTS, epochs
 from veilcast.lab.kernels.graph import from_edges
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import case, tells_nothing_of_shuffled_labels
 
 
 def test_whoever_is_named_is_in_the_mesh() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.towns import town
 from veilcast.crypto.chain import advance
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
@@ -28,9 +27,6 @@ from veilcast.lab.kernels.epochs import CONDUCTS, Population
 from veilcast.lab.kernels.insiders import View, rows, watch
 from veilcast.lab.kernels.sights import ASKED, FOLLOWED, INVITED, RECRUITED, REFUSED
 from veilcast.observe import Insider, Presence, Row, Topology
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
-from towns import town
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

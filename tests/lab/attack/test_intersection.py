@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import sys
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from support.watched import NODES, Mask, expect_nothing, mask
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.intersection import hitting_sets, remaining, scores
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import build, cast
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import NODES, Mask, expect_nothing, mask
 
 
 @given(arrays.arrays(np.bool_, st.tuples(st.integers(1, 6), st.just(6))), st.integers(1, 3))

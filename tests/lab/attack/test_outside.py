@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pytest
 
+from support.wires import BEAT_US, NODES, NOTE, RING, columns, record
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack import gathering, leaf, outside, waves
 from veilcast.lab.attack.outsiders import ATTACKS
 from veilcast.observe import Cell
-
-sys.path.insert(0, str(Path(__file__).parent))
-from wires import BEAT_US, NODES, NOTE, RING, columns, record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.coalitions import case
 from veilcast.lab.attack.pools import Pools, pooled, recruited
 from veilcast.lab.kernels.epochs import CONDUCTS, epochs
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.kernels.insiders import View
 from veilcast.lab.kernels.sights import ASKED, FOLLOWED, RECRUITED, SILENT
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import case
 
 
 def view(observer: list[int], peer: list[int], seen: list[int], delay: list[int], nodes: int) -> View:

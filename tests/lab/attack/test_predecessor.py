@@ -1,23 +1,18 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.coalitions import case
+from support.floods import success
+from support.towns import town
 from veilcast.lab.attack.pools import distances
 from veilcast.lab.attack.predecessor import scores
 from veilcast.lab.kernels import hardened
 from veilcast.lab.kernels.epochs import Population
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.kernels.habits import key_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import case
-from floods import success
-from towns import town
 
 # Of six in a ring, 0 is hostile and has it from 1; the root is 5.
 RING = from_edges(6, [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0])

@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.coalitions import case, tells_nothing_of_shuffled_labels
+from support.floods import success
 from veilcast.lab.attack.presence import behind, publishers, successors
 from veilcast.lab.kernels import hardened
 from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, epochs
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.kernels.habits import key_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import case, tells_nothing_of_shuffled_labels
-from floods import success
 
 
 def rank(scores: NDArray[np.float64], node: int, among: NDArray[np.bool_]) -> float:

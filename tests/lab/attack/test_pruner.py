@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.coalitions import tells_nothing_of_shuffled_labels
+from support.towns import town
 from veilcast.crypto.chain import advance
 from veilcast.lab import tables
 from veilcast.lab.attack import inside, pruning
@@ -20,12 +20,6 @@ from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.insiders import delays
 from veilcast.lab.measure.ranking import auc
 from veilcast.observe import Insider, Presence, Row, Topology
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import tells_nothing_of_shuffled_labels
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
-from towns import town
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,22 +1,17 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.coalitions import tells_nothing_of_shuffled_labels
+from support.towns import town
 from veilcast.lab.attack.pruning import branch, entrances, nearest, subscribers
 from veilcast.lab.kernels.epochs import Conduct, Epoch, Population, epochs
 from veilcast.lab.kernels.graph import Graph, from_edges
 from veilcast.lab.kernels.insiders import delays
 from veilcast.lab.measure.calibration import of_probabilities
 from veilcast.lab.measure.ranking import auc
-
-sys.path.insert(0, str(Path(__file__).parent))
-from coalitions import tells_nothing_of_shuffled_labels
-from towns import town
 
 FORK = from_edges(6, [0, 0, 1, 2, 3, 1], [1, 2, 3, 3, 4, 5])
 """From 0: 1 and 2; behind both 3 and then 4; behind 1 alone 5."""

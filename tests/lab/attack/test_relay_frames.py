@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.clients import served as relay
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack import batches, bodies, filters, pseudonyms, served, tag_frequency, trie, windows
@@ -19,9 +18,6 @@ from veilcast.lab.kernels.ledger import DELIVERED, PUBLISHED, SENT, SUBSCRIBED, 
 from veilcast.lab.kernels.relay import WINDOW_US, Answers, Clientele, Service, Shown
 from veilcast.lab.kernels.tokens import zipf
 from veilcast.observe import Cell, Presence, Row, Server
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
-from clients import served as relay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

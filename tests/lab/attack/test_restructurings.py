@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.watched import NODES, Mask, expect_nothing, mask
 from veilcast.lab.attack import closure, restructurings
 from veilcast.lab.attack.hops import hops_from
 from veilcast.lab.kernels.epochs import Conduct, epochs, settle
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import cast
 from veilcast.lab.measure.ranking import auc, precision_at
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import NODES, Mask, expect_nothing, mask
 
 SEEDS = range(30)
 NEW_PUBLISHER = Conduct(origin="fresh")

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from support.wires import BEAT_US, columns, heartbeats, record
 from veilcast.lab.attack.rhythm import heartbeat_us
-
-sys.path.insert(0, str(Path(__file__).parent))
-from wires import BEAT_US, columns, heartbeats, record
 
 
 @pytest.mark.parametrize("loaded", [0.0, 0.3])

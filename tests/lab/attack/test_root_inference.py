@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.watched import expect_nothing, mask, watch
 from veilcast.lab.attack import roots
 from veilcast.lab.kernels.graph import from_edges
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import expect_nothing, mask, watch
 
 RING = from_edges(6, [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0])
 

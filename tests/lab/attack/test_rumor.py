@@ -1,20 +1,16 @@
 from __future__ import annotations
 
-import sys
 from itertools import permutations
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.watched import expect_nothing, mask
 from veilcast.lab.attack import rumor
 from veilcast.lab.attack.hops import hops_from
 from veilcast.lab.kernels.graph import Graph, from_edges, regular
 from veilcast.lab.measure.ranking import auc
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import expect_nothing, mask
 
 TREE = from_edges(7, [0, 0, 1, 1, 2, 5], [1, 2, 3, 4, 5, 6])
 

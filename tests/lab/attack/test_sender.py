@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.floods import success
+from support.towns import town
 from veilcast.lab.attack import predecessor, presence, sender
 from veilcast.lab.attack.pools import distances
 from veilcast.lab.kernels.epochs import CONDUCTS, Population, settle
 from veilcast.lab.kernels.graph import Graph, from_edges
 from veilcast.lab.kernels.insiders import View, watch
 from veilcast.lab.kernels.sights import Sights
-
-sys.path.insert(0, str(Path(__file__).parent))
-from floods import success
-from towns import town
 
 # Of six in a ring, 0 is hostile and has it from 1; the root is 5.
 RING = from_edges(6, [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0])

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.watched import expect_nothing, growing, mask
 from veilcast.lab.attack import closure, survivor
 from veilcast.lab.attack.hops import hops_from
 from veilcast.lab.kernels.graph import from_edges
 from veilcast.lab.measure.ranking import auc
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import expect_nothing, growing, mask
 
 
 def test_who_stays_without_anybody_below_it_reads_and_who_left_with_others_did_not() -> None:

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.clients import served
 from veilcast.lab.attack import tag_frequency
 from veilcast.lab.kernels.ledger import SUBSCRIBED, Ledger
 from veilcast.lab.kernels.relay import Service
 from veilcast.lab.kernels.tokens import zipf
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
-from clients import served
 
 POPULARITY = zipf(10, 0.5)
 

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.floods import chained, heard, success
 from veilcast.lab.attack.trilateration import scores
 from veilcast.lab.kernels.graph import from_edges
-
-sys.path.insert(0, str(Path(__file__).parent))
-from floods import chained, heard, success
 
 
 def rate(degree: int, insiders: float, *, offset: int = 0, shuffled: bool = False) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.watched import expect_nothing
+from support.wires import BEAT_US, NODES, NOTE, TREE, record
 from veilcast.lab import tables
 from veilcast.lab.attack import record as volumes_of
 from veilcast.lab.attack import watching
@@ -15,10 +14,6 @@ from veilcast.lab.attack.outsiders import OUTSIDERS
 from veilcast.lab.attack.watching import Cells
 from veilcast.lab.measure.ranking import auc
 from veilcast.observe import Cell
-
-sys.path.insert(0, str(Path(__file__).parent))
-from watched import expect_nothing
-from wires import BEAT_US, NODES, NOTE, TREE, record
 
 READERS = np.isin(sorted(NODES), [NODES[2], NODES[9], NODES[1]])
 

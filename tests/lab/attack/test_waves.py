@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -9,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.wires import BEAT, BEAT_US, NODES, NOTE, SIZE, columns, heartbeats, in_time, publication, record
 from veilcast.lab.attack import waves
 from veilcast.observe import Cell
-
-sys.path.insert(0, str(Path(__file__).parent))
-from wires import BEAT, BEAT_US, NODES, NOTE, SIZE, columns, heartbeats, in_time, publication, record
 
 OTHER = {5: [6], 6: [7]}
 

@@ -1,21 +1,17 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
 
+from support.recorded import PUBLISHER, READERS, loud, members, silent, written
+from support.wires import BEAT_US, NODES, NOTE, TREE, cell, heartbeats, record
 from veilcast.errors import ConfigError
 from veilcast.lab.audit import audit, files, small
 from veilcast.lab.audit.audit import Audit
 from veilcast.lab.audit.files import Link, Member
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
-from recorded import PUBLISHER, READERS, loud, members, silent, written
-from wires import BEAT_US, NODES, NOTE, TREE, cell, heartbeats, record
 
 EPOCH_US = 10**9
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -12,15 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
+from support.recorded import members, other_network, poking, written
+from support.wires import NODES, RING, in_time, record
 from veilcast.lab.audit import audit, files, large, small
 from veilcast.lab.audit.files import Link
 from veilcast.lab.audit.observed import Observed
 from veilcast.lab.spark import session
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
-from recorded import members, other_network, poking, written
-from wires import NODES, RING, in_time, record
 
 EPOCH_US = 7_000_000
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.net.blocking import connect_sync
 
 DUMP = shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/bin")

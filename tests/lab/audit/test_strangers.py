@@ -11,16 +11,13 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
+from support.recorded import STRANGERS, members, other_network, poking, written
+from support.wires import NODES, heartbeats, in_time, record
 from veilcast.errors import ConfigError
 from veilcast.lab.audit import audit, files, limits, networks, small
 from veilcast.lab.audit.files import Link, Member
 from veilcast.lab.audit.networks import Split
 from veilcast.observe import Cell
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
-from recorded import STRANGERS, members, other_network, poking, written
-from wires import NODES, heartbeats, in_time, record
 
 EPOCH_US = 10**9
 SECONDS = 6

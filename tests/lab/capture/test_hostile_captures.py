@@ -13,12 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from patience import HANG_S
+from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
+from support.patience import HANG_S
 from veilcast.errors import VeilcastError
 from veilcast.lab import capture
-
-sys.path.insert(0, str(Path(__file__).parent))
-from capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
 
 SENT = [
     Sent(START_US, content=bytes(40)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
 from veilcast.lab import capture
 from veilcast.lab.capture import cells, merge, spans
 from veilcast.lab.capture.layout import Octets, Packets
 from veilcast.lab.capture.merge import PLACES_MAX, WINDOW_US, Folder
 from veilcast.lab.capture.packets import Dissected, dissect
 from veilcast.lab.capture.survey import POINTS_MAX, examine, together
-
-sys.path.insert(0, str(Path(__file__).parent))
-from capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
 
 U, V, W = "192.0.2.1:4000", "192.0.2.2:4000", "192.0.2.3:4000"
 

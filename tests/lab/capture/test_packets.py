@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import struct
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from support.capture_writing import EPOCH_US, START_US, Sent, framed, ip, pcap, put
 from veilcast.errors import ConfigError
 from veilcast.lab import capture
 from veilcast.lab.capture.packets import LINKS, REASONS
-
-sys.path.insert(0, str(Path(__file__).parent))
-from capture_writing import EPOCH_US, START_US, Sent, framed, ip, pcap, put
 
 SIX = ("[2001:db8::1]:4000", "[fe80::2]:4001")
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, put
 from veilcast.errors import ConfigError
 from veilcast.lab import capture
 from veilcast.lab.capture.pcapng import INTERFACES_MAX, SECTIONS_MAX
-
-sys.path.insert(0, str(Path(__file__).parent))
-from capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, put
 
 SENT = Sent(START_US + 654_321)
 PACKET = framed(ip(SENT), 1)

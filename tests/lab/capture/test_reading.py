@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +11,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.lab import capture, tables
 from veilcast.lab.spark import session
 from veilcast.observe import Cell, TableWriter
 from veilcast.sim import scenario
-
-sys.path.insert(0, str(Path(__file__).parent))
-from capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

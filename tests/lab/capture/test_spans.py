@@ -5,19 +5,16 @@ from __future__ import annotations
 import gzip
 import random
 import struct
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from support.capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
 from veilcast.errors import StorageError, TamperedError, VeilcastError
 from veilcast.lab import capture
 from veilcast.lab.capture import spans
 from veilcast.lab.capture.pcap import KEPT_MAX
-
-sys.path.insert(0, str(Path(__file__).parent))
-from capture_writing import EPOCH_US, START_US, Pcapng, Sent, framed, ip, pcap, put
 
 SENT = [Sent(START_US + 7 * number, content=bytes([number]) * (50 + number)) for number in range(100)]
 FRAMED = [(one.t_us, framed(ip(one), 1)) for one in SENT]

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.capture_writing import EPOCH_US, START_US, Sent, framed, ip, pcap, put
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.lab import capture
 from veilcast.lab.capture import tap_lines, tap_owners
 from veilcast.lab.capture.clocks import TIMES_MAX
 from veilcast.observe import Cell, Insider, Presence, Row, TableWriter, Topology, Truth
-
-sys.path.insert(0, str(Path(__file__).parent))
-from capture_writing import EPOCH_US, START_US, Sent, framed, ip, pcap, put
 
 NODES = ("127.0.0.1:4000", "127.0.0.1:4001", "[::1]:4002")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import HANG_S
+from support.patience import HANG_S
 from veilcast.lab import capture
 from veilcast.net.address import name
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.towns import town
 from veilcast.errors import RemoteError
 from veilcast.lab.kernels import hardened
 from veilcast.lab.kernels.chance import stream
@@ -41,9 +40,6 @@ from veilcast.sim.mesh import MeshPopulation, token_of_topic
 from veilcast.sim.world import World
 from veilcast.wire import decode
 from veilcast.wire.messages import Advert, Subscribe, Unsubscribe
-
-sys.path.insert(0, str(Path(__file__).parent))
-from towns import town
 
 PERIOD_US = 1_000_000
 NODES = 120

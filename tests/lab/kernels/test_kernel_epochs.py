@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from math import sqrt
-from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
 import pytest
 
+from support.towns import town
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels.cover import covered
 from veilcast.lab.kernels.epochs import (
@@ -28,9 +27,6 @@ from veilcast.mesh.config import Config, Cover
 from veilcast.sim.links import Links
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.world import World
-
-sys.path.insert(0, str(Path(__file__).parent))
-from towns import town
 
 PERIOD_US = 1_000_000
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from math import sqrt
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
 import pytest
 
+from support.hardened_costs import costs
+from support.towns import town
 from veilcast.lab.kernels import habits, hardened
 from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, among, epochs
 from veilcast.lab.kernels.graph import Graph, from_edges, small_world
@@ -25,11 +25,6 @@ from veilcast.sim.graphs import watts_strogatz
 from veilcast.sim.links import Links
 from veilcast.sim.mesh import MeshPopulation
 from veilcast.sim.world import World
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "papers"))
-from hardened_costs import costs
-from towns import town
 
 PERIOD_US = 1_000_000
 NODES, DEGREE, KAPPA, NOTES = 100, 8, 0.78, 24
@@ -104,7 +99,7 @@ def test_stems_and_their_acknowledgements_are_as_long_as_those_of_the_machines()
 
 
 def cost_of(kappa: float, offline: float, insiders: float, seed: int) -> Cost:
-    """One note as `tests/papers/hardened_costs.py` has the machines send it."""
+    """One note as `tests/support/hardened_costs.py` has the machines send it."""
     conduct = Conduct(origin="elected", parents="kept", timing="hidden", kappa=kappa)
     people = town(500, 8, insiders, offline, seed)
     (epoch,) = epochs(people, conduct, 1)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from support.clients import clientele, served
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels.ledger import DELIVERED, PUBLISHED, SENT, SUBSCRIBED, rows, table
 from veilcast.lab.kernels.relay import EPOCH_US, Service, settle
-
-sys.path.insert(0, str(Path(__file__).parent))
-from clients import clientele, served
 
 PAPER, HARDENED = Service("paper"), Service("hardened")
 BATCHED = Service("hardened", batch=5)

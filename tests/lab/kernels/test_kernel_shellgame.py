@@ -5,10 +5,8 @@ Figures are P0's (n = 500, degree 4, a tenth subscribe), as an independent model
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from itertools import permutations
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,14 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from support.plain_game import Rules, play
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels.cover import covered
 from veilcast.lab.kernels.graph import from_edges, small_world
 from veilcast.lab.kernels.mesh import Mesh, build, cast
 from veilcast.lab.kernels.shellgame import Shuffled, play_events, play_swaps
-
-sys.path.insert(0, str(Path(__file__).parent))
-from plain_game import Rules, play
 
 SURE = 3.9
 """Standard errors: a difference beyond them comes by chance once in ten thousand times."""

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
-from coalitions import case
+from support.coalitions import case
 
 
 def test_the_coalition_is_who_observes() -> None:

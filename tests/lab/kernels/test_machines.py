@@ -7,21 +7,17 @@ deviations it is off), and the sum over the overlays must be one of those that c
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support.machines import Town
 from veilcast.lab.kernels.cover import covered
 from veilcast.lab.kernels.graph import small_world
 from veilcast.lab.kernels.mesh import Mesh, build, cast
 from veilcast.lab.kernels.shellgame import play_swaps
 from veilcast.mesh.config import Config, Cover, ShellGame
-
-sys.path.insert(0, str(Path(__file__).parent))
-from machines import Town
 
 FEW, MANY = range(5), range(30)
 SURE = 3.29

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from support.towns import town
 from veilcast.errors import ConfigError
 from veilcast.lab.kernels.epochs import CONDUCTS, Conduct, settle
 from veilcast.lab.kernels.habits import key_of
 from veilcast.lab.kernels.insiders import watch
 from veilcast.lab.kernels.publishing import Published, published
-
-sys.path.insert(0, str(Path(__file__).parent))
-from towns import town
 
 EPOCHS = 60
 

@@ -1,21 +1,17 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from support.recorded import PUBLISHER, READERS, loud
 from veilcast.lab.audit import audit, limits, small
 from veilcast.lab.audit.audit import Audit
 from veilcast.lab.audit.files import Member
 from veilcast.lab.audit.observed import Capture
 from veilcast.lab.report import audit_page, network
 from veilcast.lab.report.network import Dot
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
-from recorded import PUBLISHER, READERS, loud
 
 MEMBERS = (Member(PUBLISHER, "publisher"), *(Member(node, "subscriber") for node in READERS))
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import plausible
+from support.browser import PROGRAM, Browser, url_of
 from veilcast.lab.report import page
-
-sys.path.insert(0, str(Path(__file__).parent))
-import plausible
-from browser import PROGRAM, Browser, url_of
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium on this machine (Debian: apt install chromium)")
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import plausible
 from veilcast.cli import exits
 from veilcast.cli.main import main
-
-sys.path.insert(0, str(Path(__file__).parent))
-import plausible
 
 
 def test_it_writes_the_page_where_it_is_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

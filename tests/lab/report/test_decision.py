@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import csv
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import defended
+from support.browser import PROGRAM, Browser, url_of
 from veilcast.lab.report import decision, page
 from veilcast.lab.report.sheet import sheet
 from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.experiment import parse
-
-sys.path.insert(0, str(Path(__file__).parent))
-import defended
-from browser import PROGRAM, Browser, url_of
 
 SHOWN = (
     "[...document.querySelectorAll('#matrix-0 .view')].filter(view => view.getBoundingClientRect().height)"

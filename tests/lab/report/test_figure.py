@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -13,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support import plausible
 from veilcast.lab.measure.verdicts import Point
 from veilcast.lab.report import figure
 from veilcast.lab.report.figure import NARROW, WIDE, Size
 from veilcast.lab.report.plot import Line, Mark, Plot, plot
-
-sys.path.insert(0, str(Path(__file__).parent))
-import plausible
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</title></svg><script>alert(1)</script>"

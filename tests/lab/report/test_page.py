@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import re
-import sys
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -15,15 +14,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from support import plausible
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab.report import page
 from veilcast.lab.report.results import Result
 from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.experiment import Experiment, names, parse
 from veilcast.lab.sweep.manifest import Means
-
-sys.path.insert(0, str(Path(__file__).parent))
-import plausible
 
 HOSTILE = '"><script>alert(1)</script><img src=//evil.example/x>\x07'
 

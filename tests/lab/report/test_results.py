@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support import plausible
 from veilcast.errors import LocalError, StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.report import results
-
-sys.path.insert(0, str(Path(__file__).parent))
-import plausible
 
 
 @pytest.fixture

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support import defended
 from veilcast.lab.report.sheet import LEVELS, Entry, Row, Sheet, sheet
 from veilcast.lab.sweep.curves import Scores
 from veilcast.lab.sweep.matrix import Matrix
-
-sys.path.insert(0, str(Path(__file__).parent))
-import defended
 
 INSIDE, _, PUBLISHERS = defended.experiment().matrices
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import msgspec
 
+from support.experiment_reference import EXAMPLE, STRUCTS, page
 from veilcast.lab.sweep import experiment, rehearsal
 from veilcast.lab.sweep.engines import ENGINES
 from veilcast.lab.sweep.params import Params
-
-sys.path.insert(0, str(Path(__file__).parent))
-from experiment_reference import EXAMPLE, STRUCTS, page
 
 PAGE = Path(__file__).parents[3] / "docs" / "experiments.md"
 
 
 def test_the_page_is_the_one_that_the_code_writes() -> None:
-    assert PAGE.read_text() == page(), "python tests/lab/sweep/experiment_reference.py > docs/experiments.md"
+    assert PAGE.read_text() == page(), "python tests/support/experiment_reference.py > docs/experiments.md"
 
 
 def test_every_field_has_a_row() -> None:

@@ -48,7 +48,7 @@ class Stem:
 
 @dataclass(frozen=True, eq=False)
 class Cost:
-    """What one note costs, as `tests/papers/hardened_costs.py` measures it with the machines."""
+    """What one note costs, as `tests/support/hardened_costs.py` measures it with the machines."""
 
     messages: int
     """With those of the stem and of the acknowledgement."""

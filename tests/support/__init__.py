@@ -1,0 +1,1 @@
+"""What tests share: networks and machines to test with, models, and rules that all tests are held to."""

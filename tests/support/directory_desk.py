@@ -1,0 +1,85 @@
+"""A directory with its disk, and requests to it as nodes and strangers make them."""
+
+from __future__ import annotations
+
+from support.listed import NOW, SECOND, address_of, network
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.revoked import Revoked
+from veilcast.authority.statement import Reader
+from veilcast.crypto.derive import fingerprint
+from veilcast.machine import Address, Listen, Record, Settled
+from veilcast.tree.config import DirectoryConfig
+from veilcast.tree.descriptor import describe
+from veilcast.tree.directory import Directory
+from veilcast.tree.listing import Gathering, Listing
+from veilcast.tree.proofs import Prover
+from veilcast.wire import decode, encode
+from veilcast.wire.geometry import LISTED_MAX
+from veilcast.wire.messages import Message
+from veilcast.wire.tree import Fetch, Head, Page
+
+STATE, KEYRING, NODES = network(6)
+ALICE, BOB, CAROL = NODES[:3]
+LEASE_US = 60 * SECOND
+CONFIG = DirectoryConfig(lease_us=LEASE_US, publish_us=5 * SECOND, listing_us=600 * SECOND)
+STREAM, SOMEWHERE = Address("in:1"), address_of(0)
+
+
+class Desk:
+    """A directory with a disk that writes at once, unless it is told to wait; and those who ask it."""
+
+    def __init__(self, config: DirectoryConfig = CONFIG, revoked: Revoked | None = None) -> None:
+        self.config, self.revoked = config, revoked
+        self.disk: dict[int, bytes] = {}
+        self.writes = True
+        self.directory = self.start(NOW)
+
+    def start(self, now: int) -> Directory:
+        self.directory = Directory(self.config, KEYRING, now, dict(self.disk), self.revoked)
+        assert self.directory.next_event() == Listen("tree")
+        return self.directory
+
+    def ask(self, message: Message | bytes, now: int, stream: Address = STREAM) -> list[Message]:
+        data = message if isinstance(message, bytes) else encode(message)
+        self.directory.receive(data, stream, now)
+        return self.turn(now, stream)
+
+    def turn(self, now: int, stream: Address = STREAM) -> list[Message]:
+        while (event := self.directory.next_event()) is not None:
+            if isinstance(event, Record) and self.writes:
+                self.disk[event.record] = event.data
+                self.directory.stored(event.record, now)
+            elif isinstance(event, Settled):
+                del self.disk[event.record]
+        frames = self.directory.frames_to_send(now, 64)
+        assert all(frame.destination == stream for frame in frames)
+        return [decode(frame.data) for frame in frames]
+
+    def wait(self, now: int) -> None:
+        due = self.directory.next_timer()
+        if due is not None and due <= now:
+            self.directory.handle_timer(now)
+            self.turn(now)
+
+    def enrol(self, keyring: Keyring, now: int, address: Address = SOMEWHERE) -> list[Message]:
+        return self.ask(describe(keyring, address, 7, now), now)
+
+    def listing(self, now: int) -> Listing:
+        """As a node fetches it."""
+        (head,) = self.ask(fetch(1, 0, None), now)
+        assert isinstance(head, Head)
+        gathering = Gathering(head, Reader(ALICE), None, now, LISTED_MAX)
+        while (number := gathering.wants()) is not None:
+            (page,) = self.ask(fetch(2, head.version, number), now)
+            assert isinstance(page, Page)
+            gathering.add(page)
+        return gathering.listing()
+
+
+def fetch(number: int, version: int, page: int | None) -> Fetch:
+    """As every member asks."""
+    return Prover(ALICE).prove(Fetch(number, version, page))
+
+
+def name_of(keyring: Keyring) -> bytes:
+    return fingerprint(keyring.membership.certificate.leaf.subject)

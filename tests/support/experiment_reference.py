@@ -1,0 +1,212 @@
+"""Writes docs/experiments.md from the structs that an experiment's file is decoded to, and from packaged experiments.
+
+`python tests/support/experiment_reference.py > docs/experiments.md` writes it again.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from veilcast.lab import data
+from veilcast.lab.sweep import experiment
+from veilcast.lab.sweep.experiment import Curve, Experiment, Figure, Machines, Published, Quick, Series
+from veilcast.lab.sweep.matrix import Matrix
+from veilcast.lab.sweep.params import Inside, Outside, Params, Source
+
+EXAMPLE = """
+title = "Covers and degree"
+claim = "one cover each makes leaves harder to name"
+reading = "the leaf rule of the paper, on its own overlay"
+minutes = 0.5
+seeds = 30
+
+[base]
+nodes = 200
+
+[axes]
+degree = [4, 6, 8]
+
+[[series]]
+name = "no covers"
+
+[[series]]
+name = "one cover"
+params = { cover = "one", mu = 0.7 }
+
+[[figures]]
+name = "accuracy"
+title = "How often the leaf rule is right"
+x = "degree"
+x_label = "links of a node"
+y_label = "accuracy"
+curves = [
+  { label = "no covers", series = "no covers", attack = "leaf", metric = "accuracy_all" },
+  { label = "one cover", series = "one cover", attack = "leaf", metric = "accuracy_all" },
+]
+"""
+
+STRUCTS: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "The file": (Experiment, "Fields before the first table of the file."),
+    "`[[series]]`": (Series, "Things that stand beside one another. Each is run for all values of the axes."),
+    "`[quick]`": (Quick, "What `--quick` changes."),
+    "`[machines]`": (Machines, "What `--engine machines` changes: the real code, some thousand times slower."),
+    "`[[figures]]`": (Figure, "A figure has one x and any number of curves."),
+    "`curves`": (Curve, "One line of a figure."),
+    "`[[matrices]]`": (Matrix, "Series down, attackers across, one metric in each cell."),
+    "`[[published]]`": (Published, "A number of a paper, held against a curve."),
+}
+
+
+def page() -> str:
+    parts = [_HEAD.format(example=EXAMPLE.strip())]
+    for title, (kind, text) in STRUCTS.items():
+        parts.append(f"### {title}\n\n{text}\n\n{_table(kind)}")
+    parts.append(f"## Parameters\n\n{_PARAMETERS}\n\n{_table(Params)}")
+    parts.append(f"## Attackers\n\n{_ATTACKERS}\n\n{_attackers()}")
+    parts.append(f"## Metrics\n\n{_METRICS}\n\n{_metrics()}")
+    parts.append(f"## Data folder\n\n{_DATA}\n\n{_data()}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(kind: type[msgspec.Struct]) -> str:
+    comments = _comments(kind)
+    rows = ["| field | value | default | |", "|---|---|---|---|"]
+    for field in msgspec.structs.fields(kind):
+        default = "**required**" if field.required else f"`{_default(field)}`"
+        rows.append(f"| `{field.name}` | {_type(field.type)} | {default} | {comments.get(field.name, '')} |")
+    return "\n".join(rows)
+
+
+def _default(field: Any) -> str:
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    if isinstance(value, msgspec.Struct):
+        return "{}"
+    if isinstance(value, tuple):
+        return "[]" if not value or isinstance(value[0], msgspec.Struct) else msgspec.json.encode(value).decode()
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def _type(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return ", ".join(f"`{msgspec.json.encode(each).decode()}`" for each in arguments)
+    if origin in (Union, types.UnionType):
+        several = [each for each in arguments if each is not types.NoneType]
+        if all(get_origin(each) is Literal for each in several):
+            return ", ".join(map(_type, several)) if len(several) < 2 else "see [attackers](#attackers)"
+        return ", ".join(map(_type, several))
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return "table"
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return "table"
+    return {str: "text", int: "whole number", float: "number", bool: "true or false"}.get(kind, "any value")
+
+
+def _comments(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The docstrings that stand below the fields of a struct and of its bases."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if not issubclass(each, msgspec.Struct) or each is msgspec.Struct:
+            continue
+        body = ast.parse(inspect.getsource(sys.modules[each.__module__])).body
+        [definition] = [part for part in body if isinstance(part, ast.ClassDef) and part.name == each.__name__]
+        field = None
+        for part in definition.body:
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                field = part.target.id
+            elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant) and field:
+                found[field] = " ".join(str(part.value.value).split()).replace("|", "\\|")
+                field = None
+            else:
+                field = None
+    return found
+
+
+def _attackers() -> str:
+    rows = ["| looks for | from | names |", "|---|---|---|"]
+    for target, place, names in (
+        ("subscribers", "outside", Outside),
+        ("subscribers", "inside", Inside),
+        ("the publisher", "both", Source),
+    ):
+        rows.append(f"| {target} | {place} | {', '.join(f'`{name}`' for name in get_args(names))} |")
+    return "\n".join(rows)
+
+
+def _metrics() -> str:
+    drawn: dict[str, list[str]] = {}
+    for name in experiment.names():
+        loaded = experiment.load(name)[1]
+        metrics = {curve.metric for figure in loaded.figures for curve in figure.curves}
+        metrics |= {metric for matrix in loaded.matrices for metric in (matrix.metric, *matrix.costs)}
+        for metric in metrics:
+            drawn.setdefault(metric, []).append(name)
+    rows = ["| metric | drawn in |", "|---|---|"]
+    for metric in sorted(drawn):
+        more = f" and {len(drawn[metric]) - 2} more" if len(drawn[metric]) > 2 else ""
+        rows.append(f"| `{metric}` | {', '.join(f'`{name}`' for name in drawn[metric][:2])}{more} |")
+    return "\n".join(rows)
+
+
+def _data() -> str:
+    readers: dict[str, list[str]] = {}
+    for name in experiment.names():
+        loaded = experiment.load(name)[1]
+        for source in {source for engine in loaded.engines for source in loaded.sources(engine)}:
+            readers.setdefault(source, []).append(name)
+    rows = ["| source | file below the folder | where it comes from | read by |", "|---|---|---|---|"]
+    for source in sorted(readers):
+        shown = ", ".join(f"`{name}`" for name in readers[source][:3]) + (", ..." if len(readers[source]) > 3 else "")
+        rows += [f"| `{source}` | `{file.name}` | {file.origin} | {shown} |" for file in data.files_of([source])]
+    return "\n".join(rows)
+
+
+_HEAD = """# Experiments of your own
+
+`veilcast lab run my.toml` runs an experiment from a file. This page is written from the code by
+`tests/support/experiment_reference.py`, and a test holds the two equal.
+
+An experiment has cells: the product of its axes, once for each series. A cell and a seed are a run. A run gives
+metrics, of the network itself or of an attacker on it. A figure draws metrics over an axis, or over the steps inside a
+run.
+
+```toml
+{example}
+```
+
+```sh
+veilcast lab run my.toml --quick     # 4 seeds
+veilcast lab run my.toml
+veilcast lab report lab-results
+```
+
+All missing and unknown fields, and all names that do not fit, are told at once, before Spark starts. Each cell is run
+once with seed 0 until every curve has its metric, and a metric that no run gives is refused with those that there are.
+
+## Fields"""
+_PARAMETERS = (
+    "Parameters stand in `base`, in `params` of a series, and as axes. They are the same for all modes; a run that "
+    "does not heed a parameter that is switched on is refused. The packaged experiments are examples of each mode: "
+    "`src/veilcast/experiments/`."
+)
+_ATTACKERS = (
+    '`attacks` names attackers of the mesh that run over epochs (`look = "epochs"`). Other runs have attackers of '
+    "their own, whose names a refused curve tells. The list is closed: an attacker of your own is a change of the "
+    "package, in `src/veilcast/lab/attack/`."
+)
+_DATA = (
+    "Some experiments read real data, which does not come with the package: `--data DIR`, or `VEILCAST_DATA`. Files "
+    "that are missing are named all at once. A file is taken only if it has exactly the rows that it should have."
+)
+_METRICS = "Metrics that packaged experiments draw. `veilcast lab list NAME` says what each experiment is about."
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,1 @@
+"""The fuzzer: its programs, its mutators, and the targets, by groups of parsers."""

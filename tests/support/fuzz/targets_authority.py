@@ -1,0 +1,270 @@
+"""Targets: what the authority writes and reads, publications under their seal, X.509 and locked files."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import tempfile
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import msgspec
+
+from support.fuzz.fuzz_target import Format, Group, Prepared
+from support.people import EPOCHS, NOW, TOPIC, People, bulletin_of, make_people
+from veilcast.authority import bulletin, issuer, request
+from veilcast.authority.content import Content, open_notify, read_content
+from veilcast.authority.issuer import Authority
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.letters import Letter, read_record
+from veilcast.authority.notes import bare_note, open_bare_note, open_note, seal_note
+from veilcast.authority.plain import MAGIC_OF, VERSION, from_bytes, to_bytes
+from veilcast.authority.record import sign_record
+from veilcast.authority.request import Asking, Reply, Request
+from veilcast.authority.statement import Reader, Signed, state
+from veilcast.authority.vault import read_secret
+from veilcast.crypto.box import box, unbox
+from veilcast.crypto.noise import Keypair
+from veilcast.crypto.passphrase import Cost, lock
+from veilcast.crypto.seal import seal
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.crypto.x509 import check_chain, read_leaf
+from veilcast.errors import LocalError, MalformedError, PassphraseError, RemoteError, TamperedError, VeilcastError
+from veilcast.machine import Publication, Value
+from veilcast.topics import Label
+from veilcast.wire.messages import Notify
+
+GROUP = Group()
+
+
+@cache
+def people() -> People:
+    return make_people()
+
+
+def publications() -> list[Publication]:
+    values: tuple[Value, ...] = (0, -1, 1 << 62, 1.5, "", "word")
+    return [Publication((Label(TOPIC).pair, ("a", value)), b"body" * at) for at, value in enumerate(values)]
+
+
+def contents() -> list[Content]:
+    return [Content(bytes(8), at + 1, publication) for at, publication in enumerate(publications())]
+
+
+@GROUP.target(
+    "content",
+    "publications inside their seal, from publishers",
+    "authority.content:read_content",
+    "machine:Publication",
+)
+def content() -> Prepared:
+    examples = [msgspec.msgpack.encode(each) for each in contents()]
+    # An array of stream and number, then the hostile value in place of the publication; and inside an unknown field.
+    shells = (b"", b"\x93\xc4\x08" + bytes(8) + b"\x01", b"\x93\xc4\x08" + bytes(8) + b"\x01\x83\xa1z")
+    return Prepared(read_content, (MalformedError,), examples, Format.MSGPACK, prefixes=shells)
+
+
+@GROUP.target(
+    "content-sealed",
+    "notifications of all modes, opened by subscribers",
+    "authority.notes:open_note",
+    "authority.notes:open_bare_note",
+    "authority.content:open_notify",
+)
+def content_sealed() -> Prepared:
+    """A hostile publisher seals any bytes in place of its publication, in the form of each mode."""
+    keys, root = people().alice.at(NOW).topic(TOPIC), people().alice.root
+    entropy = random.Random(1).randbytes
+
+    def check(data: bytes) -> object:
+        notify = Notify(keys.token, seal(keys.content, data[:4096], context=keys.token, entropy=entropy), bytes(64))
+        found = []
+        for read in (
+            partial(open_notify, keys, notify),
+            partial(open_bare_note, keys, data, root, NOW),
+            partial(open_note, keys, data, "relay", root, NOW),
+            partial(open_note, keys, data, "tree", root, NOW),
+        ):
+            try:
+                found.append(type(read()).__name__)
+            except RemoteError as error:
+                found.append(type(error).__name__)
+        return "".join(found)
+
+    examples = [msgspec.msgpack.encode(each) for each in contents()]
+    examples += [bare_note(keys, each, entropy) for each in contents()]
+    examples += [seal_note(keys, each, mode, entropy) for each in contents()[:2] for mode in ("relay", "tree")]
+    return Prepared(check, (), examples, Format.MSGPACK, prefixes=(b"", b"\x93\xc4\x08" + bytes(8) + b"\x01"))
+
+
+@GROUP.target("letters", "publications that wait, from the node's own disk", "authority.letters:read_record")
+def letters() -> Prepared:
+    examples = [msgspec.msgpack.encode((Letter(TOPIC, each),)) for each in contents()]
+    shell = b"\x91\x92\xa1a\x93\xc4\x08" + bytes(8) + b"\x01\x83\xa1z"
+    return Prepared(read_record, (TamperedError,), examples, Format.MSGPACK, prefixes=(b"", shell))
+
+
+def _plain(kind: type[msgspec.Struct], values: list[msgspec.Struct], blame: type[VeilcastError]) -> Prepared:
+    head = MAGIC_OF[kind.__name__] + bytes((VERSION,))
+    examples = [to_bytes(value) for value in values]
+    return Prepared(
+        lambda data: from_bytes(data, kind, blame),
+        (blame,),
+        examples,
+        Format.MSGPACK,
+        prefixes=(head,),
+        skip=len(head),
+        max_len=max(4096, *(len(each) for each in examples)),
+    )
+
+
+def _asking() -> Asking:
+    return request.ask(TOPIC, "publisher", people().authority.epoch_us, NOW, 2, people().entropy, tls=True)
+
+
+@GROUP.target("keyring", "a keyring as it stands in a vault", "authority.plain:from_bytes")
+def keyring_file() -> Prepared:
+    return _plain(Keyring, [people().alice, people().bob], TamperedError)
+
+
+@GROUP.target("authority", "the authority's own state, from a vault", "authority.plain:from_bytes")
+def authority_file() -> Prepared:
+    return _plain(Authority, [issuer.create(1, people().entropy)], TamperedError)
+
+
+@GROUP.target("asking", "a member's private half of a request, from a vault", "authority.plain:from_bytes")
+def asking_file() -> Prepared:
+    return _plain(Asking, [_asking()], TamperedError)
+
+
+@GROUP.target("request", "a request that a stranger hands in", "authority.request:decode")
+def request_file() -> Prepared:
+    return _plain(Request, [_asking().request], MalformedError)
+
+
+@GROUP.target("reply", "a reply that is said to be the authority's", "authority.request:complete")
+def reply_file() -> Prepared:
+    """Under the box that the member opens, so that the parser and all checks behind it are reached."""
+    asking, entropy = _asking(), random.Random(2).randbytes
+
+    def check(data: bytes) -> object:
+        sealed = box(asking.request.link, data, purpose=request._PURPOSE, entropy=entropy)
+        return request.complete(asking, sealed, None)
+
+    _, sealed = issuer.grant(people().authority, "dora", asking.request, NOW, 2, entropy)
+    opened = unbox(Keypair(asking.link), sealed, purpose=request._PURPOSE)
+    head = MAGIC_OF[Reply.__name__] + bytes((VERSION,))
+    allowed, size = (RemoteError, LocalError), max(4096, len(opened))
+    return Prepared(check, allowed, [opened], Format.MSGPACK, prefixes=(head,), skip=len(head), max_len=size)
+
+
+@GROUP.target("bulletin", "bulletins, carried by members", "authority.bulletin:decode", "authority.bulletin:apply")
+def bulletin_file() -> Prepared:
+    """What parses is signed by the authority again, so that the parser of entries is reached, too."""
+    who = people()
+    key = who.authority.key
+    state_after = issuer.revoke(who.authority, "mallory", None, NOW, random.Random(3).randbytes)
+    first = bulletin_of(state_after)
+
+    def check(data: bytes) -> object:
+        parsed = bulletin.decode(data)
+        body = bulletin._body(parsed.number, parsed.effective, parsed.void, parsed.entries)
+        signed = msgspec.structs.replace(parsed, signature=key.sign(body, purpose=bulletin._PURPOSE), delegation=None)
+        try:
+            bulletin.apply(who.bob, parsed, NOW)
+        except (RemoteError, LocalError):
+            bulletin.apply(who.bob, signed, NOW)
+        return parsed
+
+    prepared = _plain(bulletin.Bulletin, [first], MalformedError)
+    return replace(prepared, check=check, may_raise=(RemoteError, LocalError))
+
+
+@GROUP.target("topic-record", "the signed record of a topic, from a keyring", "authority.record:SignedRecord.verify")
+def topic_record() -> Prepared:
+    key = SigningKey(Secret(bytes(32)))
+    record = people().alice.records()[0][1]
+    signed = sign_record(record, key, None)
+
+    def check(data: bytes) -> object:
+        from veilcast.authority import record as records
+
+        again = msgspec.structs.replace(signed, body=data, signature=key.sign(data, purpose=records._PURPOSE))
+        return again.verify(key.public, NOW)
+
+    head = MAGIC_OF["TopicRecord"] + bytes((VERSION,))
+    return Prepared(check, (RemoteError,), [to_bytes(record)], Format.MSGPACK, prefixes=(head,), skip=len(head))
+
+
+@GROUP.target(
+    "vault", "locked files of the member's own disk", "authority.vault:read_secret", "crypto.passphrase:unlock"
+)
+def vault() -> Prepared:
+    """Cheap locks only: a header that asks for the largest allowed cost takes a second and is tried as a seed."""
+    passphrase, entropy = Secret(b"passphrase"), random.Random(4).randbytes
+    folder = Path(tempfile.mkdtemp(prefix="veilcast-fuzz-"))
+    path = folder / "file"
+    path.touch(mode=0o600)
+
+    def locked(plain: bytes) -> bytes:
+        return lock(plain, passphrase, purpose=b"veilcast/keyring", cost=Cost(1, 1), entropy=entropy)
+
+    def check(data: bytes) -> object:
+        """The first byte chooses between a locked file that is damaged and one whose content is."""
+        data, inside = data[1:], bool(data[:1] and data[0] & 1)
+        if inside:
+            data = locked(data)
+        elif len(data) > 8 and (data[5] > 1 or data[6] or data[7] > 1):
+            data = data[:5] + b"\1\0\1" + data[8:]
+        path.write_bytes(data)
+        return read_secret(path, Keyring, passphrase)
+
+    plain = to_bytes(people().carol)
+    head = MAGIC_OF["Keyring"] + bytes((VERSION,))
+    examples = [b"\1" + plain, b"\0" + locked(plain)]
+    return Prepared(
+        check,
+        (TamperedError, PassphraseError),
+        examples,
+        Format.MSGPACK,
+        prefixes=(b"\1" + head, b"\0"),
+        skip=6,
+        max_len=max(4096, len(examples[1])),
+    )
+
+
+def _certificates() -> tuple[Keyring, list[bytes]]:
+    entropy = random.Random(5).randbytes
+    authority = issuer.create(3_600_000_000, entropy)
+    _, made = issuer.grant_ready(authority, "host", [], NOW, EPOCHS, entropy, "directory")
+    return made, list(made.membership.tls)
+
+
+@GROUP.target("x509", "a certificate in TLS and under statements, from strangers", "crypto.x509:read_leaf")
+def x509_leaf() -> Prepared:
+    return Prepared(read_leaf, (RemoteError,), _certificates()[1])
+
+
+@GROUP.target(
+    "x509-statement",
+    "the certificates under a listing or a descriptor, from strangers",
+    "crypto.x509:check_chain",
+    "authority.statement:Reader.author",
+)
+def x509_statement() -> Prepared:
+    """The first two bytes are the length of the first certificate; the rest is the second."""
+    keyring, chain = _certificates()
+    reader, now = Reader(keyring), NOW * 3_600_000_000
+    signature = state(keyring, b"body", purpose=b"veilcast/fuzz").signature
+
+    def check(data: bytes) -> object:
+        length = int.from_bytes(data[:2], "big")
+        shown = tuple(part for part in (data[2 : 2 + length], data[2 + length :]) if part)
+        with contextlib.suppress(RemoteError):
+            check_chain((*shown, chain[-1]), keyring.root)
+        return reader.author(b"body", Signed(shown, signature), "directory", now, purpose=b"veilcast/fuzz")
+
+    first = len(chain[0]).to_bytes(2, "big") + chain[0]
+    return Prepared(check, (RemoteError,), [first, first + chain[-1]])

@@ -1,0 +1,315 @@
+"""Targets: files of people and operators. TOML of all processes, overlays, JSON of networks and audits, tables."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from support.fuzz.fuzz_target import Format, Group, Prepared
+from veilcast import observe
+from veilcast.cli.brokers_up import plan_of
+from veilcast.cli.localnet import Net, net_file, read_net
+from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
+from veilcast.errors import ConfigError, LocalError, StorageError, TamperedError, VeilcastError
+from veilcast.lab.audit.files import links, members
+from veilcast.net.socketpath import control_path
+from veilcast.net.tornet import read_network
+from veilcast.node import broker_files, broker_keys, relay_keys
+from veilcast.node.broker_files import BrokerFile, load_overlay, parse_broker
+from veilcast.node.config import NodeConfig, parse
+from veilcast.node.modes import MODES, mode_of
+from veilcast.node.relay_files import ProxyFile, ServerFile, parse_proxy, parse_server
+from veilcast.node.tree_files import DirectoryFile, parse_directory
+from veilcast.relay.joining import ServerKeys
+from veilcast.sim import scenario
+
+GROUP = Group()
+PATH = Path("/etc/veilcast/node.toml")
+
+
+@cache
+def folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="veilcast-fuzz-"))
+
+
+def on_disk(read: Callable[[Path], object], name: str = "file") -> Callable[[bytes], object]:
+    """A reader of files as a function of bytes."""
+    path = folder() / name
+
+    def check(data: bytes) -> object:
+        path.write_bytes(data)
+        return read(path)
+
+    path.touch(mode=0o600)
+    return check
+
+
+def keys_of(*kinds: Any) -> tuple[str, ...]:
+    """The names of all fields of these structs and of those inside them, and the values that literals allow."""
+    found: dict[str, None] = {}
+    todo, seen = list(kinds), set()
+    while todo:
+        kind = todo.pop()
+        if isinstance(kind, str):
+            found[f'"{kind}"'] = None
+        if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
+            todo += [inner for inner in get_args(kind) if inner not in seen]
+        elif kind not in seen:
+            for name, hint in get_type_hints(kind, include_extras=True).items():
+                found[name] = None
+                todo.append(hint)
+        seen.add(kind)
+    return tuple(found)
+
+
+LEAST = 'keyring = "k"\nlisten = "127.0.0.1:4000"\n'
+
+
+@GROUP.target("node-toml", "node.toml of every mode", "node.config:parse", "node.tomlfile:parse")
+def node_toml() -> Prepared:
+    modes = [f'keyring = "k"\nmode = "{name}"\n[{name}]\n' for name in MODES]
+    examples = [
+        LEAST,
+        LEAST + 'profile = "paper"\npeers = ["[::1]:4001"]\n[mesh]\nneighbours_max = 20\n[mesh.cover]\nmu = 0.5\n',
+        LEAST + 'state = "s"\n[log]\nformat = "json"\n[limits]\nunread = 5\n[metrics]\nlisten = "127.0.0.1:9"\n',
+        *modes,
+        'keyring = "k"\nmode = "foil"\n[foil]\nbroker = "mqtt://127.0.0.1:1883"\n',
+        'keyring = "k"\nmode = "tree"\n[tree]\ndirectory = "127.0.0.1:4100"\n[tor]\ncontrol = "127.0.0.1:9051"\n',
+        'keyring = "k"\nmode = "relay"\n[relay]\nproxies = ["127.0.0.1:1"]\nserver_key = "veilcast-server-x"\n',
+    ]
+    tokens = keys_of(NodeConfig, *(type(mode_settings(name)) for name in MODES)) + tuple(MODES)
+    return Prepared(
+        lambda data: parse(data, PATH),
+        (ConfigError,),
+        [text.encode() for text in examples],
+        Format.TOML,
+        tokens=tokens,
+    )
+
+
+def mode_settings(name: str) -> Any:
+    with suppress(VeilcastError, msgspec.ValidationError, KeyError):
+        return mode_of(name).settings("hardened", {})
+    return None
+
+
+@GROUP.target(
+    "host-toml",
+    "files of servers, proxies, directories and brokers",
+    "node.relay_files:parse_server",
+    "node.relay_files:parse_proxy",
+    "node.tree_files:parse_directory",
+    "node.broker_files:parse_broker",
+)
+def host_toml() -> Prepared:
+    parsers = (parse_server, parse_proxy, parse_directory, parse_broker)
+
+    def check(data: bytes) -> object:
+        kinds = []
+        for each in parsers:
+            try:
+                kinds.append(type(each(data, PATH)).__name__)
+            except ConfigError as error:
+                kinds.append(str(error)[:80])
+        return "|".join(kinds)
+
+    server = relay_keys.spell_public(_server_keys().public())
+    operator = broker_keys.spell_operator(_operator().public)
+    examples = [
+        LEAST + 'keys = "s"\n[relay]\nleases_max = 10\n',
+        LEAST + f'server = "127.0.0.1:1"\nserver_key = "{server}"\nmask = "m"\n[relay]\nbatch_us = 5\n',
+        'keyring = "k"\nlisten = "127.0.0.1:5"\n[tor]\nnone = true\n[tree]\nlease_us = 5\n',
+        LEAST + f'overlay = "o"\noperator = "{operator}"\n[brokers]\n',
+    ]
+    tokens = keys_of(ServerFile, ProxyFile, DirectoryFile, BrokerFile)
+    return Prepared(check, (), [text.encode() for text in examples], Format.TOML, tokens=tokens)
+
+
+@cache
+def _server_keys() -> ServerKeys:
+    from veilcast.sim.relay import server_keys
+
+    return server_keys()
+
+
+@cache
+def _operator() -> SigningKey:
+    return SigningKey(Secret(bytes(32)))
+
+
+def overlay_text() -> str:
+    nodes: list[str] = []
+    for name in ("north", "south"):
+        public = [
+            broker_keys.BrokerPublic(bytes((at,)) * 32, name.encode().ljust(16)[:15] + bytes((at,))) for at in range(3)
+        ]
+        brokers = [broker_keys.spell_broker(_renamed(each, name)) for each in public]
+        rows = [
+            f'{{ broker = "{line}", address = "192.0.2.{len(nodes)}:{4200 + at}" }}' for at, line in enumerate(brokers)
+        ]
+        nodes.append(f'[[nodes]]\nname = "{name}"\nreplicas = [{", ".join(rows)}]\n')
+    return 'profile = "hardened"\nlinks = [["north", "south"]]\n' + "".join(nodes)
+
+
+def _renamed(public: broker_keys.BrokerPublic, name: str) -> broker_keys.BrokerPublic:
+    return public._replace(key=bytes(a ^ b for a, b in zip(public.key, name.encode().ljust(32), strict=True)))
+
+
+@GROUP.target(
+    "overlay-toml",
+    "an operator's overlay.toml, and the file of `brokers up`",
+    "node.broker_files:load_overlay",
+    "cli.brokers_up:plan_of",
+)
+def overlay_toml() -> Prepared:
+    up = '[[nodes]]\nname = "a"\nreplicas = 3\n[[members]]\nrole = "publisher"\nedge = "a"\n'
+    both = (on_disk(load_overlay, "overlay.toml"), on_disk(plan_of, "up.toml"))
+
+    def check(data: bytes) -> object:
+        found = []
+        for each in both:
+            try:
+                found.append(type(each(data)).__name__)
+            except LocalError as error:
+                found.append(str(error)[:80])
+        return "|".join(found)
+
+    tokens = (*keys_of(broker_files.OverlayFile), "members", "edge", "role", "spare", "repository", "replicas")
+    return Prepared(check, (), [overlay_text().encode(), up.encode()], Format.TOML, tokens=tokens)
+
+
+@GROUP.target("scenario-toml", "a scenario of the simulator", "sim.scenario:parse")
+def scenario_toml() -> Prepared:
+    examples = [path.read_bytes() for path in sorted(SCENARIOS.glob("*.toml"))]
+    tokens = keys_of(scenario.Config)
+    return Prepared(lambda data: scenario.parse(data, "s"), (LocalError,), examples, Format.TOML, tokens=tokens)
+
+
+@GROUP.target("client-toml", "node.toml as a client reads it", "net.socketpath:control_path")
+def client_toml() -> Prepared:
+    examples = [LEAST.encode(), b'control = "c"\n', b'state = "s"\n', b"control = 1\n"]
+    return Prepared(
+        on_disk(control_path), (ConfigError, StorageError), examples, Format.TOML, tokens=("control", "state")
+    )
+
+
+@GROUP.target("private-network", "the file of a private Tor network", "net.tornet:read_network")
+def private_network() -> Prepared:
+    line = f"auth1 orport=5000 no-v2 v3ident={'A' * 40} 127.0.0.1:5001 {'B' * 40}"
+    examples = [msgspec.json.encode({"authorities": [line]}), msgspec.json.encode({"authorities": [line, line]})]
+    return Prepared(on_disk(read_network), (ConfigError,), examples, Format.JSON, tokens=('"authorities"', f'"{line}"'))
+
+
+@GROUP.target("net-json", "the file of a local network", "cli.localnet:read_net")
+def net_json() -> Prepared:
+    path = net_file(folder())
+
+    def check(data: bytes) -> object:
+        path.write_bytes(data)
+        return read_net(folder())
+
+    net = {"topic": "t", "addresses": ["127.0.0.1:1"], "roles": ["publisher"], "links": [[0, 1]]}
+    plans: list[dict[str, object]] = [{"nodes": 3}, {"nodes": 9, "mode": "relay", "rate": 4}]
+    examples = [msgspec.json.encode({"plan": plan, **net}) for plan in plans]
+    tokens = tuple(f'"{name}"' for name in keys_of(Net))
+    return Prepared(check, (LocalError,), examples, Format.JSON, tokens=tokens)
+
+
+@GROUP.target("members-json", "who has which role, for an audit", "lab.audit.files:members", "lab.audit.files:links")
+def members_json() -> Prepared:
+    both = (on_disk(members, "members.json"), on_disk(links, "links.json"))
+
+    def check(data: bytes) -> object:
+        found = []
+        for each in both:
+            try:
+                found.append(str(len(each(data))))  # type: ignore[arg-type]
+            except LocalError as error:
+                found.append(str(error)[-60:])
+        return "|".join(found)
+
+    examples = [
+        b'[{"node":"127.0.0.1:1","role":"publisher"},{"node":"b","role":"x"}]',
+        b'{"nodes":[{"address":"127.0.0.1:1","role":"subscriber","topic":"t"}]}',
+        b"node,role\na,publisher\nb,\n",
+        b'u,v\na,b\n"c",d\n',
+        b'[{"u":"a","v":"b"}]',
+        b"\xef\xbb\xbfnode,role\na,publisher\n",
+    ]
+    words = ('"node"', '"role"', '"publisher"', '"u"', '"v"', "node", "role", '"nodes"', '"address"')
+    return Prepared(check, (), examples, Format.JSON, tokens=words)
+
+
+@GROUP.target("observations", "tables of observations, every kind", "observe:read_table")
+def observations() -> Prepared:
+    """The first byte chooses the table."""
+    tables = list(observe.TABLES.items())
+
+    def check(data: bytes) -> object:
+        name, kind = tables[(data[0] if data else 0) % len(tables)]
+        (folder() / f"{name}.jsonl").write_bytes(data[1:])
+        return tuple(observe.read_table(folder(), kind))
+
+    rows = [
+        observe.Cell("r", 1, 2, "a", "b", 3),
+        observe.Topology("r", 1, "a", "b"),
+        observe.Presence("r", 1, "a"),
+        observe.Insider("r", 1, 2, "a", "b", "k", b"m", b"t", b"c", "x"),
+        observe.Server("r", 1, 2, "a", "b", b"t", 3),
+        observe.Truth("r", "t", "n", "role", 1, 2),
+    ]
+    lines = [msgspec.json.encode(msgspec.structs.astuple(row)) + b"\n" for row in rows]
+    examples = [bytes((at,)) + line * 2 for at, line in enumerate(lines)]
+    return Prepared(check, (TamperedError,), examples, Format.JSON, prefixes=(b"\0", b"\1"), skip=1)
+
+
+@GROUP.target(
+    "key-lines",
+    "lines that people copy, and small secret files",
+    "node.lines:read",
+    "node.relay_keys:read_public",
+    "node.relay_keys:read_mask",
+    "node.broker_keys:read_broker",
+    "node.broker_keys:read_operator",
+)
+def key_lines() -> Prepared:
+    mask = folder() / "mask"
+    mask.touch(mode=0o600)
+
+    def check(data: bytes) -> object:
+        text, found = data.decode("utf-8", "surrogateescape"), []
+        mask.write_bytes(data)
+        for read in (
+            lambda: relay_keys.read_public("key", text),
+            lambda: broker_keys.read_broker("key", text),
+            lambda: broker_keys.read_operator("key", text),
+            lambda: relay_keys.read_mask(mask),
+        ):
+            try:
+                read()
+                found.append("read")
+            except (ConfigError, TamperedError) as error:
+                found.append(type(error).__name__)
+        return "".join(found)
+
+    from veilcast.sim.relay import mask_of_proxies
+
+    relay_keys.write_mask(mask, mask_of_proxies())
+    lines = [
+        relay_keys.spell_public(_server_keys().public()),
+        broker_keys.spell_operator(_operator().public),
+        broker_keys.spell_broker(broker_keys.BrokerPublic(bytes(32), bytes(16))),
+        mask.read_text(),
+    ]
+    quoted = [f'server_key = "{line}"' for line in lines]
+    return Prepared(check, (), [line.encode() for line in (*lines, *quoted)])
+
+
+SCENARIOS = Path(scenario.__file__).parents[1] / "scenarios"

@@ -1,0 +1,107 @@
+"""Targets: foil. Candidates of events, requests, questions and answers, states and records on the disk."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import numpy as np
+
+from support.fuzz.fuzz_target import Format, Group, Prepared
+from support.parley import TOPIC, keyring, price
+from veilcast.authority.content import Content
+from veilcast.authority.letters import Letter
+from veilcast.crypto.seal import seal
+from veilcast.crypto.secret import Secret
+from veilcast.errors import RemoteError, TamperedError
+from veilcast.foil import confirmation, keeping, requests, states
+from veilcast.foil.event import Head, fake_body, open_body, seal_body, split
+from veilcast.foil.keeping import Item, Keeping
+from veilcast.foil.signflip import Coins
+from veilcast.wire import pad
+
+GROUP = Group()
+ENTROPY = random.Random(9).randbytes
+
+
+@GROUP.target("foil-candidate", "candidates of an event, from any customer of the broker", "foil.event:split")
+def candidate() -> Prepared:
+    secret, head = Secret(bytes(32)), Head(bytes(16), 1, 3, 1)
+
+    def check(data: bytes) -> object:
+        found, sealed = split(data)
+        return found, len(open_body(found, secret, sealed))
+
+    true = head.encode() + seal_body(head, secret, b"note", ENTROPY)
+    other = Head(bytes(16), 1, 3, 2)
+    fake = other.encode() + fake_body(other, secret, len(true) - len(head.encode()))
+    return Prepared(check, (RemoteError,), [true, fake], max_len=len(true) + 64)
+
+
+@GROUP.target("foil-again", "requests for repeats, from members of the topic", "foil.requests:open_again")
+def again() -> Prepared:
+    """A hostile member seals any bytes in place of a request; the same bytes also come as they are."""
+    keys = keyring("publisher", 1).at(_epoch()).topic(TOPIC)
+
+    def check(data: bytes) -> object:
+        try:
+            requests.check_here(keys, data)
+            requests.open_again(keys, data)
+        except RemoteError:
+            pass
+        plain = pad(data[: requests._ROOM - 8], requests._ROOM)
+        return requests.open_again(keys, seal(requests._key(keys), plain, context=requests._AGAIN, entropy=ENTROPY))
+
+    absences = [requests.Absence(bytes(8), 1, 2), requests.Absence(b"a" * 8, 0, 1 << 50)]
+    examples = [msgspec.msgpack.encode(absences[:size]) for size in range(3)]
+    return Prepared(check, (RemoteError,), examples, Format.MSGPACK)
+
+
+@GROUP.target("foil-confirmation", "questions and answers about candidates", "foil.confirmation:_ASKS")
+def confirmations() -> Prepared:
+    chain = keyring("subscriber", 2).membership.certificate
+
+    def check(data: bytes) -> object:
+        found = []
+        for decoder in (confirmation._ASKS, confirmation._TELLS):
+            try:
+                found.append(type(decoder.decode(data)).__name__)
+            except RemoteError as error:
+                found.append(type(error).__name__)
+        return "".join(found)
+
+    asks = confirmation.Ask(bytes(16), 1, bytes(16), bytes(16), chain)
+    tells = confirmation.Tell(bytes(16), bytes(16), 1, bytes(32))
+    return Prepared(check, (), [msgspec.msgpack.encode(each) for each in (asks, tells)], Format.MSGPACK)
+
+
+@GROUP.target("foil-states", "states of generators, from the publisher's disk", "foil.states:unpack")
+def generator_states() -> Prepared:
+    made = [
+        (None, 1, -5),
+        (np.arange(6, dtype="<i8").reshape(2, 3), (1, None)),
+        (Coins(np.ones(3), None, 1),),
+        (np.zeros(0, dtype="<f8"),),
+    ]
+    return Prepared(states.unpack, (TamperedError,), [states.pack(each) for each in made], Format.MSGPACK)
+
+
+@GROUP.target("foil-records", "a publisher's records, from its disk", "foil.keeping:Keeping")
+def records() -> Prepared:
+    letter = Letter(TOPIC, Content(bytes(8), 1, price(5.0)))
+    item = Item(letter, 5, ((1,), ("bid",)), 1, 1, bytes(16), 1, bytes(32), b"sealed", states.pack((None,)))
+    values = (keeping._Own(bytes(32)), keeping._Events((item,)), keeping._Read(bytes(32)), keeping._Open(1))
+
+    def check(data: bytes) -> object:
+        kept = Keeping({1: data}, 5, 5, 0)
+        return len(kept), kept.open, len(kept.streams())
+
+    examples = [msgspec.msgpack.encode(value) for value in values]
+    return Prepared(check, (TamperedError,), examples, Format.MSGPACK)
+
+
+def _epoch() -> int:
+    from support.parley import EPOCH_US
+    from veilcast.sim.engine import START_US
+
+    return START_US // EPOCH_US

@@ -1,0 +1,1 @@
+"""Symbolic models of the protocols, and searches over all their runs."""
